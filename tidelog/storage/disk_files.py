@@ -1,0 +1,199 @@
+"""The `Files` port on a real file system.
+
+POSIX promises less than it seems to, and this module takes it at its word:
+
+- Bytes are durable after `fdatasync` of the file; it also flushes the length, as reading the bytes back needs it.
+- A name is durable after `fsync` of its directory: creating, renaming and removing change the directory, not the file.
+- A failed `fdatasync` is final. Linux reports it once and then marks the pages clean, so that a second call says yes
+  about data that is gone (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). This
+  module never retries one, and neither may its callers.
+- `pwritev` may write less than asked, up to any byte; the rest is written by going round again, never assumed.
+
+A lock is `flock` on an open file description: the kernel drops it when the process dies, however it dies. The lock
+file itself stays, because removing it would let two processes hold locks on two files of one name.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+from tidelog.model.ports import Buffer
+
+IOV_MAX = 1024
+"""Buffers that one `pwritev` takes (Linux's `UIO_MAXIOV`, and the limit of the BSDs)."""
+
+_FILE_MODE = 0o640
+_DIRECTORY_MODE = 0o750
+
+
+class DiskFile:
+    """An open file (`File`). Safe to sync from one thread while another reads and writes."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def pread(self, size: int, position: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        while data:  # a short read is the end of the file only if the next one is empty
+            size -= len(data)
+            position += len(data)
+            data = os.pread(self._fd, size, position)
+            parts.append(data)
+        return b"".join(parts)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        for first in range(0, len(buffers), IOV_MAX):
+            chunk = buffers[first : first + IOV_MAX]
+            size = sum(map(len, chunk))
+            written = os.pwritev(self._fd, chunk, position)
+            if written < size:
+                self._write_rest(chunk, written, position + written)
+            position += size
+
+    def _write_rest(self, buffers: Sequence[Buffer], skip: int, position: int) -> None:
+        """Writes what a short `pwritev` left: all but the first `skip` bytes of `buffers`."""
+        rest = [memoryview(buffer) for buffer in buffers]
+        while True:
+            while rest and skip >= len(rest[0]):
+                skip -= len(rest.pop(0))
+            if not rest:
+                return
+            rest[0] = rest[0][skip:]
+            skip = os.pwritev(self._fd, rest, position)
+            if skip == 0:
+                raise OSError(errno.EIO, "the device took no bytes; nothing is known about why")
+            position += skip
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        _flush_data(self._fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1  # -1: each later use fails with EBADF, and never hits a reused number
+        if fd >= 0:
+            os.close(fd)
+
+
+class DiskLock:
+    """A held lock (`Lock`)."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class DiskFiles:
+    """All files below one directory (`Files`). The directory itself comes into being by `make_dirs("")`."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.realpath(root)
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        flags = os.O_RDWR | os.O_CREAT if create else os.O_RDWR
+        return DiskFile(os.open(self._resolve(path), flags, _FILE_MODE))
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(self._resolve(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False  # any other error is not an answer: "absent" would invite the caller to start afresh
+        return True
+
+    def list(self, directory: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._resolve(directory)))
+        except FileNotFoundError:
+            return []
+
+    def make_dirs(self, directory: str) -> None:
+        path = self._resolve(directory)
+        os.makedirs(path, _DIRECTORY_MODE, exist_ok=True)
+        # A name that exists is not yet a durable one: whoever made it may have been killed before syncing it.
+        if not directory:
+            _sync_ancestors(path)
+        while path != self.root:
+            path = os.path.dirname(path)
+            _sync_directory(path)
+
+    def remove(self, path: str) -> None:
+        os.unlink(self._resolve(path))
+
+    def remove_tree(self, directory: str) -> None:
+        path = self._resolve(directory)
+        assert path != self.root, "refusing to remove the data directory itself"
+        if self.exists(directory):
+            shutil.rmtree(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(self._resolve(source), self._resolve(target))
+
+    def sync_dir(self, directory: str) -> None:
+        _sync_directory(self._resolve(directory))
+
+    def lock(self, path: str) -> DiskLock:
+        name = self._resolve(path)
+        fd = os.open(name, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        except BlockingIOError as error:
+            holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(fd)
+            raise BlockingIOError(error.errno, f"locked by process {holder}", name) from None
+        except BaseException:
+            os.close(fd)
+            raise
+        return DiskLock(fd)
+
+    def free_bytes(self) -> int:
+        stat = os.statvfs(self.root)
+        return stat.f_bavail * stat.f_frsize
+
+    def _resolve(self, path: str) -> str:
+        """The real path. Paths are made by this program from ids and numbers, so a bad one is a bug, not an input."""
+        if not path:
+            return self.root
+        assert "\0" not in path and not path.startswith("/"), f"not a relative path: {path!r}"
+        assert ".." not in path.split("/"), f"path leads out of the data directory: {path!r}"
+        return os.path.join(self.root, path)
+
+
+def _sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_ancestors(path: str) -> None:
+    """Makes the name of the data directory durable, as far up as this user may look."""
+    parent = os.path.dirname(path)
+    while parent != path and os.access(parent, os.R_OK):
+        _sync_directory(parent)
+        path, parent = parent, os.path.dirname(parent)
+
+
+def _flush_data(fd: int) -> None:
+    if sys.platform == "darwin":  # there, fsync stops at the drive's cache
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)
