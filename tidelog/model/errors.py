@@ -1,0 +1,207 @@
+"""What can go wrong, and what a caller may conclude from it.
+
+Two kinds of error never mix. A broken invariant is an `assert` and stops the process. A fault of the world, or of a
+caller, is a `TidelogError`: it carries the five-digit code of the HTTP surface (first three digits: the status), and
+says whether it is *definite*.
+
+- Definite: surely nothing was appended. Every 4xx, 503 and 507.
+- Indefinite: the outcome is unknown. 500, 502, 504 and a cut connection. Only an idempotent retry is safe.
+
+`retriable` says that the same request may succeed later without a change; it is about hope, not about safety.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TidelogError(Exception):
+    """Base of everything that a caller may be told; `code` and `message` are what goes over the wire."""
+
+    code: ClassVar[int] = 50001
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    @property
+    def status(self) -> int:
+        """The HTTP status: the code's first three digits."""
+        return self.code // 100
+
+    @property
+    def definite(self) -> bool:
+        """True if surely nothing was appended."""
+        return self.status < 500 or self.status in (503, 507)
+
+
+class InternalError(TidelogError):
+    """A fault of the broker itself; the outcome is unknown."""
+
+    code = 50001
+
+
+# -- 400: the request is wrong, and will be wrong again ------------------------------------------------------------
+
+
+class InvalidRequest(TidelogError):
+    """Syntax, type, integer range, name, or an option that contradicts another; also "topic exists"."""
+
+    code = 40002
+
+
+class InvalidBatch(TidelogError):
+    """A record batch that is not a sound RecordBatch v2: CRC, magic, lengths, codec, counts (Kafka: CORRUPT_MESSAGE)."""
+
+    code = 40003
+
+
+class InvalidTimestamp(TidelogError):
+    """A timestamp further from the broker's clock than the topic allows (Kafka: INVALID_TIMESTAMP)."""
+
+    code = 40004
+
+
+class UnknownTopic(TidelogError):
+    code = 40401
+
+
+class UnknownPartition(TidelogError):
+    code = 40402
+
+
+class NotAReplica(TidelogError):
+    """The addressed broker holds no copy of the partition."""
+
+    code = 40404
+
+
+class NotFound(TidelogError):
+    """No such route, cluster, broker, config or task."""
+
+    code = 40400
+
+
+class MethodNotAllowed(TidelogError):
+    code = 40501
+
+
+class NotAcceptable(TidelogError):
+    """The `Accept` header asks for a form that this resource does not have."""
+
+    code = 40602
+
+
+class FormatMismatch(TidelogError):
+    """A stored record cannot be shown in the form asked for; names its offset."""
+
+    code = 40601
+
+
+class RequestTimeout(TidelogError):
+    """The body did not arrive in time; nothing was done."""
+
+    code = 40801
+    retriable = True
+
+
+class OutOfOrderSequence(TidelogError):
+    """An idempotent producer left a gap (Kafka: OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+
+    code = 40904
+
+
+class ProducerFenced(TidelogError):
+    """A newer producer epoch exists (Kafka: INVALID_PRODUCER_EPOCH)."""
+
+    code = 40905
+
+
+class LengthRequired(TidelogError):
+    code = 41101
+
+
+class TooLarge(TidelogError):
+    """A body, batch or record over its bound."""
+
+    code = 41301
+
+
+class UnsupportedMediaType(TidelogError):
+    code = 41501
+
+
+class OffsetOutOfRange(TidelogError):
+    """The offset lies outside [log start, log end]; the message names the range."""
+
+    code = 41601
+
+    def __init__(self, message: str, log_start_offset: int, log_end_offset: int) -> None:
+        super().__init__(message)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class UnprocessableBody(TidelogError):
+    """A well-formed body that breaks a rule: no records, duplicate ids, a key that is too long."""
+
+    code = 42206
+
+
+class IdempotencyKeyReused(TidelogError):
+    """The same `Idempotency-Key` came with other content."""
+
+    code = 42209
+
+
+# -- 503, 507: not now, and nothing was appended -------------------------------------------------------------------
+
+
+class LeaderNotAvailable(TidelogError):
+    """No leader, or fewer in-sync replicas than `min.insync.replicas`, before the append."""
+
+    code = 50302
+    retriable = True
+
+
+class DamagedBatch(TidelogError):
+    """The batch at this offset is damaged on this broker's disk; nothing else is (`log verify` tells more)."""
+
+    code = 50303
+    retriable = True
+
+
+class LogOffline(TidelogError):
+    """The partition's log took a storage error and accepts no more writes until the broker is restarted."""
+
+    code = 50304
+
+
+class Overloaded(TidelogError):
+    """A bound was hit: queue, memory budget, connections. Try again after the `Retry-After` time."""
+
+    code = 50305
+    retriable = True
+
+
+class ShuttingDown(TidelogError):
+    code = 50306
+    retriable = True
+
+
+class DiskFull(TidelogError):
+    """No space; nothing was appended, and writes resume by themselves when there is space."""
+
+    code = 50701
+    retriable = True
+
+
+# -- 504: unknown --------------------------------------------------------------------------------------------------
+
+
+class TimedOutAfterAppend(TidelogError):
+    """Appended by the leader, not known to be committed in time (also NOT_ENOUGH_REPLICAS_AFTER_APPEND)."""
+
+    code = 50401
+    retriable = True

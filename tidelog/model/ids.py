@@ -1,0 +1,47 @@
+"""Identifiers that must not be mixed up: each is its own type for the checker, an int or str at run time.
+
+Offsets that end a range (`log_end_offset`, `high_watermark`, `end`) are exclusive: the *next* offset.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NewType
+
+NodeId = NewType("NodeId", int)
+"""A broker's number in its cluster (Kafka's `node.id`)."""
+
+TopicId = NewType("TopicId", str)
+"""32 hexadecimal digits made by the controller; names a topic's directory, so that a name never becomes a path."""
+
+Offset = NewType("Offset", int)
+"""Position of a record in a partition, 0 to 2**63 - 1."""
+
+LeaderEpoch = NewType("LeaderEpoch", int)
+"""Fencing number of a leadership; rises by one at every change of leader."""
+
+ProducerId = NewType("ProducerId", int)
+"""An idempotent producer; -1 is "none". Ids made from idempotency keys have bit 62 set."""
+
+OFFSET_MAX = 2**63 - 1
+NO_PRODUCER = ProducerId(-1)
+KEYED_PRODUCER_BIT = 1 << 62
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name, as clients see it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartitionId(NamedTuple):
+    """A partition by its topic's id, as logs and brokers see it: a recreated topic is another one."""
+
+    topic_id: TopicId
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}/{self.partition}"

@@ -1,0 +1,138 @@
+"""What a partition remembers of its idempotent producers: Kafka's producer state, as a pure table.
+
+A producer numbers its records per partition. The log holds (producer id, epoch, first sequence) in each batch header, so
+the table is never the truth, only a digest of it: it is rebuilt from the log's catalog at load, and any later leader
+that has the log has the table.
+
+The last five batches are kept whole (a producer may have five requests in flight), so that a repeated batch gets its
+original offsets. Older repeats are recognised, too, but only inside the unbroken run of sequences this table has seen:
+a first sequence is free, and nothing below it was ever appended here, so calling it a duplicate would lose it.
+
+Ids made from HTTP idempotency keys (bit 62) number one request each: their sequence is a fingerprint of its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.model.errors import IdempotencyKeyReused, OutOfOrderSequence, ProducerFenced
+from tidelog.model.ids import KEYED_PRODUCER_BIT
+
+BATCHES_REMEMBERED = 5
+SEQUENCES = 1 << 31
+"""Sequences count modulo 2**31, as Kafka's."""
+
+
+class SeenBatch(NamedTuple):
+    """A batch that is in the log."""
+
+    base_sequence: int
+    record_count: int
+    base_offset: int
+
+
+class Duplicate(NamedTuple):
+    """The verdict on a repeated batch: where the original is; None if it is older than the remembered ones."""
+
+    base_offset: int | None
+    last_offset: int | None
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """One producer's trail. `batches` are contiguous in sequence, oldest first; `run_records` counts the records of
+    the unbroken run of sequences that ends with them."""
+
+    epoch: int
+    batches: tuple[SeenBatch, ...]
+    run_records: int
+    seen_ms: int
+
+    @property
+    def next_sequence(self) -> int:
+        last = self.batches[-1]
+        return (last.base_sequence + last.record_count) % SEQUENCES
+
+    def find(self, base_sequence: int, record_count: int) -> Duplicate | None:
+        """The original of a repeated batch, if it is one."""
+        for seen in self.batches:
+            if seen.base_sequence == base_sequence and seen.record_count == record_count:
+                return Duplicate(seen.base_offset, seen.base_offset + record_count - 1)
+        age = (self.next_sequence - base_sequence) % SEQUENCES
+        remembered = sum(seen.record_count for seen in self.batches)
+        if remembered < age <= self.run_records and age - record_count >= remembered:
+            return Duplicate(None, None)
+        return None
+
+
+class ProducerTable:
+    """Producers of one partition, least recently heard first, at most `producers_max` of them.
+
+    Hitting the bound forgets the producer that has been silent longest, as expiry would.
+    """
+
+    def __init__(self, producers_max: int) -> None:
+        assert producers_max > 0
+        self._producers_max = producers_max
+        self._states: dict[int, ProducerState] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def items(self) -> Iterator[tuple[int, ProducerState]]:
+        return iter(self._states.items())
+
+    def check(self, producer_id: int, epoch: int, base_sequence: int, record_count: int) -> Duplicate | None:
+        """Judges a batch before its append: None lets it in, `Duplicate` says it is there already.
+
+        Raises `ProducerFenced` (an older epoch), `OutOfOrderSequence` (a gap) or, for ids made from idempotency keys,
+        `IdempotencyKeyReused` (the same key with other content).
+        """
+        state = self._states.get(producer_id)
+        if state is None:
+            return None
+        if epoch < state.epoch:
+            raise ProducerFenced(f"producer {producer_id} has epoch {state.epoch}; this batch has {epoch}")
+        if epoch > state.epoch:
+            if base_sequence != 0:
+                raise OutOfOrderSequence(
+                    f"producer {producer_id} starts epoch {epoch} with sequence {base_sequence}, not 0"
+                )
+            return None
+        duplicate = state.find(base_sequence, record_count)
+        if duplicate is not None or base_sequence == state.next_sequence:
+            return duplicate
+        if producer_id & KEYED_PRODUCER_BIT:
+            raise IdempotencyKeyReused("this Idempotency-Key came with other content before; use a new key")
+        raise OutOfOrderSequence(
+            f"producer {producer_id} sent sequence {base_sequence}, expected {state.next_sequence}"
+        )
+
+    def remember(
+        self, producer_id: int, epoch: int, base_sequence: int, record_count: int, base_offset: int, now_ms: int
+    ) -> None:
+        """Notes a batch that was appended; `now_ms` is only for expiry."""
+        state = self._states.pop(producer_id, None)
+        seen = SeenBatch(base_sequence, record_count, base_offset)
+        if state is None or state.epoch != epoch or state.next_sequence != base_sequence:
+            state = ProducerState(epoch, (seen,), record_count, now_ms)
+        else:
+            state.batches = (*state.batches[1 - BATCHES_REMEMBERED :], seen)
+            state.run_records += record_count
+            state.seen_ms = now_ms
+        self._states[producer_id] = state
+        if len(self._states) > self._producers_max:
+            del self._states[next(iter(self._states))]
+
+    def restore(self, states: Iterable[tuple[int, ProducerState]]) -> None:
+        """Puts back states read from a checkpoint, least recently heard first."""
+        self._states = dict(states)
+
+    def expire(self, before_ms: int) -> int:
+        """Forgets producers not heard since `before_ms`; says how many."""
+        gone = [producer_id for producer_id, state in self._states.items() if state.seen_ms < before_ms]
+        for producer_id in gone:
+            del self._states[producer_id]
+        return len(gone)

@@ -1,0 +1,236 @@
+"""Catalog rows: 128 bytes each, checksummed, one for every batch of a segment.
+
+The catalog stands apart from the batches it describes, so that no single torn or rotten region takes both a batch and
+its identity (CTRL's crash-corruption disentanglement, FAST '18). One row is at once the entry's identifier, the offset
+index, the time index, the producer trail, and, for the replicated log, the acceptor's record.
+
+A catalog is: HEADER, the checkpoint (LINEAGE and PRODUCER rows: what earlier segments amount to), then body rows in the
+order of writing (BATCH, DELETE_PREFIX, MARK, LOST), and a SEAL when the segment is rolled.
+
+Every row has a `sequence`, its ordinal among all rows of the log: `first_sequence + slot` within a catalog. `durable` is
+the sequence below which everything was known to be on disk when the row was written. A bad tail beyond the highest
+`durable` found may be a crash's doing; damage below it never is.
+
+All body rows carry `base_offset`, `file_position` and `running_max_timestamp`, which never decrease, so that a catalog
+can be searched by bisection whatever the kinds. The checksum is seeded with the log's identity: a row that belongs to
+another partition, or to another slot, does not parse. Epochs never decrease either: rows left over from before a
+truncation are told from new ones, because a log is only truncated at the start of a new epoch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+from xxhash import xxh3_128_digest
+
+from tidelog.model.batch_header import BatchHeader
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Buffer
+from tidelog.model.producers import BATCHES_REMEMBERED, SEQUENCES, ProducerState, SeenBatch
+
+ROW_BYTES = 128
+MAGIC = 0x7D10
+VERSION = 1
+NO_TIMESTAMP = -1
+
+
+class Kind(IntEnum):
+    """What a row says. 16 and 17 are kept for the replicated log's nop and learned range."""
+
+    HEADER = 1
+    LINEAGE = 2
+    PRODUCER = 3
+    BATCH = 4
+    DELETE_PREFIX = 5
+    MARK = 6
+    LOST = 7
+    SEAL = 8
+
+
+BODY_KINDS = frozenset({Kind.BATCH, Kind.DELETE_PREFIX, Kind.MARK, Kind.LOST, Kind.SEAL})
+
+_PREFIX = struct.Struct("<HBBiQQ")  # magic, version, kind, epoch, sequence, durable
+_BODY = struct.Struct("<HBBiQQ QQ qqqq 16s qihh Ii q 4x")
+_HEADER = struct.Struct("<HBBiQQ q q 16s i I 60x")
+_LINEAGE = struct.Struct("<HBBiQQ q 92x")
+_PRODUCER = struct.Struct("<HBBiQQ qqq hHi" + "iq" * BATCHES_REMEMBERED + "8x")
+_CRC = struct.Struct("<I")
+_CHECKED = ROW_BYTES - _CRC.size
+assert all(s.size == _CHECKED for s in (_BODY, _HEADER, _LINEAGE, _PRODUCER))
+
+
+class Row(NamedTuple):
+    """A body row, unpacked. `number` and `position` belong to the replicated log and are 0 elsewhere."""
+
+    magic: int
+    version: int
+    kind: int
+    epoch: int
+    sequence: int
+    durable: int
+    position: int
+    number: int
+    base_offset: int
+    file_position: int
+    max_timestamp: int
+    running_max_timestamp: int
+    digest: bytes
+    producer_id: int
+    base_sequence: int
+    producer_epoch: int
+    attributes: int
+    length: int
+    last_offset_delta: int
+    start_offset: int
+    """Of DELETE_PREFIX and SEAL: the log start offset it sets, or that was in force."""
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def end_position(self) -> int:
+        return self.file_position + self.length
+
+
+class HeaderRow(NamedTuple):
+    """The first row of a catalog; `checkpoint_rows` LINEAGE and PRODUCER rows follow it."""
+
+    epoch: int
+    sequence: int
+    durable: int
+    base_offset: int
+    log_start_offset: int
+    checkpoint_rows: int
+
+
+class Tail(NamedTuple):
+    """Where a log's next row goes: everything that a body row inherits from those before it."""
+
+    sequence: int
+    durable: int
+    epoch: int
+    offset: int
+    file_position: int
+    running_max_timestamp: int
+    log_start_offset: int
+
+
+class RowCodec:
+    """Packs and unpacks the rows of one log."""
+
+    def __init__(self, identity: PartitionId) -> None:
+        self._topic_id = bytes.fromhex(identity.topic_id)
+        self._partition = identity.partition
+        self._seed = crc32c(self._topic_id + identity.partition.to_bytes(4, "little"))
+
+    def seal_bytes(self, row: bytes) -> bytes:
+        """Appends the checksum."""
+        return row + _CRC.pack(crc32c(row, self._seed))
+
+    def is_sound(self, row: Buffer) -> bool:
+        """True if these are 128 bytes of this log's, whatever their kind and slot."""
+        if len(row) != ROW_BYTES:
+            return False
+        view = memoryview(row)
+        (crc,) = _CRC.unpack_from(view, _CHECKED)
+        return bool(crc == crc32c(view[:_CHECKED], self._seed)) and view[:3] == _SIGNATURE
+
+    # -- body rows ------------------------------------------------------------------------------------------------
+
+    def batch(self, tail: Tail, header: BatchHeader, data: Buffer) -> bytes:
+        """The row of a batch that is about to be written at `tail`."""
+        newest = max(tail.running_max_timestamp, header.max_timestamp)
+        return self.seal_bytes(
+            _BODY.pack(
+                MAGIC, VERSION, Kind.BATCH, header.leader_epoch, tail.sequence, tail.durable, 0, 0,
+                header.base_offset, tail.file_position, header.max_timestamp, newest, xxh3_128_digest(data),
+                header.producer_id, header.base_sequence, header.producer_epoch, header.attributes,
+                12 + header.batch_length, header.last_offset_delta, tail.log_start_offset,
+            )
+        )  # fmt: skip
+
+    def note(self, kind: Kind, tail: Tail, *, start_offset: int, offsets: int = 0) -> bytes:
+        """A body row without a batch: DELETE_PREFIX, MARK, SEAL, or LOST with the count of offsets that are lost."""
+        return self.seal_bytes(
+            _BODY.pack(
+                MAGIC, VERSION, kind, tail.epoch, tail.sequence, tail.durable, 0, 0, tail.offset, tail.file_position,
+                NO_TIMESTAMP, tail.running_max_timestamp, bytes(16), -1, -1, -1, 0, 0, offsets - 1, start_offset,
+            )
+        )  # fmt: skip
+
+    def body(self, raw: Buffer) -> Row | None:
+        """Unpacks a body row; None if it is damaged or of another kind."""
+        if not self.is_sound(raw):
+            return None
+        row = Row._make(_BODY.unpack_from(raw))
+        return row if row.kind in BODY_KINDS else None
+
+    # -- header and checkpoint ------------------------------------------------------------------------------------
+
+    def header(self, tail: Tail, checkpoint_rows: int) -> bytes:
+        return self.seal_bytes(
+            _HEADER.pack(
+                MAGIC, VERSION, Kind.HEADER, tail.epoch, tail.sequence, tail.durable, tail.offset,
+                tail.log_start_offset, self._topic_id, self._partition, checkpoint_rows,
+            )
+        )  # fmt: skip
+
+    def parse_header(self, raw: Buffer) -> HeaderRow | None:
+        if not self.is_sound(raw):
+            return None
+        _, _, kind, epoch, sequence, durable, base, start, _, _, rows = _HEADER.unpack_from(raw)
+        return HeaderRow(epoch, sequence, durable, base, start, rows) if kind == Kind.HEADER else None
+
+    def checkpoint(
+        self, tail: Tail, lineage: Iterable[tuple[int, int]], producers: Iterable[tuple[int, ProducerState]]
+    ) -> list[bytes]:
+        """A segment's first rows: its header, then the lineage and the producers of all segments before."""
+        bodies = [(Kind.LINEAGE, epoch, (start,)) for epoch, start in lineage]
+        bodies += [(Kind.PRODUCER, tail.epoch, _producer_fields(pid, state)) for pid, state in producers]
+        rows = [self.header(tail, len(bodies))]
+        for slot, (kind, epoch, fields) in enumerate(bodies, start=1):
+            layout = _LINEAGE if kind is Kind.LINEAGE else _PRODUCER
+            row = layout.pack(MAGIC, VERSION, kind, epoch, tail.sequence + slot, tail.durable, *fields)
+            rows.append(self.seal_bytes(row))
+        return rows
+
+    def parse_checkpoint(self, raw: Buffer) -> tuple[int, int] | tuple[int, ProducerState] | None:
+        """A checkpoint row: (epoch, start offset), or (producer id, state); None if it is damaged."""
+        if not self.is_sound(raw):
+            return None
+        kind = raw[3]
+        if kind == Kind.LINEAGE:
+            _, _, _, epoch, _, _, start = _LINEAGE.unpack_from(raw)
+            return (epoch, start)
+        if kind == Kind.PRODUCER:
+            return _parse_producer(raw)
+        return None
+
+
+_SIGNATURE = MAGIC.to_bytes(2, "little") + bytes([VERSION])
+
+
+def _producer_fields(producer_id: int, state: ProducerState) -> tuple[int, ...]:
+    # The remembered batches are contiguous, so the last sequence and the counts give back every first sequence.
+    trail: list[int] = []
+    for seen in state.batches:
+        trail += (seen.record_count, seen.base_offset)
+    trail += [0] * (2 * BATCHES_REMEMBERED - len(trail))
+    count = len(state.batches)
+    return (producer_id, state.seen_ms, state.run_records, state.epoch, count, state.next_sequence, *trail)
+
+
+def _parse_producer(raw: Buffer) -> tuple[int, ProducerState]:
+    fields = _PRODUCER.unpack_from(raw)
+    producer_id, seen_ms, run_records, epoch, count, next_sequence = fields[6:12]
+    trail = fields[12 : 12 + 2 * count]
+    batches: list[SeenBatch] = []
+    for records, base_offset in reversed(list(zip(trail[::2], trail[1::2], strict=True))):
+        next_sequence = (next_sequence - records) % SEQUENCES
+        batches.append(SeenBatch(next_sequence, records, base_offset))
+    return producer_id, ProducerState(epoch, tuple(reversed(batches)), run_records, seen_ms)
