@@ -1,0 +1,33 @@
+"""What is wrong with a setting, said so that the reader knows what to type instead.
+
+At process start that is a `ConfigError` on the terminal; over HTTP it is `InvalidRequest`. Both are worded here, so
+that one mistake reads the same wherever it is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from tidelog.model.errors import TidelogError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+
+class ConfigError(TidelogError):
+    """The broker cannot start with these settings; the message names the source, the setting and the way out."""
+
+    code: ClassVar[int] = 40002
+
+
+def problems(error: ValidationError) -> list[tuple[str, str]]:
+    """Each failed setting as `(name, what is wrong with its value)`; the name is empty if several are at odds."""
+    return [_problem(details) for details in error.errors(include_url=False)]
+
+
+def _problem(details: ErrorDetails) -> tuple[str, str]:
+    message = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if not details["loc"]:
+        return "", message
+    return str(details["loc"][0]), f"{details['input']!r}: {message}"

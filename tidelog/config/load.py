@@ -1,0 +1,99 @@
+"""A broker's settings from their four sources: flag > environment > file > default.
+
+This is the one place that reads a settings file. The environment comes as a mapping from the caller, so that a test,
+or a broker inside a simulation, has one of its own. Every error names the source that the value came from: with four
+of them, "log.segment.bytes is wrong" would only start the search.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pydantic import ValidationError
+
+from tidelog.config.errors import ConfigError, problems
+from tidelog.config.names import ENVIRONMENT_PREFIX, name_in_environment, names_of, suggestion
+from tidelog.config.schema import BrokerConfig
+
+CLIENT_VARIABLES: Final = frozenset({"TIDELOG_BOOTSTRAP"})
+"""Variables with our prefix that are not a broker's settings but its clients'."""
+
+_SERVICE_LINK: Final = re.compile(r"TIDELOG_(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
+"""What Kubernetes puts into every container of a namespace that has a service called `tidelog`."""
+
+
+class Given(NamedTuple):
+    """A value as somebody gave it, and where."""
+
+    value: object
+    source: str
+
+
+def load_config(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str]) -> BrokerConfig:
+    """The broker's settings from a TOML file (if any), the environment and `flags` (dotted names).
+
+    Raises `ConfigError`, naming the source and the setting, for an unreadable file, an unknown name or a bad value.
+    """
+    given: dict[str, Given] = {}
+    for source in (_from_file(file) if file is not None else {}, _from_environment(environ), _from_flags(flags)):
+        _refuse_unknown(source)
+        given.update(source)
+    try:
+        return BrokerConfig.model_validate({name: entry.value for name, entry in given.items()})
+    except ValidationError as error:
+        raise ConfigError(_explain(error, given)) from None
+
+
+def _from_file(file: str) -> dict[str, Given]:
+    try:
+        tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings file {file}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not a TOML file: {error}") from None
+    given: dict[str, Given] = {}
+    for name, value in _flatten(tables):
+        if name in given:
+            raise ConfigError(f"{file}: {name} is set twice, once as a quoted name and once in a table; keep one")
+        given[name] = Given(value, file)
+    return given
+
+
+def _flatten(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Dotted names: `[log] segment.bytes = 1`, `log.segment.bytes = 1` and `"log.segment.bytes" = 1` are one."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+    return {
+        name_in_environment(variable): Given(value, f"environment variable {variable}")
+        for variable, value in environ.items()
+        if variable.startswith(ENVIRONMENT_PREFIX)
+        and variable not in CLIENT_VARIABLES
+        and not _SERVICE_LINK.fullmatch(variable)
+    }
+
+
+def _from_flags(flags: Mapping[str, str]) -> dict[str, Given]:
+    return {name: Given(value, "command line") for name, value in flags.items()}
+
+
+def _refuse_unknown(source: Mapping[str, Given]) -> None:
+    known = names_of(BrokerConfig)
+    for name, given in source.items():
+        if name not in known:
+            raise ConfigError(f"{given.source}: there is no setting {name}; {suggestion(name, BrokerConfig)}")
+
+
+def _explain(error: ValidationError, given: Mapping[str, Given]) -> str:
+    return "; ".join(
+        f"{given[name].source}: {name} = {problem}" if name in given else problem for name, problem in problems(error)
+    )

@@ -1,0 +1,287 @@
+"""Every setting of a broker and of a topic: name, type, bounds, default, unit, meaning. Nothing else declares any.
+
+Names and defaults are Kafka's, so that what an operator knows stays true; where a default is ours on purpose, its
+documentation says so. A Python field is the dotted name with underscores. Only what this version honours is here: to
+accept a name and ignore it would be a lie.
+
+A topic's settings take their defaults from the broker's synonym (`segment.bytes` from `log.segment.bytes`), as in
+Kafka's `LogConfig`; bounds and documentation are inherited with them, so each is written once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tidelog.config.values import (
+    AckDurability,
+    Address,
+    BatchBytes,
+    Boolean,
+    Bytes,
+    CleanupPolicy,
+    CommitProtocol,
+    CommitSemantics,
+    CompressionType,
+    Count,
+    Limit,
+    Milliseconds,
+    Never,
+    NodeNumber,
+    Path,
+    Rack,
+    SegmentBytes,
+    Skew,
+    TimestampType,
+    Voters,
+)
+
+MIB = 1 << 20
+DAY_MS = 24 * 60 * 60 * 1000
+DEFAULT_REPLICATION_FACTOR_MAX = 3
+"""Where `default.replication.factor` is not set: as many replicas as there are brokers, but no more than this."""
+
+
+def setting(name: str, default: object, doc: str, *, unit: str = "") -> Any:
+    """A field under its dotted `name`. A default of None means computed: `doc` says how."""
+    return Field(default=default, alias=name, description=doc, json_schema_extra={"unit": unit})
+
+
+def inherited(name: str, broker_name: str) -> Any:
+    """A topic's field whose default, unit and documentation are those of the broker's setting `broker_name`."""
+    source = BrokerConfig.model_fields[broker_name.replace(".", "_")]
+    assert isinstance(source.json_schema_extra, dict)
+    extra = {**source.json_schema_extra, "synonym": broker_name}
+    return Field(default=source.default, alias=name, description=source.description, json_schema_extra=extra)
+
+
+class Settings(BaseModel):
+    """A frozen set of settings, given by dotted name or by field name; any other name is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
+class BrokerConfig(Settings):
+    """What one broker process is told at its start; it never changes while the broker runs."""
+
+    # -- who and where -------------------------------------------------------------------------------------------
+
+    node_id: NodeNumber = setting("node.id", 1, "This broker's number, unique in its cluster.")
+    log_dir: Path = setting(
+        "log.dir", "tidelog-data", "The directory of this broker's data; relative to where the broker was started."
+    )
+    broker_rack: Rack | None = setting(
+        "broker.rack", None, "The rack or zone this broker stands in, shown in the metadata. Default: none."
+    )
+    http_listener: Address = setting(
+        "http.listener", "127.0.0.1:8082", "Where HTTP clients connect, HOST:PORT. Port 0 lets the system choose one."
+    )
+    peer_listener: Address = setting(
+        "peer.listener",
+        "127.0.0.1:9192",
+        "Where other brokers connect, HOST:PORT; the address that `cluster.voters` names for this broker. A broker that "
+        "is alone in its cluster opens no such listener.",
+    )
+    cluster_voters: Voters = setting(
+        "cluster.voters",
+        (),
+        "The brokers that form the cluster, each `node id@peer address`. Default: none, a cluster of this broker alone. "
+        "In this version a cluster has one broker, so only this broker's own entry is accepted.",
+    )
+
+    # -- what new topics get -------------------------------------------------------------------------------------
+
+    num_partitions: Count = setting("num.partitions", 1, "Partitions of a topic that is created without a number.")
+    default_replication_factor: Count | None = setting(
+        "default.replication.factor",
+        None,
+        "Replicas of a topic that is created without a number. Default: 3, or as many as there are brokers if those are "
+        "fewer. (Kafka: 1, which loses data with the first disk.)",
+    )
+    auto_create_topics_enable: Never = setting(
+        "auto.create.topics.enable",
+        False,
+        "Always false: a topic is never created because somebody wrote to it or asked for it. (Kafka: true, which turns "
+        "a misspelt name into a topic.)",
+    )
+    delete_topic_enable: Boolean = setting("delete.topic.enable", True, "Whether topics can be deleted.")
+
+    # -- defaults of every topic; each can be set for one topic under its own name ------------------------------------
+
+    log_segment_bytes: SegmentBytes = setting(
+        "log.segment.bytes",
+        1024 * MIB,
+        "A segment file that reaches this size is closed and a new one begun. (Kafka refuses less than 1 MiB; here the "
+        "minimum is 1 KiB, so that a test can roll segments with a few records. Small segments cost open files.)",
+        unit="bytes",
+    )
+    log_roll_ms: Milliseconds = setting(
+        "log.roll.ms",
+        7 * DAY_MS,
+        "A segment whose first record is this old is closed at the next append, even if it is not full, so that "
+        "retention by age can take it.",
+        unit="ms",
+    )
+    log_retention_ms: Limit = setting(
+        "log.retention.ms",
+        7 * DAY_MS,
+        "A closed segment is deleted once its youngest record is older than this. -1: never because of age.",
+        unit="ms",
+    )
+    log_retention_bytes: Limit = setting(
+        "log.retention.bytes",
+        -1,
+        "The oldest closed segments of a partition are deleted as long as the rest is at least this large. -1: no limit.",
+        unit="bytes",
+    )
+    log_cleanup_policy: CleanupPolicy = setting(
+        "log.cleanup.policy",
+        "delete",
+        "`delete`: old segments go, by age and by size. Empty: everything is kept for ever. (Kafka's `compact` is not "
+        "available in this version.)",
+    )
+    message_max_bytes: BatchBytes = setting(
+        "message.max.bytes",
+        1048588,
+        "The largest record batch a partition takes, compressed and with its header; a larger one is refused with 413.",
+        unit="bytes",
+    )
+    log_message_timestamp_type: TimestampType = setting(
+        "log.message.timestamp.type",
+        "CreateTime",
+        "`CreateTime`: records keep the timestamp their producer gave them. `LogAppendTime`: the broker stamps them when "
+        "it appends them.",
+    )
+    log_message_timestamp_before_max_ms: Skew = setting(
+        "log.message.timestamp.before.max.ms",
+        2**63 - 1,
+        "How far a record's timestamp may lie before the broker's clock. Applies to `CreateTime`.",
+        unit="ms",
+    )
+    log_message_timestamp_after_max_ms: Skew = setting(
+        "log.message.timestamp.after.max.ms",
+        3_600_000,
+        "How far a record's timestamp may lie after the broker's clock. Applies to `CreateTime`.",
+        unit="ms",
+    )
+    compression_type: CompressionType = setting(
+        "compression.type",
+        "producer",
+        "The codec of the batches that the broker builds itself, from records sent as JSON; `producer` leaves those "
+        "uncompressed. Batches that a producer built are stored as they came. (Kafka compresses them again if their "
+        "codec is another; here a broker never touches records it was sent.)",
+    )
+    min_insync_replicas: Count | None = setting(
+        "min.insync.replicas",
+        None,
+        "Replicas that must be in sync for `acks=all` to be accepted. Default: 2 where a topic has three replicas or "
+        "more, else 1. (Kafka: 1, which acknowledges records that only one broker has.)",
+    )
+    commit_protocol: CommitProtocol = setting(
+        "commit.protocol",
+        "isr",
+        "How partitions commit: `isr`, primary and backups with a set of in-sync replicas. Fixed when a topic is "
+        "created. (`paxos` is not available in this version.)",
+    )
+    ack_durability: AckDurability = setting(
+        "ack.durability",
+        "fsynced",
+        "What `acks=all` waits for on each replica that counts. `fsynced`: the records are on the disk. `replicated`: "
+        "they are in the operating system's memory, as with Kafka; a power cut takes what was not yet written.",
+    )
+
+    # -- housekeeping --------------------------------------------------------------------------------------------
+
+    log_retention_check_interval_ms: Milliseconds = setting(
+        "log.retention.check.interval.ms", 300_000, "How often closed segments are looked through.", unit="ms"
+    )
+    producer_id_expiration_ms: Milliseconds = setting(
+        "producer.id.expiration.ms",
+        DAY_MS,
+        "How long a partition remembers an idempotent producer, or an `Idempotency-Key`, that sends nothing more.",
+        unit="ms",
+    )
+
+    # -- requests and their bounds -------------------------------------------------------------------------------
+
+    request_timeout_ms_max: Milliseconds = setting(
+        "request.timeout.ms.max",
+        30_000,
+        "The longest a request may wait, for a commit or for data; a client that asks for more gets this.",
+        unit="ms",
+    )
+    fetch_max_bytes: Bytes = setting(
+        "fetch.max.bytes",
+        57_671_680,
+        "The most data one read returns, whatever `max_bytes` says; a first batch that is larger is returned whole.",
+        unit="bytes",
+    )
+    http_body_timeout_ms: Milliseconds = setting(
+        "http.body.timeout.ms", 10_000, "A request body that takes longer to arrive is refused with 408.", unit="ms"
+    )
+    http_request_bytes_max: Bytes = setting(
+        "http.request.bytes.max", 5 * MIB, "The largest JSON body; a larger one is refused with 413.", unit="bytes"
+    )
+    http_batches_bytes_max: Bytes = setting(
+        "http.batches.bytes.max",
+        32 * MIB,
+        "The largest body of raw record batches; a larger one is refused with 413.",
+        unit="bytes",
+    )
+    http_body_budget_bytes: Bytes = setting(
+        "http.body.budget.bytes",
+        256 * MIB,
+        "Memory for all request bodies that are in the broker at one time; a request beyond it is refused with 503 "
+        "before its body is read.",
+        unit="bytes",
+    )
+    http_connections_max: Count = setting(
+        "http.connections.max", 2000, "Client connections open at one time; one more is refused with 503."
+    )
+    rest_commit_semantics: CommitSemantics = setting(
+        "rest.commit.semantics",
+        "confluent",
+        "What the offset in a REST consumer's commit means. `confluent`: the last record processed, so that one more is "
+        "stored. `next`: the next record to read, as in Kafka.",
+    )
+
+    @model_validator(mode="after")
+    def _is_alone(self) -> BrokerConfig:
+        others = [voter for voter in self.cluster_voters if voter.partition("@")[0] != str(self.node_id)]
+        if others:
+            raise ValueError(
+                f"cluster.voters names other brokers ({', '.join(others)}), and a cluster of several brokers is not "
+                f"available in this version; leave it out, or name only {self.node_id}@{self.peer_listener}"
+            )
+        return self
+
+    def replication_factor_for(self, brokers: int) -> int:
+        """Replicas of a topic created without a number, in a cluster of `brokers` live brokers."""
+        return self.default_replication_factor or min(DEFAULT_REPLICATION_FACTOR_MAX, brokers)
+
+
+class TopicConfig(Settings):
+    """The settings in force for one topic: its own, and the broker's for those it leaves alone (see `topics`)."""
+
+    cleanup_policy: CleanupPolicy = inherited("cleanup.policy", "log.cleanup.policy")
+    retention_ms: Limit = inherited("retention.ms", "log.retention.ms")
+    retention_bytes: Limit = inherited("retention.bytes", "log.retention.bytes")
+    segment_bytes: SegmentBytes = inherited("segment.bytes", "log.segment.bytes")
+    segment_ms: Milliseconds = inherited("segment.ms", "log.roll.ms")
+    max_message_bytes: BatchBytes = inherited("max.message.bytes", "message.max.bytes")
+    message_timestamp_type: TimestampType = inherited("message.timestamp.type", "log.message.timestamp.type")
+    message_timestamp_before_max_ms: Skew = inherited(
+        "message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"
+    )
+    message_timestamp_after_max_ms: Skew = inherited(
+        "message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"
+    )
+    compression_type: CompressionType = inherited("compression.type", "compression.type")
+    min_insync_replicas: Count | None = inherited("min.insync.replicas", "min.insync.replicas")
+    commit_protocol: CommitProtocol = inherited("commit.protocol", "commit.protocol")
+    ack_durability: AckDurability = inherited("ack.durability", "ack.durability")
+
+    def min_insync_replicas_for(self, replication_factor: int) -> int:
+        """In-sync replicas needed for `acks=all` by a partition with `replication_factor` replicas."""
+        return self.min_insync_replicas or (2 if replication_factor >= 3 else 1)

@@ -1,0 +1,118 @@
+"""The kinds of value a setting can have, and how each is read.
+
+A value comes as text (environment, flag, HTTP) or as TOML already typed it; both must mean the same, and neither may
+be bent: pydantic alone would take `true` for 1 and "1_0" for 10. So every kind here starts with a reader of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_PRINTABLE = re.compile(r"[!-~]{1,255}")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port` or `[IPv6]:port` as `(host, port)`; port 0 lets the system choose one. `ValueError` if it is neither."""
+    host, separator, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("must be HOST:PORT; write an IPv6 address in brackets, as in [::1]:8082")
+    if not (separator and _PRINTABLE.fullmatch(host) and _INTEGER.fullmatch(port) and 0 <= int(port) <= 65535):
+        raise ValueError("must be HOST:PORT with a port from 0 to 65535, as in 127.0.0.1:8082")
+    return host, int(port)
+
+
+def _read_integer(value: object) -> object:
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("must be a whole number")
+
+
+def _read_boolean(value: object) -> object:
+    spelt = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else value
+    if isinstance(spelt, bool):
+        return spelt
+    raise ValueError("must be true or false")
+
+
+def _read_voters(value: object) -> object:
+    voters = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(voters, list | tuple) or not all(isinstance(voter, str) for voter in voters):
+        raise ValueError('must be a list such as ["1@127.0.0.1:9192", "2@127.0.0.1:9193"]')
+    for voter in voters:
+        node_id, _, address = voter.partition("@")
+        _read_integer(node_id)
+        split_address(address)
+    return tuple(voters)
+
+
+def _is_address(value: str) -> str:
+    split_address(value)
+    return value
+
+
+def _read_compression(value: object) -> object:
+    return (
+        "none" if value == "uncompressed" else value
+    )  # Kafka's topic setting says the latter, its producer's the former
+
+
+def _refuse_compaction(value: object) -> object:
+    if isinstance(value, str) and "compact" in value:
+        raise ValueError(
+            "compaction is not available in this version; use delete, or leave it empty to keep everything"
+        )
+    return value
+
+
+def _refuse_paxos(value: object) -> object:
+    if value == "paxos":
+        raise ValueError("the Paxos protocol is not available in this version; use isr")
+    return value
+
+
+def _refuse_auto_creation(value: object) -> object:
+    if _read_boolean(value):
+        raise ValueError(
+            "topics are never created by themselves, so that a misspelt name is an error; create them explicitly"
+        )
+    return False
+
+
+Integer = Annotated[int, BeforeValidator(_read_integer)]
+Boolean = Annotated[bool, BeforeValidator(_read_boolean)]
+Count = Annotated[Integer, Field(ge=1, le=INT32_MAX)]
+"""How many of something there are or may be; at least one."""
+Milliseconds = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
+Bytes = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
+Limit = Annotated[Integer, Field(ge=-1, le=INT64_MAX)]
+"""An amount of bytes or milliseconds, or -1 for no limit."""
+Skew = Annotated[Integer, Field(ge=0, le=INT64_MAX)]
+"""Milliseconds that two clocks may be apart."""
+SegmentBytes = Annotated[Integer, Field(ge=1024, le=INT32_MAX)]
+BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
+Address = Annotated[str, AfterValidator(_is_address)]
+Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
+Path = Annotated[str, Field(min_length=1)]
+Rack = Annotated[str, Field(pattern=f"^{_PRINTABLE.pattern}$")]
+NodeNumber = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
+
+CleanupPolicy = Annotated[Literal["delete", ""], BeforeValidator(_refuse_compaction)]
+TimestampType = Literal["CreateTime", "LogAppendTime"]
+CompressionType = Annotated[
+    Literal["producer", "none", "gzip", "snappy", "lz4", "zstd"], BeforeValidator(_read_compression)
+]
+CommitProtocol = Annotated[Literal["isr"], BeforeValidator(_refuse_paxos)]
+AckDurability = Literal["fsynced", "replicated"]
+CommitSemantics = Literal["confluent", "next"]
+Never = Annotated[Literal[False], BeforeValidator(_refuse_auto_creation)]
