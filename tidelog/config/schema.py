@@ -80,14 +80,14 @@ class BrokerConfig(Settings):
     peer_listener: Address = setting(
         "peer.listener",
         "127.0.0.1:9192",
-        "Where other brokers connect, HOST:PORT; the address that `cluster.voters` names for this broker. A broker that "
-        "is alone in its cluster opens no such listener.",
+        "Where other brokers connect, HOST:PORT; the address that `cluster.voters` names for this broker. A broker "
+        "that is alone in its cluster opens no such listener.",
     )
     cluster_voters: Voters = setting(
         "cluster.voters",
         (),
-        "The brokers that form the cluster, each `node id@peer address`. Default: none, a cluster of this broker alone. "
-        "In this version a cluster has one broker, so only this broker's own entry is accepted.",
+        "The brokers that form the cluster, each `node id@peer address`. Default: none, a cluster of this broker "
+        "alone. In this version a cluster has one broker, so only this broker's own entry is accepted.",
     )
 
     # -- what new topics get -------------------------------------------------------------------------------------
@@ -96,14 +96,14 @@ class BrokerConfig(Settings):
     default_replication_factor: Count | None = setting(
         "default.replication.factor",
         None,
-        "Replicas of a topic that is created without a number. Default: 3, or as many as there are brokers if those are "
-        "fewer. (Kafka: 1, which loses data with the first disk.)",
+        "Replicas of a topic that is created without a number. Default: 3, or as many as there are brokers if those "
+        "are fewer. (Kafka: 1, which loses data with the first disk.)",
     )
     auto_create_topics_enable: Never = setting(
         "auto.create.topics.enable",
         False,
-        "Always false: a topic is never created because somebody wrote to it or asked for it. (Kafka: true, which turns "
-        "a misspelt name into a topic.)",
+        "Always false: a topic is never created because somebody wrote to it or asked for it. (Kafka: true, which "
+        "turns a misspelt name into a topic.)",
     )
     delete_topic_enable: Boolean = setting("delete.topic.enable", True, "Whether topics can be deleted.")
 
@@ -112,8 +112,9 @@ class BrokerConfig(Settings):
     log_segment_bytes: SegmentBytes = setting(
         "log.segment.bytes",
         1024 * MIB,
-        "A segment file that reaches this size is closed and a new one begun. (Kafka refuses less than 1 MiB; here the "
-        "minimum is 1 KiB, so that a test can roll segments with a few records. Small segments cost open files.)",
+        "A segment file that reaches this size is closed and a new one begun. (Kafka refuses less than 1 MiB; here "
+        "the minimum is 1 KiB, so that a test can roll segments with a few records. Small segments cost open "
+        "files.)",
         unit="bytes",
     )
     log_roll_ms: Milliseconds = setting(
@@ -132,14 +133,15 @@ class BrokerConfig(Settings):
     log_retention_bytes: Limit = setting(
         "log.retention.bytes",
         -1,
-        "The oldest closed segments of a partition are deleted as long as the rest is at least this large. -1: no limit.",
+        "The oldest closed segments of a partition are deleted as long as the rest is at least this large. -1: no "
+        "limit.",
         unit="bytes",
     )
     log_cleanup_policy: CleanupPolicy = setting(
         "log.cleanup.policy",
         "delete",
-        "`delete`: old segments go, by age and by size. Empty: everything is kept for ever. (Kafka's `compact` is not "
-        "available in this version.)",
+        "`delete`: old segments go, by age and by size. Empty: everything is kept for ever. (Kafka's `compact` is "
+        "not available in this version.)",
     )
     message_max_bytes: BatchBytes = setting(
         "message.max.bytes",
@@ -150,8 +152,8 @@ class BrokerConfig(Settings):
     log_message_timestamp_type: TimestampType = setting(
         "log.message.timestamp.type",
         "CreateTime",
-        "`CreateTime`: records keep the timestamp their producer gave them. `LogAppendTime`: the broker stamps them when "
-        "it appends them.",
+        "`CreateTime`: records keep the timestamp their producer gave them. `LogAppendTime`: the broker stamps them "
+        "when it appends them.",
     )
     log_message_timestamp_before_max_ms: Skew = setting(
         "log.message.timestamp.before.max.ms",
@@ -175,8 +177,8 @@ class BrokerConfig(Settings):
     min_insync_replicas: Count | None = setting(
         "min.insync.replicas",
         None,
-        "Replicas that must be in sync for `acks=all` to be accepted. Default: 2 where a topic has three replicas or "
-        "more, else 1. (Kafka: 1, which acknowledges records that only one broker has.)",
+        "Replicas that must be in sync for `acks=all` to be accepted. Default: 2 where a topic has three replicas "
+        "or more, else 1. (Kafka: 1, which acknowledges records that only one broker has.)",
     )
     commit_protocol: CommitProtocol = setting(
         "commit.protocol",
@@ -187,8 +189,9 @@ class BrokerConfig(Settings):
     ack_durability: AckDurability = setting(
         "ack.durability",
         "fsynced",
-        "What `acks=all` waits for on each replica that counts. `fsynced`: the records are on the disk. `replicated`: "
-        "they are in the operating system's memory, as with Kafka; a power cut takes what was not yet written.",
+        "What `acks=all` waits for on each replica that counts. `fsynced`: the records are on the disk. "
+        "`replicated`: they are in the operating system's memory, as with Kafka; a power cut takes what was not yet "
+        "written.",
     )
 
     # -- housekeeping --------------------------------------------------------------------------------------------
@@ -242,8 +245,8 @@ class BrokerConfig(Settings):
     rest_commit_semantics: CommitSemantics = setting(
         "rest.commit.semantics",
         "confluent",
-        "What the offset in a REST consumer's commit means. `confluent`: the last record processed, so that one more is "
-        "stored. `next`: the next record to read, as in Kafka.",
+        "What the offset in a REST consumer's commit means. `confluent`: the last record processed, so that one "
+        "more is stored. `next`: the next record to read, as in Kafka.",
     )
 
     @model_validator(mode="after")

@@ -19,7 +19,7 @@ _PRINTABLE = re.compile(r"[!-~]{1,255}")
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`host:port` or `[IPv6]:port` as `(host, port)`; port 0 lets the system choose one. `ValueError` if it is neither."""
+    """`host:port` or `[IPv6]:port` as `(host, port)`; port 0 lets the system choose one. Else `ValueError`."""
     host, separator, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -103,7 +103,7 @@ SegmentBytes = Annotated[Integer, Field(ge=1024, le=INT32_MAX)]
 BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
-Path = Annotated[str, Field(min_length=1)]
+Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
 Rack = Annotated[str, Field(pattern=f"^{_PRINTABLE.pattern}$")]
 NodeNumber = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
 

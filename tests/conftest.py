@@ -1,0 +1,13 @@
+"""What every test gets: Hypothesis without a stopwatch and, unless asked otherwise, without dice.
+
+No test may depend on the machine's speed, and a red run must be red again. `--hypothesis-profile=explore` looks for
+new examples; what it finds becomes an `@example`.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+settings.register_profile("explore", deadline=None, max_examples=2000)
+settings.load_profile("repeatable")

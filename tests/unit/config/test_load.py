@@ -1,0 +1,179 @@
+"""Four sources, one meaning, and errors that say which source to change."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.config.errors import ConfigError
+from tidelog.config.load import load_config
+from tidelog.config.names import environment_name, names_of
+from tidelog.config.schema import BrokerConfig
+
+
+def write(directory: Path, text: str) -> str:
+    path = directory / "tidelog.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def error(file: str | None = None, environ: Mapping[str, str] | None = None, **flags: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, environ or {}, {name.replace("_", "."): value for name, value in flags.items()})
+    return caught.value.message
+
+
+def test_without_any_source_all_is_default() -> None:
+    config = load_config(None, {"PATH": "/bin", "HOME": "/root"}, {})
+    assert config == BrokerConfig()
+    assert config.model_fields_set == set()
+
+
+@pytest.mark.parametrize(
+    ("given_in", "expected"),
+    [("", 1 << 30), ("file", 2048), ("file environment", 4096), ("file environment flag", 8192), ("file flag", 8192)],
+)
+def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path, given_in: str, expected: int) -> None:
+    file = write(tmp_path, "log.segment.bytes = 2048") if "file" in given_in else None
+    environ = {"TIDELOG_LOG_SEGMENT_BYTES": "4096"} if "environment" in given_in else {}
+    flags = {"log.segment.bytes": "8192"} if "flag" in given_in else {}
+    assert load_config(file, environ, flags).log_segment_bytes == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "log.segment.bytes = 4096\nlog.retention.ms = -1",
+        '"log.segment.bytes" = 4096\n"log.retention.ms" = "-1"',
+        "[log]\nsegment.bytes = 4096\nretention.ms = -1",
+        "[log.segment]\nbytes = 4096\n[log.retention]\nms = -1",
+        "log = { segment = { bytes = 4096 }, retention = { ms = -1 } }",
+    ],
+)
+def test_dotted_names_and_nested_tables_mean_the_same(tmp_path: Path, text: str) -> None:
+    assert load_config(write(tmp_path, text), {}, {}) == BrokerConfig(log_segment_bytes=4096, log_retention_ms=-1)
+
+
+def test_the_same_name_twice_in_a_file_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, '"log.segment.bytes" = 4096\n[log]\nsegment.bytes = 8192')
+    assert "log.segment.bytes is set twice" in error(file)
+
+
+def test_voters_are_a_list_in_a_file_and_comma_separated_elsewhere(tmp_path: Path) -> None:
+    file = write(tmp_path, 'cluster.voters = ["1@127.0.0.1:9192"]')
+    from_file = load_config(file, {}, {})
+    from_flag = load_config(None, {}, {"cluster.voters": " 1@127.0.0.1:9192 ,"})
+    assert from_file.cluster_voters == from_flag.cluster_voters == ("1@127.0.0.1:9192",)
+
+
+def test_no_name_can_hide_another_in_a_nested_table() -> None:
+    names = names_of(BrokerConfig)
+    assert not [(a, b) for a in names for b in names if b.startswith(f"{a}.")]
+
+
+def test_every_setting_has_a_variable_of_its_own_and_reads_it() -> None:
+    for name in names_of(BrokerConfig):
+        variable = environment_name(name)
+        assert error(environ={variable: "\x00"}).startswith(f"environment variable {variable}: {name} = ")
+    assert load_config(None, {"TIDELOG_DELETE_TOPIC_ENABLE": "False"}, {}) == BrokerConfig(delete_topic_enable=False)
+
+
+def test_an_unknown_variable_is_an_error_that_suggests_the_nearest_name() -> None:
+    message = error(environ={"TIDELOG_LOG_SEGMENT_BYTE": "4096"})
+    assert message.startswith("environment variable TIDELOG_LOG_SEGMENT_BYTE: ")
+    assert message.endswith("did you mean log.segment.bytes?")
+
+
+def test_variables_of_clients_and_of_kubernetes_are_not_settings() -> None:
+    environ = {
+        "TIDELOG_BOOTSTRAP": "http://127.0.0.1:8082",
+        "TIDELOG_PORT": "tcp://10.0.0.1:8082",
+        "TIDELOG_PORT_8082_TCP_ADDR": "10.0.0.1",
+        "TIDELOG_SERVICE_HOST": "10.0.0.1",
+        "TIDELOG_SERVICE_PORT_HTTP": "8082",
+    }
+    assert load_config(None, environ, {}) == BrokerConfig()
+
+
+@pytest.mark.parametrize("text", ["segment.bytes = 1", "[log]\nsegmentbytes = 1", "[logs.segment]\nbytes = 1"])
+def test_an_unknown_name_in_a_file_names_the_file(tmp_path: Path, text: str) -> None:
+    file = write(tmp_path, text)
+    message = error(file)
+    assert message.startswith(f"{file}: there is no setting ")
+    assert message.endswith("did you mean log.segment.bytes?")
+
+
+def test_a_bad_value_names_its_source_and_its_bound(tmp_path: Path) -> None:
+    file = write(tmp_path, "log.segment.bytes = 5")
+    assert error(file) == f"{file}: log.segment.bytes = 5: must be greater than or equal to 1024"
+    assert error(environ={"TIDELOG_NODE_ID": "one"}).startswith("environment variable TIDELOG_NODE_ID: node.id = 'one'")
+    assert error(node_id="-1").startswith("command line: node.id = '-1'")
+
+
+def test_every_bad_value_is_named_at_once() -> None:
+    message = error(node_id="x", num_partitions="0")
+    assert "node.id" in message
+    assert "num.partitions" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node.id = true",
+        "node.id = 1.0",
+        "node.id = [1]",
+        "node.id = 2030-01-01",
+        'node.id = "1_0"',
+        "delete.topic.enable = 1",
+        'delete.topic.enable = "yes"',
+        "broker.rack = 7",
+        'broker.rack = ""',
+        'log.dir = ""',
+        'cluster.voters = "127.0.0.1:9192"',
+        'cluster.voters = "one@127.0.0.1:9192"',
+        "cluster.voters = [1]",
+        'http.listener = "8082"',
+        'http.listener = ":8082"',
+        'http.listener = "127.0.0.1:65536"',
+        'http.listener = "::1:8082"',
+        'http.listener = "http://127.0.0.1:8082"',
+        "log.retention.ms = -2",
+        "log.segment.bytes = 2147483648",
+    ],
+)
+def test_values_are_not_bent_into_shape(tmp_path: Path, text: str) -> None:
+    file = write(tmp_path, text)
+    assert error(file).startswith(f"{file}: {text.partition(' ')[0]} = ")
+
+
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.toml")
+    assert error(missing) == f"cannot read the settings file {missing}: No such file or directory"
+    assert "is not a TOML file" in error(write(tmp_path, "log.dir = "))
+    (tmp_path / "latin.toml").write_bytes(b'log.dir = "\xe9"')
+    assert "is not a TOML file" in error(str(tmp_path / "latin.toml"))
+    assert "cannot read the settings file" in error(str(tmp_path))
+
+
+def test_what_this_version_does_not_have_is_said() -> None:
+    assert "Paxos protocol is not available" in error(commit_protocol="paxos")
+    assert "compaction is not available" in error(log_cleanup_policy="compact,delete")
+    assert "never created by themselves" in error(auto_create_topics_enable="true")
+    assert "2@10.0.0.2:9192" in error(cluster_voters="1@10.0.0.1:9192,2@10.0.0.2:9192")
+
+
+@given(st.one_of(st.sampled_from(names_of(BrokerConfig)), st.text(max_size=40)), st.text(max_size=30))
+def test_any_flag_either_works_or_is_a_config_error(name: str, value: str) -> None:
+    with contextlib.suppress(ConfigError):
+        load_config(None, {}, {name: value})
+
+
+@given(st.text(max_size=200))
+def test_any_file_either_works_or_is_a_config_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        load_config(write(tmp_path_factory.getbasetemp(), text), {}, {})

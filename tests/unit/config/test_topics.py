@@ -1,0 +1,96 @@
+"""A topic's settings: the broker's defaults, its own on top, and honest refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.config.names import broker_synonyms, field_name
+from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.topics import is_fixed, topic_config
+from tidelog.model.errors import InvalidRequest
+
+
+def refusal(**overrides: str) -> str:
+    with pytest.raises(InvalidRequest) as caught:
+        topic_config(BrokerConfig(), {name.replace("_", "."): value for name, value in overrides.items()})
+    return caught.value.message
+
+
+def test_a_topic_without_settings_has_the_brokers() -> None:
+    broker = BrokerConfig(log_segment_bytes=4096, log_roll_ms=7, message_max_bytes=5000, min_insync_replicas=4)
+    config = topic_config(broker, {})
+    assert (config.segment_bytes, config.segment_ms, config.max_message_bytes) == (4096, 7, 5000)
+    assert config.min_insync_replicas_for(3) == 4
+    for name, synonym in broker_synonyms().items():
+        assert getattr(config, field_name(name)) == getattr(broker, field_name(synonym))
+
+
+def test_a_bare_topic_config_is_that_of_a_default_broker() -> None:
+    assert TopicConfig() == topic_config(BrokerConfig(), {})
+
+
+def test_overrides_win_over_the_broker() -> None:
+    config = topic_config(
+        BrokerConfig(log_retention_ms=5), {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"}
+    )
+    assert config.retention_ms == -1
+    assert config.message_timestamp_type == "LogAppendTime"
+
+
+@pytest.mark.parametrize(("replicas", "needed"), [(1, 1), (2, 1), (3, 2), (5, 2)])
+def test_min_insync_replicas_follow_the_replication_factor(replicas: int, needed: int) -> None:
+    assert TopicConfig().min_insync_replicas_for(replicas) == needed
+    assert TopicConfig(min_insync_replicas=1).min_insync_replicas_for(replicas) == 1
+
+
+@pytest.mark.parametrize(("brokers", "replicas"), [(1, 1), (2, 2), (3, 3), (9, 3)])
+def test_replication_factor_follows_the_number_of_brokers(brokers: int, replicas: int) -> None:
+    assert BrokerConfig().replication_factor_for(brokers) == replicas
+    assert BrokerConfig(default_replication_factor=5).replication_factor_for(brokers) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("retention.m", "retention.ms"),
+        ("retention_ms", "retention.ms"),
+        ("Segment.Bytes", "segment.bytes"),
+        ("log.segment.bytes", "segment.bytes"),
+        ("log.roll.ms", "segment.ms"),
+        ("log.retention.hours", "retention.ms"),
+        ("message.max.bytes", "max.message.bytes"),
+        ("flush.messages", "ack.durability"),
+        ("cleanup-policy", "cleanup.policy"),
+    ],
+)
+def test_an_unknown_name_suggests_what_was_meant(name: str, meant: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        topic_config(BrokerConfig(), {name: "1"})
+    assert caught.value.message == f"There is no topic setting {name}; did you mean {meant}?"
+
+
+def test_a_name_like_no_other_points_to_the_list() -> None:
+    assert refusal(zzz="1") == "There is no topic setting zzz; docs/config.md lists all names"
+
+
+def test_a_bad_value_names_the_setting() -> None:
+    assert refusal(retention_ms="soon") == "Bad topic setting: retention.ms = 'soon': must be a whole number"
+
+
+def test_what_this_version_does_not_have_is_said() -> None:
+    assert "compaction is not available in this version" in refusal(cleanup_policy="compact")
+    assert "Paxos protocol is not available in this version" in refusal(commit_protocol="paxos")
+    assert topic_config(BrokerConfig(), {"cleanup.policy": ""}).cleanup_policy == ""
+
+
+def test_kafkas_word_for_no_compression_is_taken() -> None:
+    assert topic_config(BrokerConfig(), {"compression.type": "uncompressed"}).compression_type == "none"
+
+
+def test_a_config_never_changes() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        TopicConfig().retention_ms = 5
+
+
+def test_only_the_commit_protocol_is_fixed_at_creation() -> None:
+    assert [name for name in broker_synonyms() if is_fixed(name)] == ["commit.protocol"]
