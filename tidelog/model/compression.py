@@ -1,0 +1,126 @@
+"""The four codecs a batch's records may be compressed with, and a bound on what comes out.
+
+A few kilobytes of zstd can stand for gigabytes of zeros, and the sizes that compressed data claims are claims.
+So decompression writes into a buffer of our own that grows only as real output fills it, and stops at the caller's
+bound: memory stays within eight times what was actually produced, or sent.
+
+Snappy has no frames of its own in Kafka: the Java client's library (xerial) puts blocks of 32 KiB behind a 16-byte
+header, other clients send one raw block. Both are read, the first is written. LZ4 frames are written with independent
+blocks, the only kind that the Java client reads.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from types import ModuleType
+
+import cramjam
+
+from tidelog.model.batch_header import Compression
+from tidelog.model.errors import InvalidBatch, TooLarge
+from tidelog.model.ports import Buffer
+
+GZIP_LEVEL = 6
+LZ4_LEVEL = 1
+ZSTD_LEVEL = 3
+
+_GROWTH = 8
+_OUTPUT_BYTES_MIN = 4096
+_OUTPUT_FULL = "failed to write whole buffer"
+"""How Rust's standard library, and so cramjam, says that an output slice is full. A unit test holds it to that."""
+
+_STREAMED: dict[Compression, ModuleType] = {
+    Compression.GZIP: cramjam.gzip,
+    Compression.LZ4: cramjam.lz4,
+    Compression.ZSTD: cramjam.zstd,
+}
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, lowest version that can read it
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_BLOCK_LENGTH = struct.Struct(">i")
+
+
+def compress(codec: Compression, data: Buffer) -> bytes:
+    """`data` as one compressed block of `codec`; the same bytes for the same input, always."""
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            return bytes(cramjam.gzip.compress(data, level=GZIP_LEVEL))
+        case Compression.SNAPPY:
+            return b"".join(_xerial_parts(memoryview(data)))
+        case Compression.LZ4:
+            compressor = cramjam.lz4.Compressor(level=LZ4_LEVEL, content_checksum=False, block_linked=False)
+            compressor.compress(data)
+            return bytes(compressor.finish())
+        case Compression.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL))
+
+
+def decompress(codec: Compression, data: Buffer, *, bytes_max: int) -> bytes:
+    """The inverse of `compress`, for what any Kafka client wrote.
+
+    Raises `InvalidBatch` if `data` is not of `codec`, `TooLarge` if more than `bytes_max` bytes come out; neither
+    after allocating more than the bound.
+    """
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.SNAPPY:
+            return _decompress_snappy(memoryview(data), bytes_max)
+        case _:
+            return _decompress_streamed(codec, data, bytes_max)
+
+
+def _decompress_streamed(codec: Compression, data: Buffer, bytes_max: int) -> bytes:
+    size = min(bytes_max, max(_OUTPUT_BYTES_MIN, _GROWTH * len(data)))
+    while True:
+        output = bytearray(size)
+        try:
+            count = _STREAMED[codec].decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_FULL not in str(error):
+                raise InvalidBatch(f"the records are not {codec.label}: {error}") from None
+            if size == bytes_max:
+                raise TooLarge(f"the records decompress to more than {bytes_max} bytes") from None
+            size = min(bytes_max, _GROWTH * size)
+        else:
+            return bytes(memoryview(output)[:count])
+
+
+def _xerial_parts(data: memoryview) -> Iterator[bytes]:
+    yield _XERIAL_HEADER
+    for position in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[position : position + _XERIAL_BLOCK_BYTES]))
+        yield _BLOCK_LENGTH.pack(len(block))
+        yield block
+
+
+def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_block(data, bytes_max)
+    blocks = []
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if position + _BLOCK_LENGTH.size > len(data):
+            raise InvalidBatch("a snappy block length is cut short")
+        (length,) = _BLOCK_LENGTH.unpack_from(data, position)
+        position += _BLOCK_LENGTH.size
+        if not 0 < length <= len(data) - position:
+            raise InvalidBatch(f"a snappy block of {length} bytes, where {len(data) - position} are left")
+        blocks.append(_snappy_block(data[position : position + length], bytes_max))
+        bytes_max -= len(blocks[-1])
+        position += length
+    return b"".join(blocks)
+
+
+def _snappy_block(data: memoryview, bytes_max: int) -> bytes:
+    """A raw block starts with its decompressed length, which the decoder then holds it to."""
+    try:
+        size = cramjam.snappy.decompress_raw_len(data)
+        if size > bytes_max:
+            raise TooLarge(f"the records decompress to more than {bytes_max} bytes")
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise InvalidBatch(f"the records are not snappy: {error}") from None

@@ -1,0 +1,31 @@
+"""Records as clients hand them over and get them back; between the two they live in batches (`batch_codec`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+Header = tuple[str, bytes | None]
+"""A name, which may repeat within a record, and a value; the order is kept."""
+
+
+class Record(NamedTuple):
+    """A record to be produced. A `None` value is a tombstone, a `None` key is no key; neither equals `b""`."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+
+
+class StoredRecord(NamedTuple):
+    """A record read from a log, with its offset there.
+
+    `timestamp_ms` is the producer's, or the broker's where the topic keeps log-append time; -1 is none.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
