@@ -50,6 +50,8 @@ class DiskFile:
         return b"".join(parts)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        if position < 0:  # Python calls pwritev2, to which -1 means "wherever the cursor is"
+            raise OSError(errno.EINVAL, "negative position")
         for first in range(0, len(buffers), IOV_MAX):
             chunk = buffers[first : first + IOV_MAX]
             size = sum(map(len, chunk))
@@ -76,6 +78,8 @@ class DiskFile:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
+        if self._fd < 0:  # of all calls, fdatasync alone answers this with a ValueError
+            raise OSError(errno.EBADF, "file is closed")
         _flush_data(self._fd)
 
     def size(self) -> int:
