@@ -52,7 +52,7 @@ class InvalidRequest(TidelogError):
 
 
 class InvalidBatch(TidelogError):
-    """A record batch that is not a sound RecordBatch v2: CRC, magic, lengths, codec, counts (Kafka: CORRUPT_MESSAGE)."""
+    """A record batch that is not a sound RecordBatch v2: CRC, magic, lengths, counts (Kafka: CORRUPT_MESSAGE)."""
 
     code = 40003
 

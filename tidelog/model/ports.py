@@ -49,7 +49,7 @@ class File(Protocol):
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Writes all buffers, one after the other, from `position` on: visible to `pread` at once, durable after `sync`.
+        """Writes all buffers, one after the other, from `position` on: visible at once, durable after `sync`.
 
         If it raises, any prefix of the bytes may be in the file.
         """

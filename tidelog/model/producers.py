@@ -1,7 +1,7 @@
 """What a partition remembers of its idempotent producers: Kafka's producer state, as a pure table.
 
-A producer numbers its records per partition. The log holds (producer id, epoch, first sequence) in each batch header, so
-the table is never the truth, only a digest of it: it is rebuilt from the log's catalog at load, and any later leader
+A producer numbers its records per partition. The log holds (producer id, epoch, first sequence) in each batch header,
+so the table is never the truth, only a digest of it: it is rebuilt from the log's catalog at load, and any later leader
 that has the log has the table.
 
 The last five batches are kept whole (a producer may have five requests in flight), so that a repeated batch gets its

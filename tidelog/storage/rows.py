@@ -7,8 +7,8 @@ index, the time index, the producer trail, and, for the replicated log, the acce
 A catalog is: HEADER, the checkpoint (LINEAGE and PRODUCER rows: what earlier segments amount to), then body rows in the
 order of writing (BATCH, DELETE_PREFIX, MARK, LOST), and a SEAL when the segment is rolled.
 
-Every row has a `sequence`, its ordinal among all rows of the log: `first_sequence + slot` within a catalog. `durable` is
-the sequence below which everything was known to be on disk when the row was written. A bad tail beyond the highest
+Every row has a `sequence`, its ordinal among all rows of the log: `first_sequence + slot` within a catalog. `durable`
+is the sequence below which everything was known to be on disk when the row was written. A bad tail beyond the highest
 `durable` found may be a crash's doing; damage below it never is.
 
 All body rows carry `base_offset`, `file_position` and `running_max_timestamp`, which never decrease, so that a catalog
@@ -55,7 +55,7 @@ BODY_KINDS = frozenset({Kind.BATCH, Kind.DELETE_PREFIX, Kind.MARK, Kind.LOST, Ki
 
 _PREFIX = struct.Struct("<HBBiQQ")  # magic, version, kind, epoch, sequence, durable
 _BODY = struct.Struct("<HBBiQQ QQ qqqq 16s qihh Ii q 4x")
-_HEADER = struct.Struct("<HBBiQQ q q 16s i I 60x")
+_HEADER = struct.Struct("<HBBiQQ q q 16s i I ? 59x")
 _LINEAGE = struct.Struct("<HBBiQQ q 92x")
 _PRODUCER = struct.Struct("<HBBiQQ qqq hHi" + "iq" * BATCHES_REMEMBERED + "8x")
 _CRC = struct.Struct("<I")
@@ -106,6 +106,8 @@ class HeaderRow(NamedTuple):
     base_offset: int
     log_start_offset: int
     checkpoint_rows: int
+    has_checkpoint: bool
+    """False in a catalog that had to be made again without the checkpoint: older segments know."""
 
 
 class Tail(NamedTuple):
@@ -163,6 +165,10 @@ class RowCodec:
             )
         )  # fmt: skip
 
+    def pack(self, row: Row) -> bytes:
+        """Packs a body row as it is."""
+        return self.seal_bytes(_BODY.pack(*row))
+
     def body(self, raw: Buffer) -> Row | None:
         """Unpacks a body row; None if it is damaged or of another kind."""
         if not self.is_sound(raw):
@@ -172,25 +178,27 @@ class RowCodec:
 
     # -- header and checkpoint ------------------------------------------------------------------------------------
 
-    def header(self, tail: Tail, checkpoint_rows: int) -> bytes:
+    def header(self, tail: Tail, checkpoint_rows: int, *, has_checkpoint: bool = True) -> bytes:
         return self.seal_bytes(
             _HEADER.pack(
                 MAGIC, VERSION, Kind.HEADER, tail.epoch, tail.sequence, tail.durable, tail.offset,
-                tail.log_start_offset, self._topic_id, self._partition, checkpoint_rows,
+                tail.log_start_offset, self._topic_id, self._partition, checkpoint_rows, has_checkpoint,
             )
         )  # fmt: skip
 
     def parse_header(self, raw: Buffer) -> HeaderRow | None:
         if not self.is_sound(raw):
             return None
-        _, _, kind, epoch, sequence, durable, base, start, _, _, rows = _HEADER.unpack_from(raw)
-        return HeaderRow(epoch, sequence, durable, base, start, rows) if kind == Kind.HEADER else None
+        _, _, kind, epoch, sequence, durable, base, start, _, _, rows, has_checkpoint = _HEADER.unpack_from(raw)
+        if kind != Kind.HEADER:
+            return None
+        return HeaderRow(epoch, sequence, durable, base, start, rows, has_checkpoint)
 
     def checkpoint(
         self, tail: Tail, lineage: Iterable[tuple[int, int]], producers: Iterable[tuple[int, ProducerState]]
     ) -> list[bytes]:
         """A segment's first rows: its header, then the lineage and the producers of all segments before."""
-        bodies = [(Kind.LINEAGE, epoch, (start,)) for epoch, start in lineage]
+        bodies: list[tuple[Kind, int, tuple[int, ...]]] = [(Kind.LINEAGE, epoch, (start,)) for epoch, start in lineage]
         bodies += [(Kind.PRODUCER, tail.epoch, _producer_fields(pid, state)) for pid, state in producers]
         rows = [self.header(tail, len(bodies))]
         for slot, (kind, epoch, fields) in enumerate(bodies, start=1):

@@ -1,0 +1,120 @@
+"""Metainfo: a replica's own facts about one log, in two copies on the same disk.
+
+Nobody else can give these back: which incarnation of the replica this is, how far its log was known durable, which
+offsets it has let go. So there are two files, written one after the other, each made durable before the next is
+touched: whatever moment a crash or a bad sector picks, one whole copy is left. The higher sequence wins.
+
+A copy is a header (magic, version, sequence, length, CRC32C seeded with the log's identity) and a JSON object, so that
+later versions can add facts.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import msgspec
+from crc32c import crc32c
+
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Files
+
+NAMES = ("metainfo.0", "metainfo.1")
+MAGIC = 0x7D11
+VERSION = 1
+COPY_BYTES = 512
+_HEAD = struct.Struct("<HHQHI")  # magic, version, sequence, length, crc
+
+
+class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts. Sequences and offsets are exclusive ends."""
+
+    incarnation: str
+    """Drawn when the log was created on this disk: a wiped and recreated log is another incarnation."""
+    durable_sequence: int = 0
+    """Rows below were durable when this was written."""
+    end_offset: int = 0
+    """The log end offset that belongs to `durable_sequence`."""
+    epoch: int = 0
+    """The newest leader epoch in the log."""
+    high_watermark: int = 0
+    log_start_offset: int = 0
+
+
+@dataclass(slots=True)
+class LoadedMetainfo:
+    info: Metainfo
+    sequence: int
+    bad_copies: int
+    """How many of the two could not be used: 1 is repaired by the next write, 2 means that nothing was there."""
+
+
+class MetainfoStore:
+    """Reads and writes the two copies of one log."""
+
+    def __init__(self, files: Files, directory: str, identity: PartitionId) -> None:
+        self._files = files
+        self._paths = [f"{directory}/{name}" for name in NAMES]
+        self._directory = directory
+        self._seed = crc32c(bytes.fromhex(identity.topic_id) + identity.partition.to_bytes(4, "little"))
+        self._sequence = 0
+
+    def load(self) -> LoadedMetainfo | None:
+        """The newest sound copy; None if there is none (a new log, or both are lost)."""
+        found = [copy for copy in map(self._read, self._paths) if copy is not None]
+        if not found:
+            return None
+        sequence, info = max(found, key=lambda copy: copy[0])
+        self._sequence = sequence
+        stale = sum(1 for other, _ in found if other != sequence)
+        return LoadedMetainfo(info, sequence, len(NAMES) - len(found) + stale)
+
+    def store(self, info: Metainfo) -> None:
+        """Writes both copies, each durable before the next. Blocking. Raises `OSError`; one copy may then be new."""
+        self._sequence += 1
+        block = self._encode(self._sequence, info)
+        for path in self._paths:
+            is_new = not self._files.exists(path)
+            file = self._files.open(path, create=True)
+            try:
+                file.pwritev([block], 0)
+                file.sync()
+            finally:
+                file.close()
+            if is_new:
+                self._files.sync_dir(self._directory)
+
+    def _encode(self, sequence: int, info: Metainfo) -> bytes:
+        payload = msgspec.json.encode(info)
+        head = (MAGIC, VERSION, sequence, len(payload))
+        crc = crc32c(payload, crc32c(_HEAD.pack(*head, 0), self._seed))
+        block = _HEAD.pack(*head, crc) + payload
+        assert len(block) <= COPY_BYTES
+        return block.ljust(COPY_BYTES, b"\0")
+
+    def _read(self, path: str) -> tuple[int, Metainfo] | None:
+        try:
+            file = self._files.open(path)
+        except OSError:
+            return None
+        try:
+            raw = file.pread(COPY_BYTES, 0)
+        except OSError:
+            return None
+        finally:
+            file.close()
+        return self._decode(raw)
+
+    def _decode(self, raw: bytes) -> tuple[int, Metainfo] | None:
+        if len(raw) < _HEAD.size:
+            return None
+        magic, version, sequence, length, crc = _HEAD.unpack_from(raw)
+        payload = raw[_HEAD.size : _HEAD.size + length]
+        if (magic, version) != (MAGIC, VERSION) or len(payload) != length:
+            return None
+        if crc != crc32c(payload, crc32c(_HEAD.pack(magic, version, sequence, length, 0), self._seed)):
+            return None
+        try:
+            return sequence, msgspec.json.decode(payload, type=Metainfo)
+        except msgspec.DecodeError:
+            return None

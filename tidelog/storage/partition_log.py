@@ -1,0 +1,464 @@
+"""A partition's log: segments in order, appended at the end, read anywhere, cut at either side.
+
+The write path has three steps, so that one fsync serves all that waited (group commit) and the event loop never blocks:
+
+1. `append` gathers many batches into one write per file. They can be read, and must not be acknowledged yet.
+2. `begin_commit` hands out what is to be made durable; its `run` does nothing but fsyncs, on the disk thread, while
+   further appends go on.
+3. `end_commit` moves `durable_offset` up to what the commit covered, or takes the log offline: a failed fsync is final,
+   because the kernel marks the lost pages clean and a second fsync would lie.
+
+A write that fails for want of space is undone, durably, before the caller is told "nothing was appended". Any other
+failed write leaves the outcome unknown, and the log offline. Reads go on in both cases.
+
+Deleting a prefix is a row in the catalog first; files go only when that row is durable, so a crash half-way through the
+deletion finds the decision, not a hole.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tidelog.model.batch_header import RecordBatch
+from tidelog.model.errors import DamagedBatch, DiskFull, InternalError, LogOffline, OffsetOutOfRange
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import File
+from tidelog.model.producers import ProducerTable
+from tidelog.storage.metainfo import Metainfo, MetainfoStore
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, RowCodec, Tail
+from tidelog.storage.segment import Damage, Extent, Segment
+from tidelog.storage.trails import read_trails
+
+OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What a log needs of its topic's configuration."""
+
+    segment_bytes: int
+    """A segment that has reached this is rolled before the next append; one gathered append is never split."""
+    segment_ms: int
+    producers_max: int = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One group commit: everything appended below `sequence`. `run` may be called on another thread."""
+
+    files: tuple[File, ...]
+    paths: tuple[str, ...]
+    directory: str | None
+    sequence: int
+    offset: int
+    file_bytes: int
+    _opened: OpenFiles = field(repr=False)
+
+    def run(self) -> None:
+        """Fsyncs each file once, then the directory if names changed. Raises the first `OSError`."""
+        for file in self.files:
+            file.sync()
+        if self.directory is not None:
+            self._opened.files.sync_dir(self.directory)
+
+
+class PartitionLog:
+    """One replica's log of one partition. Single-threaded, but for `Commit.run` and `store_metainfo`.
+
+    `log_start_offset <= durable_offset <= log_end_offset`. Made by `tidelog.storage.loader.load_log`.
+    """
+
+    def __init__(
+        self,
+        opened: OpenFiles,
+        directory: str,
+        identity: PartitionId,
+        settings: LogSettings,
+        metainfo: MetainfoStore,
+        incarnation: str,
+        segments: list[Segment],
+        tail: Tail,
+        lineage: list[tuple[int, int]],
+        producers: ProducerTable,
+        now_ms: int,
+    ) -> None:
+        assert segments and tail.durable == tail.sequence, "a log is opened with all of it durable"
+        self.identity = identity
+        self.directory = directory
+        self.settings = settings
+        self.incarnation = incarnation
+        self.segments = segments
+        self.lineage = lineage
+        """(leader epoch, first offset), both strictly increasing."""
+        self.producers = producers
+        self.durable_offset = tail.offset
+        self.offline_reason: str | None = None
+        self.tail = tail
+        self._opened = opened
+        self._codec = RowCodec(identity)
+        self._metainfo = metainfo
+        self._rolled_ms = now_ms
+        self._marked = tail.durable
+        self._dirty: dict[str, None] = {}
+        self._dirty_bytes = 0
+        self._is_directory_dirty = False
+        self._doomed: list[tuple[int, Segment]] = []
+
+    # -- extent ---------------------------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.tail.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.tail.offset
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def log_bytes(self) -> int:
+        return sum(segment.log_bytes for segment in self.segments)
+
+    # -- append ---------------------------------------------------------------------------------------------------
+
+    def append(self, batches: Sequence[RecordBatch], now_ms: int) -> None:
+        """Writes batches, whose offsets and epoch are assigned, behind the end: all of them or none.
+
+        Raises `DiskFull` (nothing was appended, try again later), `LogOffline` (nothing was appended, nor will be), or
+        `InternalError` (the write failed half-way: the outcome is unknown, and the log is offline now).
+        """
+        self._require_online()
+        if self._is_time_to_roll(now_ms):
+            self.roll(now_ms)
+        tail, rows = self.tail, []
+        for batch in batches:
+            header = batch.header
+            assert header.base_offset == tail.offset and header.leader_epoch >= tail.epoch
+            rows.append(self._codec.batch(tail, header, batch.data))
+            tail = Tail(
+                tail.sequence + 1, tail.durable, header.leader_epoch, header.next_offset,
+                tail.file_position + header.size, max(tail.running_max_timestamp, header.max_timestamp),
+                tail.log_start_offset,
+            )  # fmt: skip
+        self._write([batch.data for batch in batches], rows, tail)
+        for batch in batches:
+            self._note(batch, now_ms)
+
+    def _note(self, batch: RecordBatch, now_ms: int) -> None:
+        header = batch.header
+        if not self.lineage or self.lineage[-1][0] < header.leader_epoch:
+            self.lineage.append((header.leader_epoch, header.base_offset))
+        if header.producer_id >= 0:
+            self.producers.remember(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.record_count,
+                header.base_offset,
+                now_ms,
+            )
+
+    def _write(self, data: Sequence[bytes | bytearray | memoryview], rows: list[bytes], tail: Tail) -> None:
+        """Log first, then catalog: a row never precedes its batch."""
+        segment = self.active
+        try:
+            if data:
+                segment.log.pwritev(data, self.tail.file_position)
+            segment.catalog.pwritev([b"".join(rows)], segment.slots * ROW_BYTES)
+        except OSError as error:
+            raise self._undo(error, segment) from error
+        self._dirty_bytes += tail.file_position - self.tail.file_position + len(rows) * ROW_BYTES
+        if data:
+            self._dirty[segment.log_path] = None
+        self._dirty[segment.catalog_path] = None
+        segment.extend(len(rows), tail)
+        self.tail = tail
+
+    def _undo(self, error: OSError, segment: Segment) -> DiskFull | InternalError:
+        """Makes a failed append invisible for ever, or says that this cannot be known."""
+        if error.errno in OUT_OF_SPACE:
+            try:
+                segment.log.truncate(segment.log_bytes)
+                segment.catalog.truncate(segment.slots * ROW_BYTES)
+                segment.log.sync()
+                segment.catalog.sync()
+            except OSError as undo_error:
+                error = undo_error
+            else:
+                return DiskFull(f"no space left for partition {self.identity}; nothing was appended")
+        self.take_offline(f"write failed: {error}")
+        return InternalError(f"writing to partition {self.identity} failed ({error}); the outcome is unknown")
+
+    def take_offline(self, reason: str) -> None:
+        """No more writes until the log is loaded again; what is committed can still be read."""
+        if self.offline_reason is None:
+            self.offline_reason = reason
+
+    def _require_online(self) -> None:
+        if self.offline_reason is not None:
+            raise LogOffline(
+                f"the log of partition {self.identity} is offline ({self.offline_reason}); check the disk and restart"
+            )
+
+    # -- roll -----------------------------------------------------------------------------------------------------
+
+    def _is_time_to_roll(self, now_ms: int) -> bool:
+        active = self.active
+        is_old = now_ms - self._rolled_ms >= self.settings.segment_ms
+        return active.log_bytes > 0 and (active.log_bytes >= self.settings.segment_bytes or is_old)
+
+    def roll(self, now_ms: int) -> None:
+        """Seals the active segment and starts the next. Raises as `append`."""
+        self._require_online()
+        old, sealed = self.active, self.tail._replace(sequence=self.tail.sequence + 1)
+        new = Segment(self._opened, self.directory, sealed.offset, self._codec)
+        tail = sealed._replace(file_position=0, running_max_timestamp=-1)
+        checkpoint = self._codec.checkpoint(tail, self.lineage, self.producers.items())
+        seal = self._codec.note(Kind.SEAL, self.tail, start_offset=self.tail.log_start_offset)
+        try:
+            self._opened.get(new.log_path, create=True)
+            self._opened.get(new.catalog_path, create=True).pwritev([b"".join(checkpoint)], 0)
+            old.catalog.pwritev([seal], old.slots * ROW_BYTES)
+        except OSError as error:
+            raise self._undo_roll(error, old, new) from error
+        old.extend(1, sealed)
+        old.is_sealed = True
+        new.first_sequence, new.body_slot, new.slots = tail.sequence, len(checkpoint), len(checkpoint)
+        self.segments.append(new)
+        self.tail = tail._replace(sequence=new.next_sequence)
+        for path in (old.catalog_path, new.log_path, new.catalog_path):
+            self._dirty[path] = None
+        self._is_directory_dirty = True
+        self._rolled_ms = now_ms
+
+    def _undo_roll(self, error: OSError, old: Segment, new: Segment) -> DiskFull | InternalError:
+        try:
+            for path in (new.catalog_path, new.log_path):
+                self._opened.close(path)
+                if self._opened.files.exists(path):
+                    self._opened.files.remove(path)
+            self._opened.files.sync_dir(self.directory)
+        except OSError as undo_error:
+            error = undo_error
+        return self._undo(error, old)
+
+    # -- commit ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_dirty(self) -> bool:
+        """True if something waits for a commit."""
+        return bool(self._dirty) and self.offline_reason is None
+
+    def begin_commit(self) -> Commit:
+        """Takes all that was written so far. One commit at a time: `end_commit` before the next."""
+        assert self.is_dirty
+        paths = tuple(self._dirty)
+        commit = Commit(
+            tuple(self._opened.pin(path) for path in paths),
+            paths,
+            self.directory if self._is_directory_dirty else None,
+            self.tail.sequence,
+            self.tail.offset,
+            self._dirty_bytes,
+            self._opened,
+        )
+        self._dirty, self._dirty_bytes, self._is_directory_dirty = {}, 0, False
+        return commit
+
+    def end_commit(self, commit: Commit, error: OSError | None) -> None:
+        """Takes in a commit's outcome; on success `durable_offset` covers it and doomed files go."""
+        for path in commit.paths:
+            self._opened.unpin(path)
+        if error is not None:
+            self.take_offline(f"fsync failed: {error}")
+        if self.offline_reason is not None:
+            return
+        assert commit.sequence >= self.tail.durable
+        self.tail = self.tail._replace(durable=commit.sequence)
+        self.durable_offset = commit.offset
+        self._remove_doomed()
+
+    def mark(self) -> None:
+        """Notes in the catalog how far the log is durable, for a log that has gone idle. Best effort, no fsync."""
+        if self._marked == self.tail.durable or self.offline_reason is not None:
+            return
+        dirty = dict(self._dirty)
+        with suppress(DiskFull, InternalError):
+            self._note_row(Kind.MARK, self.tail.log_start_offset)
+        self._dirty = dirty  # nobody waits for this row
+        self._marked = self.tail.durable
+
+    def _note_row(self, kind: Kind, start_offset: int) -> None:
+        row = self._codec.note(kind, self.tail, start_offset=start_offset)
+        self._write([], [row], self.tail._replace(sequence=self.tail.sequence + 1, log_start_offset=start_offset))
+
+    # -- cutting --------------------------------------------------------------------------------------------------
+
+    def delete_prefix(self, offset: int) -> None:
+        """Lets go of everything below `offset` (Kafka's DeleteRecords). Files go after the next commit.
+
+        Raises `OffsetOutOfRange` beyond the end, else as `append`. Below the start there is nothing to do.
+        """
+        self._require_online()
+        if offset <= self.log_start_offset:
+            return
+        self._require_in_range(offset)
+        self._note_row(Kind.DELETE_PREFIX, offset)
+        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+            self._doomed.append((self.tail.sequence, self.segments.pop(0)))
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drops the batch that holds `offset` and all behind it, durably. Blocking; no commit may be under way.
+
+        Only at the start of a new leader epoch: leftovers of what is dropped are told from what is written next by
+        their lower epoch. Raises `OSError`.
+        """
+        self._require_online()
+        self._require_in_range(offset)
+        kept = len(self.segments)
+        while kept > 1 and self.segments[kept - 1].base_offset >= offset:
+            kept -= 1
+        slot, tail = find_cut(self.segments[kept - 1], offset, self.tail)
+        # Metainfo first: were it to promise more than the log holds, the loader would call the difference lost.
+        self.tail, self.durable_offset = tail._replace(durable=min(tail.sequence, tail.durable)), tail.offset
+        self.store_metainfo(self.metainfo(tail.offset))
+        while len(self.segments) > kept:
+            remove_segment(self._opened, self.segments.pop())
+            self._opened.files.sync_dir(self.directory)
+        self.active.cut(slot, tail)
+        self.active.log.sync()
+        self.active.catalog.sync()
+        self.tail = tail._replace(durable=tail.sequence)
+        self._marked, self._dirty = self.tail.durable, {}
+        self.lineage, self.producers = read_trails(self._codec, self.segments, self.settings.producers_max, now_ms)
+
+    def _remove_doomed(self) -> None:
+        removed = False
+        while self._doomed and self._doomed[0][0] <= self.tail.durable:
+            _, segment = self._doomed.pop(0)
+            remove_segment(self._opened, segment)
+            removed = True
+        self._is_directory_dirty |= removed
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
+        """Verified batches from the one that holds `offset`, below `end_offset`; empty at the end.
+
+        Raises `OffsetOutOfRange`, or `DamagedBatch` if the very batch that holds `offset` is damaged.
+        """
+        self._require_in_range(offset)
+        index = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        expected = self.log_start_offset if index < 0 else self.segments[index].base_offset
+        for segment in self.segments[max(index, 0) :]:
+            if segment.base_offset > expected:
+                missing = Damage(expected, segment.base_offset, "segment files are missing")
+                raise damaged(self.identity, missing)
+            extent = segment.read(offset, bytes_max, end_offset)
+            if extent.data:
+                return extent
+            if extent.damage is not None:
+                raise damaged(self.identity, extent.damage)
+            if segment.end_offset >= end_offset:
+                break
+            expected = segment.end_offset
+        return Extent(b"", offset, None)
+
+    def batch_since(self, timestamp_ms: int, end_offset: int) -> Extent | None:
+        """The first batch below `end_offset` with a record of that timestamp or later. Raises `DamagedBatch`."""
+        for segment in self.segments:
+            entry = segment.first_since(timestamp_ms)
+            if isinstance(entry, Damage):
+                raise damaged(self.identity, entry)
+            if entry is not None and entry.next_offset > self.log_start_offset:
+                if entry.next_offset > end_offset:
+                    return None
+                return self.read(max(entry.base_offset, self.log_start_offset), 1, end_offset)
+        return None
+
+    def _require_in_range(self, offset: int) -> None:
+        start, end = self.log_start_offset, self.log_end_offset
+        if not start <= offset <= end:
+            raise OffsetOutOfRange(f"offset {offset} is out of range: the log holds {start} to {end}", start, end)
+
+    # -- metainfo and closing -------------------------------------------------------------------------------------
+
+    def metainfo(self, high_watermark: int) -> Metainfo:
+        """The replica's facts as of now."""
+        return Metainfo(
+            incarnation=self.incarnation,
+            durable_sequence=self.tail.durable,
+            end_offset=self.durable_offset,
+            epoch=self.tail.epoch,
+            high_watermark=high_watermark,
+            log_start_offset=self.tail.log_start_offset,
+        )
+
+    def store_metainfo(self, info: Metainfo) -> None:
+        """Blocking; may run on the disk thread. Raises `OSError`."""
+        self._metainfo.store(info)
+
+    def close(self, high_watermark: int) -> None:
+        """Makes all durable, notes it, and closes the files. Blocking; no commit may be under way."""
+        if self.is_dirty:
+            self._commit_now()
+        if self.offline_reason is None:
+            self.mark()
+            self._dirty[self.active.catalog_path] = None
+            self._commit_now()
+        if self.offline_reason is None:
+            self.store_metainfo(self.metainfo(high_watermark))
+        for segment in self.segments:
+            self._opened.close(segment.log_path)
+            self._opened.close(segment.catalog_path)
+
+    def _commit_now(self) -> None:
+        commit = self.begin_commit()
+        try:
+            commit.run()
+        except OSError as error:
+            self.end_commit(commit, error)
+        else:
+            self.end_commit(commit, None)
+
+
+def damaged(identity: PartitionId, damage: Damage) -> DamagedBatch:
+    """The error for a damaged batch, naming its offsets."""
+    return DamagedBatch(
+        f"offsets {damage.start} to {damage.end - 1} of partition {identity} are damaged on this broker "
+        f"({damage.reason}); other offsets are not affected"
+    )
+
+
+def find_cut(segment: Segment, offset: int, tail: Tail) -> tuple[int, Tail]:
+    """Where to cut a segment before the batch that holds `offset`: the slot, and the log's tail if it is cut there."""
+    slot, last = segment.body_slot, None
+    for row in segment.rows(slot):
+        if row is not None and (row.kind == Kind.SEAL or row.next_offset > offset):
+            break
+        slot, last = slot + 1, row or last
+    tail = tail._replace(sequence=segment.first_sequence + slot)
+    if last is None:
+        return slot, tail._replace(offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
+    return slot, tail._replace(
+        epoch=last.epoch,
+        offset=last.next_offset,
+        file_position=last.end_position,
+        running_max_timestamp=last.running_max_timestamp,
+    )
+
+
+def remove_segment(opened: OpenFiles, segment: Segment) -> None:
+    """Removes both files; the catalog last, because it is what names the segment's offsets."""
+    for path in (segment.log_path, segment.catalog_path):
+        opened.close(path)
+        if opened.files.exists(path):
+            opened.files.remove(path)

@@ -1,0 +1,43 @@
+"""Which segments may go: Kafka's retention rules, as a pure function.
+
+A segment goes whole, oldest first, and only if all of it is below the high watermark. By time: its newest record is
+older than `retention_ms`. By size: the log without it still has at least `retention_bytes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class SegmentSummary(NamedTuple):
+    """What retention needs to know of a segment; `max_timestamp` is -1 if it has no records."""
+
+    base_offset: int
+    end_offset: int
+    log_bytes: int
+    max_timestamp: int
+
+
+def retained_from(
+    segments: Sequence[SegmentSummary],
+    *,
+    now_ms: int,
+    retention_ms: int,
+    retention_bytes: int,
+    high_watermark: int,
+) -> int:
+    """The offset from which the log is to be kept: the base of the first segment that stays.
+
+    -1 for either limit means no limit. The last segment can go too (its end is the answer, then), but not by size.
+    """
+    excess = sum(segment.log_bytes for segment in segments) - retention_bytes if retention_bytes >= 0 else -1
+    start = segments[0].base_offset
+    for index, segment in enumerate(segments):
+        is_old = retention_ms >= 0 and 0 <= segment.max_timestamp < now_ms - retention_ms
+        is_excess = segment.log_bytes <= excess and index < len(segments) - 1
+        if segment.end_offset > high_watermark or not (is_old or is_excess) or segment.log_bytes == 0:
+            break
+        excess -= segment.log_bytes
+        start = segment.end_offset
+    return start

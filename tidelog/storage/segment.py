@@ -1,0 +1,306 @@
+"""One segment: `<base_offset>.log`, nothing but batches, and `<base_offset>.catalog`, a row for each.
+
+There is no index in memory. A lookup bisects the catalog itself (a few small `pread`s), so a partition costs the same
+whether its segments hold a megabyte or a gigabyte, and there is nothing to rebuild or to get out of step. Readers that
+go on where they stopped are remembered in a small table of hints and skip the search.
+
+Everything read is verified: rows by their checksum, batches by the row's digest. What does not verify is never served
+and never removed. A row that is lost is made again from the batch it described; a batch that is lost is a `Damage` that
+names its offsets; all others stay readable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from xxhash import xxh3_128_digest
+
+from tidelog.model.batch_header import HEADER_BYTES, parse_header, verify_batch
+from tidelog.model.errors import InvalidBatch
+from tidelog.model.ports import Buffer, File
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.retention import SegmentSummary
+from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Row, RowCodec, Tail
+
+HINTS_MAX = 128
+ROWS_PER_READ = 32
+"""4 KiB of catalog at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Offsets [start, end) whose batch, or identity, is lost on this disk."""
+
+    start: int
+    end: int
+    reason: str
+
+
+Entry = Row | Damage
+
+
+class Extent(NamedTuple):
+    """Batches that were read and verified: whole, in order, from one segment."""
+
+    data: bytes
+    next_offset: int
+    damage: Damage | None
+    """What stopped the read, if damage did."""
+
+
+class Segment:
+    """A pair of files. Mutable only through its `PartitionLog` and the loader.
+
+    Invariant: rows at slots below `slots` describe exactly the first `log_bytes` of the log; what lies behind either
+    end in the files is no part of the segment.
+    """
+
+    def __init__(self, opened: OpenFiles, directory: str, base_offset: int, codec: RowCodec) -> None:
+        self._opened = opened
+        self._codec = codec
+        self.base_offset = base_offset
+        self.log_path = f"{directory}/{base_offset:020}.log"
+        self.catalog_path = f"{directory}/{base_offset:020}.catalog"
+        self.first_sequence = 0
+        self.body_slot = 1
+        self.slots = 0
+        self.end_offset = base_offset
+        self.log_bytes = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.is_sealed = False
+        self._hints: dict[int, int] = {}
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> File:
+        return self._opened.get(self.log_path)
+
+    @property
+    def catalog(self) -> File:
+        return self._opened.get(self.catalog_path)
+
+    @property
+    def next_sequence(self) -> int:
+        return self.first_sequence + self.slots
+
+    def summary(self) -> SegmentSummary:
+        return SegmentSummary(self.base_offset, self.end_offset, self.log_bytes, self.max_timestamp)
+
+    def extend(self, rows: int, tail: Tail) -> None:
+        """Takes in rows, and the batches they describe, that were written behind its end."""
+        self.hint(self.end_offset, self.slots)
+        self.slots += rows
+        self.end_offset = tail.offset
+        self.log_bytes = tail.file_position
+        self.max_timestamp = tail.running_max_timestamp
+
+    def cut(self, slot: int, tail: Tail) -> None:
+        """Drops the rows from `slot` on and their batches, in both files. Durable after the next sync."""
+        self.catalog.truncate(slot * ROW_BYTES)
+        self.log.truncate(tail.file_position)
+        self.slots, self.end_offset, self.log_bytes = slot, tail.offset, tail.file_position
+        self.max_timestamp, self.is_sealed = tail.running_max_timestamp, False
+        self._hints.clear()
+
+    def hint(self, offset: int, slot: int) -> None:
+        """Remembers where a reader that comes for `offset` will find it."""
+        self._hints[offset] = slot
+        if len(self._hints) > HINTS_MAX:
+            del self._hints[next(iter(self._hints))]
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def raw_rows(self, slot: int, count: int) -> bytes:
+        """The bytes of up to `count` rows; a sector that cannot be read is zeros, as any other damage."""
+        try:
+            return self.catalog.pread(count * ROW_BYTES, slot * ROW_BYTES)
+        except OSError:
+            if count == 1:
+                return bytes(ROW_BYTES)
+            rows = (self.raw_rows(slot + i, 1) for i in range(count))
+            return b"".join(row for row in rows if row)
+
+    def row(self, slot: int) -> Row | None:
+        """A body row; None if it is damaged or not in its place."""
+        return self._checked(slot, self.raw_rows(slot, 1))
+
+    def rows(self, slot: int) -> Iterator[Row | None]:
+        """Body rows from `slot` to the end; None for each that is damaged."""
+        while slot < self.slots:
+            count = min(ROWS_PER_READ, self.slots - slot)
+            raw = memoryview(self.raw_rows(slot, count))
+            for i in range(count):
+                yield self._checked(slot + i, raw[i * ROW_BYTES : (i + 1) * ROW_BYTES])
+            slot += count
+
+    def _checked(self, slot: int, raw: Buffer) -> Row | None:
+        row = self._codec.body(raw)
+        return row if row is not None and row.sequence == self.first_sequence + slot else None
+
+    def _search(self, is_at_or_before: Callable[[Row], bool]) -> int:
+        """The last slot with a sound row that satisfies a predicate which holds for a prefix of the rows; one less
+        than the first body slot if there is none. Damaged rows are stepped over."""
+        low, high = self.body_slot, self.slots
+        while low < high:
+            middle = probe = (low + high) // 2
+            row = self.row(probe)
+            while row is None and probe + 1 < high:
+                probe += 1
+                row = self.row(probe)
+            if row is not None and is_at_or_before(row):
+                low = probe + 1
+            else:
+                high = middle
+        return low - 1
+
+    # -- entries --------------------------------------------------------------------------------------------------
+
+    def entries(self, offset: int) -> Iterator[Entry]:
+        """The batches, as rows, and the damage, from the one that holds `offset` on, in order of offsets."""
+        slot = self._hints.get(offset)
+        if slot is None:
+            slot = max(self._search(lambda row: row.base_offset <= offset), self.body_slot)
+        for entry in self._entries_from(slot):
+            if (entry.next_offset if isinstance(entry, Row) else entry.end) > offset:
+                yield entry
+
+    def _entries_from(self, slot: int) -> Iterator[Entry]:
+        last: Row | None = None
+        has_gap = False
+        for row in self.rows(slot):
+            if row is None:
+                has_gap = True
+                continue
+            if has_gap:
+                yield from self._salvage(last or self._sound_before(slot), row.base_offset, row.file_position)
+                has_gap = False
+            if row.kind == Kind.BATCH:
+                yield row
+            elif row.kind == Kind.LOST:
+                yield Damage(row.base_offset, row.next_offset, "lost with its catalog row")
+            last = row
+        if has_gap:
+            yield from self._salvage(last or self._sound_before(slot), self.end_offset, self.log_bytes)
+
+    def _sound_before(self, slot: int) -> Row | None:
+        while slot > self.body_slot:
+            slot -= 1
+            row = self.row(slot)
+            if row is not None:
+                return row
+        return None
+
+    def _salvage(self, last: Row | None, end_offset: int, end_position: int) -> Iterator[Entry]:
+        """What the log itself says about a stretch of damaged rows behind `last`: batches that verify, then damage."""
+        offset, position = (last.next_offset, last.end_position) if last else (self.base_offset, 0)
+        for row in self.walk(offset, position, end_position):
+            if row.next_offset > end_offset:
+                break
+            yield row
+            offset = row.next_offset
+        if offset < end_offset:
+            yield Damage(offset, end_offset, "batch and catalog row are both damaged")
+
+    def walk(self, offset: int, position: int, end_position: int) -> Iterator[Row]:
+        """Rows made from the batches in the log from `position` on, up to the first that does not verify."""
+        tail = Tail(0, 0, 0, offset, position, NO_TIMESTAMP, 0)
+        while True:
+            data = self._batch_at(tail.file_position, end_position)
+            if data is None:
+                return
+            header = parse_header(data)
+            if header.base_offset < tail.offset:
+                return
+            row = self._codec.body(self._codec.batch(tail, header, data))
+            assert row is not None
+            yield row
+            tail = tail._replace(offset=row.next_offset, file_position=row.end_position)
+
+    def _batch_at(self, position: int, end_position: int) -> bytes | None:
+        """The bytes of a sound batch at `position`, or None."""
+        try:
+            head = self.log.pread(HEADER_BYTES, position)
+            header = parse_header(head)
+            if header.batch_length <= 0 or position + header.size > end_position:
+                return None
+            data = self.log.pread(header.size, position)
+            verify_batch(data)
+        except (OSError, InvalidBatch):
+            return None
+        return data
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
+        """Verified batches from the one that holds `offset`, whole ones below `end_offset`, at most `bytes_max`, but at
+        least one. Stops at damage, and before a hole in the file."""
+        run: list[Row] = []
+        size, stop = 0, None
+        for entry in self.entries(offset):
+            if isinstance(entry, Damage):
+                stop = entry
+                break
+            full = run and (size + entry.length > bytes_max or entry.file_position != run[-1].end_position)
+            if full or entry.next_offset > end_offset:
+                break
+            run.append(entry)
+            size += entry.length
+        return self._fetch(run, size, offset, stop)
+
+    def _fetch(self, run: list[Row], size: int, offset: int, stop: Damage | None) -> Extent:
+        if not run:
+            return Extent(b"", offset, stop)
+        try:
+            data = self.log.pread(size, run[0].file_position)
+        except OSError:
+            data = b"".join(self._read_or_nothing(row) for row in run)
+        view, at = memoryview(data), 0
+        for row in run:
+            if xxh3_128_digest(view[at : at + row.length]) != row.digest:
+                damage = Damage(row.base_offset, row.next_offset, "batch does not match its catalog row")
+                return Extent(data[:at], row.base_offset if at else offset, damage)
+            at += row.length
+        if self.slots - self.body_slot > 1:
+            self._hint_after(run[-1])
+        return Extent(data, run[-1].next_offset, stop)
+
+    def _hint_after(self, row: Row) -> None:
+        slot = row.sequence - self.first_sequence + 1
+        if self.body_slot < slot <= self.slots:  # rows made by `walk` have no place of their own
+            self.hint(row.next_offset, slot)
+
+    def _read_or_nothing(self, row: Row) -> bytes:
+        try:
+            return self.log.pread(row.length, row.file_position)
+        except OSError:
+            return bytes(row.length)
+
+    def first_since(self, timestamp_ms: int) -> Entry | None:
+        """The first batch with a record of that timestamp or later, or the damage where it may have been."""
+        if self.max_timestamp < timestamp_ms:
+            return None
+        slot = max(self._search(lambda row: row.running_max_timestamp < timestamp_ms), self.body_slot)
+        for entry in self._entries_from(slot):
+            if isinstance(entry, Damage) or entry.max_timestamp >= timestamp_ms:
+                return entry
+        return None
+
+    # -- opening --------------------------------------------------------------------------------------------------
+
+    def open_sealed(self) -> bool:
+        """Takes the segment's extent from its header and seal alone, two small reads. False if either is damaged."""
+        rows = self.catalog.size() // ROW_BYTES
+        header = self._codec.parse_header(self.raw_rows(0, 1))
+        if rows < 2 or header is None or header.base_offset != self.base_offset:
+            return False
+        self.first_sequence, self.body_slot, self.slots = header.sequence, 1 + header.checkpoint_rows, rows
+        seal = self.row(rows - 1)
+        if seal is None or seal.kind != Kind.SEAL:
+            return False
+        self.end_offset, self.log_bytes = seal.base_offset, seal.file_position
+        self.max_timestamp, self.is_sealed = seal.running_max_timestamp, True
+        return True
+
