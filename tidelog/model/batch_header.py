@@ -43,8 +43,11 @@ HEADER_BYTES = 61
 MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")
 
-TIMESTAMP_MS_MAX = 9_000_000_000_000_000
-"""The year 287,000: beyond it, microseconds (Arrow's and Spark's unit) would not fit an int64."""
+TIMESTAMP_MS_MAX = 4_500_000_000_000_000
+"""The year 144,000. A record's base and delta may each be that much, and their sum in microseconds, Arrow's and
+Spark's unit, still fits an int64."""
+TIMESTAMP_DELTA_MS_MAX = TIMESTAMP_MS_MAX + 1
+"""From -1, "no timestamp", to the largest."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -182,8 +185,15 @@ def verify_batch(data: Buffer) -> BatchHeader:
     check_header(header)
     if header.size != len(data):
         raise InvalidBatch(f"the header says {header.size} bytes, and there are {len(data)}")
-    _check_crc(header, memoryview(data))
+    check_crc(header, memoryview(data))
     return header
+
+
+def check_crc(header: BatchHeader, data: memoryview) -> None:
+    """Holds the batch's bytes against its CRC32C. `InvalidBatch` if they differ."""
+    crc = crc32c(data[_CRC_START:])
+    if crc != header.crc:
+        raise InvalidBatch(f"CRC32C is {crc:#010x}, the header says {header.crc:#010x}: the batch is damaged")
 
 
 def split_batches(buffer: Buffer, *, batch_bytes_max: int, batches_max: int = 10_000) -> list[RecordBatch]:
@@ -277,7 +287,7 @@ def _take_produced(view: memoryview, position: int, batch_bytes_max: int) -> Rec
         raise TooLarge(f"a record batch of {header.size} bytes is over max.message.bytes ({batch_bytes_max})")
     _check_producible(header)
     data = view[position:end]
-    _check_crc(header, data)
+    check_crc(header, data)
     return RecordBatch(header, data)
 
 
@@ -306,9 +316,3 @@ def _why_not_producible(header: BatchHeader) -> str:
     if header.is_log_append_time:
         return "the log-append-time bit is set by brokers only: send the records' own timestamps"
     return f"unknown attribute bits {header.attributes:#06x}"
-
-
-def _check_crc(header: BatchHeader, data: memoryview) -> None:
-    crc = crc32c(data[_CRC_START:])
-    if crc != header.crc:
-        raise InvalidBatch(f"CRC32C is {crc:#010x}, the header says {header.crc:#010x}: the batch is damaged")

@@ -35,6 +35,7 @@ _STREAMED: dict[Compression, ModuleType] = {
     Compression.LZ4: cramjam.lz4,
     Compression.ZSTD: cramjam.zstd,
 }
+_SNAPPY_RATIO_MAX = 22  # its densest element: three bytes that stand for 64
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, lowest version that can read it
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -116,11 +117,13 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
 
 
 def _snappy_block(data: memoryview, bytes_max: int) -> bytes:
-    """A raw block starts with its decompressed length, which the decoder then holds it to."""
+    """A raw block starts with its decompressed length: judged before it is allocated, and then held to."""
     try:
         size = cramjam.snappy.decompress_raw_len(data)
         if size > bytes_max:
-            raise TooLarge(f"the records decompress to more than {bytes_max} bytes")
+            raise TooLarge(f"the records decompress to {size} bytes, and only {bytes_max} may come")
+        if size > _SNAPPY_RATIO_MAX * len(data):
+            raise InvalidBatch(f"snappy cannot make {size} bytes of {len(data)}")
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise InvalidBatch(f"the records are not snappy: {error}") from None

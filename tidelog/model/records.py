@@ -29,3 +29,7 @@ class StoredRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...]
+
+
+RecordLike = Record | tuple[int, bytes | None, bytes | None] | tuple[int, bytes | None, bytes | None, Sequence[Header]]
+"""What is taken where records are encoded: a `Record`, or a plain tuple of its fields, with or without headers."""

@@ -1,0 +1,116 @@
+"""Records to the parts of a batch: flat, from a table of ready varints, for one `join`.
+
+`batch_codec` shows the layout. Nearly every record is small and comes in a batch without headers. It then costs table
+look-ups and one `extend`, no calls; a number beyond the table costs its record alone the general way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import cast
+
+from tidelog.model.batch_header import TIMESTAMP_MS_MAX
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.records import Header, RecordLike
+from tidelog.model.varint import VARINT_TABLE_SIZE, VARINTS, encode_varint
+
+_NULL = encode_varint(-1)
+_VARINT_SIZES = tuple(map(len, VARINTS))
+_HEADERS = itemgetter(3)
+_PLAIN = itemgetter(0, 1, 2)
+_Plain = tuple[int, bytes | None, bytes | None]
+
+
+def encode_records(records: Sequence[RecordLike]) -> tuple[list[bytes], int]:
+    """The parts that, joined, are the records, and the largest timestamp; the first record's timestamp is the base.
+
+    Raises `InvalidRequest` for a timestamp out of range.
+    """
+    base_timestamp = records[0][0]
+    _check_timestamp(base_timestamp)
+    try:
+        parts, max_timestamp = _plain_parts(_without_headers(records), base_timestamp)
+    except ValueError:
+        parts, max_timestamp = _parts(records, base_timestamp)
+    _check_timestamp(max_timestamp)
+    return parts, max_timestamp
+
+
+def _plain_parts(records: Iterable[_Plain], base_timestamp: int) -> tuple[list[bytes], int]:
+    varints, sizes, null = VARINTS, _VARINT_SIZES, _NULL
+    parts: list[bytes] = []
+    add = parts.extend
+    max_timestamp = base_timestamp
+    for index, (timestamp, key, value) in enumerate(records):
+        delta = timestamp - base_timestamp
+        try:
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
+            elif delta < 0:
+                raise IndexError  # the table would take it for an index from its end
+            if key is None:
+                key_bytes, key_size, key_length = b"", 0, null
+            else:
+                key_bytes, key_size = key, len(key)
+                key_length = varints[key_size]
+            if value is None:
+                value_bytes, value_size, value_length = b"", 0, null
+            else:
+                value_bytes, value_size = value, len(value)
+                value_length = varints[value_size]
+            size = 2 + sizes[delta] + sizes[index] + sizes[key_size] + key_size + sizes[value_size] + value_size
+            add((
+                varints[size], b"\0", varints[delta], varints[index],
+                key_length, key_bytes, value_length, value_bytes, b"\0",
+            ))  # fmt: skip
+        except IndexError:  # a number beyond the table
+            _check_timestamp(timestamp)
+            add(_record_parts(index, delta, key, value, ()))
+    return parts, max_timestamp
+
+
+def _without_headers(records: Sequence[RecordLike]) -> Iterable[_Plain]:
+    """The records as triples. `ValueError` if any has headers; of a mixture perhaps only when it is unpacked."""
+    if len(records[0]) == 3:
+        return cast("Sequence[_Plain]", records)
+    try:
+        headers = any(map(_HEADERS, records))
+    except IndexError:
+        headers = True
+    if headers:
+        raise ValueError
+    return map(_PLAIN, records)
+
+
+def _parts(records: Sequence[RecordLike], base_timestamp: int) -> tuple[list[bytes], int]:
+    parts: list[bytes] = []
+    max_timestamp = base_timestamp
+    for index, (timestamp, key, value, *rest) in enumerate(records):
+        _check_timestamp(timestamp)
+        max_timestamp = max(max_timestamp, timestamp)
+        parts += _record_parts(index, timestamp - base_timestamp, key, value, rest[0] if rest else ())
+    return parts, max_timestamp
+
+
+def _record_parts(
+    index: int, delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
+) -> list[bytes]:
+    body = [b"\0", encode_varint(delta), _varint(index), *_field(key), *_field(value), _varint(len(headers))]
+    for name, content in headers:
+        body += _field(name.encode())
+        body += _field(content)
+    return [_varint(sum(map(len, body))), *body]
+
+
+def _check_timestamp(timestamp: int) -> None:
+    if not -1 <= timestamp <= TIMESTAMP_MS_MAX:
+        raise InvalidRequest(f"timestamp {timestamp} is out of range: use milliseconds since 1970, or -1 for none")
+
+
+def _varint(size: int) -> bytes:
+    return VARINTS[size] if size < VARINT_TABLE_SIZE else encode_varint(size)
+
+
+def _field(content: bytes | None) -> tuple[bytes, bytes]:
+    return (_NULL, b"") if content is None else (_varint(len(content)), content)
