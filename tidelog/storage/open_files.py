@@ -19,6 +19,9 @@ class OpenFiles:
         self._open: dict[str, File] = {}
         self._pins: dict[str, int] = {}
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def get(self, path: str, *, create: bool = False) -> File:
         """The handle of a file, opened if need be. Raises `OSError` as `Files.open` does."""
         file = self._open.pop(path, None)

@@ -1,0 +1,144 @@
+"""All logs of a data directory: who may use it, where each log lives, which are open (Kafka's `LogManager`).
+
+    lock                                   held by the one process that uses the directory
+    metadata/                              the cluster's metadata log
+    topics/<topic id>/<partition>/         one log
+
+Nothing is ever removed because it is unknown: a directory that no metadata mentions may be what a damaged metadata log
+forgot. `topic_ids` lists what is there, and only `remove_topic`, an order, removes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidelog.config.errors import ConfigError
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.ports import Files, Lock
+from tidelog.storage.loader import LoadReport, load_log
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+
+LOCK = "lock"
+TOPICS = "topics"
+METADATA = "metadata"
+METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
+"""The identity of the log in `metadata/`; no controller ever draws this topic id."""
+
+_TOPIC_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """What the open logs amount to."""
+
+    logs: int
+    logs_offline: int
+    segments: int
+    log_bytes: int
+    open_files: int
+    free_bytes: int
+
+
+class LogManager:
+    """The logs of one process. Takes the directory's lock when made, gives it back in `close`.
+
+    Raises `ConfigError` if another process holds the lock, `OSError` if the directory cannot be used at all.
+    """
+
+    def __init__(self, files: Files, *, open_max: int, new_incarnation: Callable[[], str]) -> None:
+        files.make_dirs("")
+        self._lock = _take_lock(files)
+        self._files = files
+        self._opened = OpenFiles(files, open_max)
+        self._new_incarnation = new_incarnation
+        self._logs: dict[PartitionId, PartitionLog] = {}
+
+    @property
+    def logs(self) -> Mapping[PartitionId, PartitionLog]:
+        """The open logs, in the order of opening."""
+        return self._logs
+
+    def open_log(
+        self, partition_id: PartitionId, settings: LogSettings, now_ms: int, *, directory: str | None = None
+    ) -> tuple[PartitionLog, LoadReport]:
+        """Opens a log, or makes an empty one, at `directory` or where the partition's logs live. Blocking.
+
+        Raises `OSError` as `load_log`; the log is not open then, and others are not affected.
+        """
+        assert partition_id not in self._logs, f"the log of {partition_id} is open already"
+        log, report = load_log(
+            self._opened,
+            directory or log_directory(partition_id),
+            partition_id,
+            settings,
+            new_incarnation=self._new_incarnation(),
+            now_ms=now_ms,
+        )
+        self._logs[partition_id] = log
+        return log, report
+
+    def topic_ids(self) -> list[TopicId]:
+        """Topics that have a directory here, known to anybody or not; sorted."""
+        return [TopicId(name) for name in self._files.list(TOPICS) if _TOPIC_ID.fullmatch(name)]
+
+    def remove_topic(self, topic_id: TopicId) -> None:
+        """Removes all logs of a topic, durably. Blocking; no commit of theirs may be under way.
+
+        Raises `OSError`; some files may be gone then, and the order can be repeated.
+        """
+        for partition_id in [known for known in self._logs if known.topic_id == topic_id]:
+            log = self._logs.pop(partition_id)
+            log.take_offline("its topic was deleted")
+            log.close(log.log_start_offset)
+        self._files.remove_tree(f"{TOPICS}/{topic_id}")
+        if self._files.exists(TOPICS):
+            self._files.sync_dir(TOPICS)
+
+    def close(self, high_watermarks: Mapping[PartitionId, int]) -> list[str]:
+        """Closes all logs, then gives the directory back. Blocking; no commit may be under way.
+
+        Returns a sentence for each log that could not be closed cleanly: its next opening will check more.
+        """
+        findings: list[str] = []
+        for partition_id, log in self._logs.items():
+            try:
+                log.close(high_watermarks.get(partition_id, log.log_start_offset))
+            except OSError as error:
+                findings.append(f"the log of partition {partition_id} was not closed cleanly: {error}")
+            else:
+                if log.offline_reason is not None:
+                    findings.append(f"the log of partition {partition_id} was offline: {log.offline_reason}")
+        self._logs.clear()
+        self._opened.close_all()
+        self._lock.release()
+        return findings
+
+    def statistics(self) -> LogStatistics:
+        """Counts over the open logs. Raises `OSError` if the disk does not say how much is free."""
+        logs = self._logs.values()
+        return LogStatistics(
+            logs=len(logs),
+            logs_offline=sum(log.offline_reason is not None for log in logs),
+            segments=sum(len(log.segments) for log in logs),
+            log_bytes=sum(log.log_bytes for log in logs),
+            open_files=len(self._opened),
+            free_bytes=self._files.free_bytes(),
+        )
+
+
+def log_directory(partition_id: PartitionId) -> str:
+    """Where a partition's log lives below the data directory."""
+    return f"{TOPICS}/{partition_id.topic_id}/{partition_id.partition}"
+
+
+def _take_lock(files: Files) -> Lock:
+    try:
+        return files.lock(LOCK)
+    except BlockingIOError as error:
+        raise ConfigError(
+            f"the data directory is in use: {error.filename} is {error.strerror}; "
+            "stop that process, or choose another directory with --data-dir (log.dir)"
+        ) from None
