@@ -63,21 +63,9 @@ class FileNode:
             self.overwritten.append((position, bytes(self.durable[position : position + len(payload)])))
         put(self.durable, position, payload)
 
-    def fail_sync(self, choices: CrashChoices) -> None:
-        """Some pending changes get through, the rest is forgotten; whoever reads may or may not notice."""
-        self._settle(choices, filler=b"")
-        if choices.choose(2):
-            self.drop_cache()
-
-    def crash(self, choices: CrashChoices, filler: bytes) -> None:
-        """Becomes what a reader finds after a power cut. Holes show zeros, or `filler` (whole sectors of it)."""
-        grown = len(self.data)
-        self._settle(choices, filler)
-        if len(self.durable) < grown and choices.choose(2):
-            resize(self.durable, grown, filler)
-        self.data[:] = self.durable
-
-    def _settle(self, choices: CrashChoices, filler: bytes) -> None:
+    def settle(self, choices: CrashChoices, filler: bytes) -> None:
+        """Of the pending changes, what `choices` lets through becomes durable, the rest is forgotten. Holes show zeros,
+        or `filler` (whole sectors of it). The cache goes on showing all."""
         for sequence, position, payload in self.pending:
             if payload is None:
                 if choices.survives(sequence):

@@ -8,7 +8,7 @@ import xxhash
 
 from tidelog.sim.choices import CrashChoices, RandomChoices
 from tidelog.sim.faults import NO_FAULTS, DiskStatistics, FaultRates
-from tidelog.sim.inode import SECTOR_BYTES, FileNode
+from tidelog.sim.inode import SECTOR_BYTES, FileNode, resize
 from tidelog.sim.namespace import DirectoryNode, Namespace, Node
 
 CAPACITY_BYTES = 1 << 40
@@ -70,15 +70,31 @@ class Medium:
         if choices is None:
             sequences = [change[0] for change in self.space.pending]
             sequences += [change[0] for node in dirty for change in node.pending]
-            choices = RandomChoices(self.random, min(sequences, default=0), max(sequences, default=0))
+            choices = self._random_choices(sequences)
         self.space.crash(choices)
         filler = b""
         if dirty and self.exposes_old_blocks and self._old_blocks and choices.choose(2):
             filler = self._old_blocks
         for node in dirty:
-            node.crash(choices, filler)
+            node.settle(choices, filler)
+            if len(node.durable) < len(node.data) and choices.choose(2):
+                resize(node.durable, len(node.data), filler)
         self.dirty.clear()
-        self.used_bytes = sum(len(node.data) for node in self.walk().values())
+        self.used_bytes = 0
+        for node in self.walk().values():
+            node.data[:] = node.durable
+            self.used_bytes += len(node.data)
+
+    def fail_sync(self, node: FileNode) -> None:
+        """Of the un-synced writes some get through, the rest is forgotten; whoever reads may or may not notice."""
+        choices = self._random_choices([change[0] for change in node.pending])
+        node.settle(choices, filler=b"")
+        self.dirty.pop(node.number, None)
+        if choices.choose(2):
+            node.drop_cache()
+
+    def _random_choices(self, sequences: list[int]) -> RandomChoices:
+        return RandomChoices(self.random, min(sequences, default=0), max(sequences, default=0))
 
     def drop_caches(self) -> None:
         """Reads come from the platter from now on: damage and lost writes become visible."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.model.ports import Buffer
-from tidelog.sim.choices import RandomChoices
 from tidelog.sim.faults import NO_FAULTS
 from tidelog.sim.inode import SECTOR_BYTES, FileNode
 from tidelog.sim.namespace import os_error
@@ -105,8 +104,7 @@ class SimFile:
         dies = self._disk.begin("sync", self._path)
         if medium.faults is not NO_FAULTS:
             if medium.strikes("sync_error", medium.faults.sync_error):
-                node.fail_sync(RandomChoices(medium.random, medium.sequence, medium.sequence))
-                medium.dirty.pop(node.number, None)
+                medium.fail_sync(node)
                 raise os_error(errno.EIO, self._path)
             if medium.strikes("lying_sync", medium.faults.lying_sync):
                 self._disk.end(dies)
