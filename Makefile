@@ -1,0 +1,59 @@
+# Each target is one or two calls of a tool; the tools' settings are in pyproject.toml.
+
+PYTHON ?= $(shell for python in python3.11 python3; do $$python -c "" 2>/dev/null && echo $$python && break; done)
+BIN := .venv/bin
+SETUP := .venv/.set-up
+
+RUNS ?= 20
+SEED ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo fmt lint test sim bench docs clean ci
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-7s %s\n", $$1, $$2 }'
+
+setup: $(SETUP) ## Make .venv with everything in it; done again only when pyproject.toml changes
+
+$(SETUP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "tidelog needs Python 3.11 or later; on Debian: apt-get install python3 python3-venv"; exit 1; }
+	@$(PYTHON) -c "import ensurepip, venv" 2>/dev/null || \
+	  { echo "$(PYTHON) lacks the venv module; on Debian: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	@touch $@
+
+demo: setup ## Start a broker and stream a year of flights through it
+	$(BIN)/python examples/flights.py
+
+fmt: setup ## Format the code and fix what can be fixed
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: setup ## Check format, rules, types, layers, determinism and spelling
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.lint_determinism
+	$(BIN)/codespell
+
+test: setup ## Run all tests
+	$(BIN)/pytest -n 2
+
+sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
+	$(BIN)/tidelog sim --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+
+bench: setup ## Measure a broker on this machine
+	$(BIN)/tidelog bench
+
+docs: setup ## Generate the reference pages again; fails if they differ from the committed ones
+	$(BIN)/tidelog config docs > docs/config.md
+	$(BIN)/tidelog openapi > docs/openapi.json
+	git diff --exit-code --stat -- docs/config.md docs/openapi.json
+
+clean: ## Remove what can be made again, but never data
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+ci: lint test ## What must pass before a change lands
