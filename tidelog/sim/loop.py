@@ -1,0 +1,116 @@
+"""An asyncio event loop whose clock is virtual: sleeping costs nothing, and waiting for nothing is an error.
+
+Where a real loop would ask the selector what is readable, this one moves its clock to the next timer. So an hour of
+retention takes a millisecond, a run is a function of its inputs, and a program that waits for something that will never
+happen is found at once (`Deadlock`) instead of by a timeout. There are no sockets and no threads; executor jobs run
+inline after a drawn latency.
+
+Callbacks that are ready at the same instant run in the order in which they became so, as asyncio promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.base_events
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from tidelog.sim.seeds import stream
+
+T = TypeVar("T")
+
+EXECUTOR_LATENCY_S = 0.0005
+"""Mean of an exponential distribution."""
+
+CALLBACKS_MAX = 20_000_000
+"""Far more than any scenario needs; whoever runs this many is going round in circles."""
+
+
+class Deadlock(RuntimeError):
+    """Nothing is ready and no timer is set: whatever is awaited will never come."""
+
+
+class Livelock(RuntimeError):
+    """The program is busy for ever."""
+
+
+class _ClockSelector:
+    """The loop's place to wait: here waiting is what makes time pass."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise Deadlock("nothing is ready and no timer is set")
+        if timeout > 0:
+            self.now_s += timeout
+        return []
+
+
+class SimLoop(asyncio.base_events.BaseEventLoop):
+    """One seed, one run. `failures` collects what asyncio's exception handler is told, for the end of the run."""
+
+    def __init__(self, seed: object = 0) -> None:
+        super().__init__()
+        self.failures: list[str] = []
+        self._clock = self._selector = _ClockSelector()
+        self._clock_resolution = 1e-9
+        self._latency = stream(seed, "executor")
+        self._callbacks = 0
+        self.set_exception_handler(_collect_failure)
+
+    def time(self) -> float:
+        return self._clock.now_s
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # BaseEventLoop hides the types behind TypeVarTuple
+        future: asyncio.Future[T] = self.create_future()
+
+        def run() -> None:
+            if not future.cancelled():
+                try:
+                    future.set_result(func(*args))
+                except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits the job
+                    future.set_exception(error)
+
+        self.call_later(self._latency.expovariate(1 / EXECUTOR_LATENCY_S), run)
+        return future
+
+    # What a loop without a selector has to answer to its base class.
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        assert not event_list
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in a system call, so nobody needs waking."""
+
+    def _run_once(self) -> None:
+        self._callbacks += 1
+        if self._callbacks > CALLBACKS_MAX:
+            raise Livelock(f"still busy after {CALLBACKS_MAX} rounds, at {self.time():.3f} s")
+        super()._run_once()  # type: ignore[misc]  # not in typeshed: it is the loop's inside
+
+
+def _collect_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    assert isinstance(loop, SimLoop)
+    error = context.get("exception")
+    loop.failures.append(f"{context['message']}: {error!r}" if error else context["message"])
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]], seed: object = 0) -> T:
+    """Runs `main()` to its end on a fresh loop.
+
+    Raises `AssertionError` if it leaves a task behind or if any callback or forgotten task failed.
+    """
+    loop = SimLoop(seed)
+
+    async def supervised() -> T:
+        result = await main()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, f"{len(left)} tasks are left behind: {sorted(map(repr, left))}"
+        return result
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        result = runner.run(supervised())
+    assert not loop.failures, "; ".join(loop.failures)
+    return result
