@@ -134,16 +134,17 @@ def test_the_runner_keeps_order_and_one_call_at_a_time() -> None:
 def test_things_happen_before_and_after_the_call_takes_effect() -> None:
     async def main() -> tuple[int, int]:
         runner = SimRunner(stream(1), mean_s=1.0)
-        written = before = after = 0
+        written: list[None] = []
+        before = after = 0
         for _ in range(100):
-            at_start = written
-            task = asyncio.create_task(runner.run(lambda: written))
+            at_start = len(written)
+            task = asyncio.create_task(runner.run(written.__len__))
             while not task.done():
-                written += 1
+                written.append(None)
                 await asyncio.sleep(0.05)
             covered = await task
             before += covered - at_start
-            after += written - covered
+            after += len(written) - covered
         return before, after
 
     before, after = run(main)
