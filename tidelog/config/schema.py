@@ -22,7 +22,6 @@ from tidelog.config.values import (
     Bytes,
     CleanupPolicy,
     CommitProtocol,
-    CommitSemantics,
     CompressionType,
     Count,
     Limit,
@@ -241,12 +240,6 @@ class BrokerConfig(Settings):
     )
     http_connections_max: Count = setting(
         "http.connections.max", 2000, "Client connections open at one time; one more is refused with 503."
-    )
-    rest_commit_semantics: CommitSemantics = setting(
-        "rest.commit.semantics",
-        "confluent",
-        "What the offset in a REST consumer's commit means. `confluent`: the last record processed, so that one "
-        "more is stored. `next`: the next record to read, as in Kafka.",
     )
 
     @model_validator(mode="after")

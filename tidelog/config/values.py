@@ -114,5 +114,4 @@ CompressionType = Annotated[
 ]
 CommitProtocol = Annotated[Literal["isr"], BeforeValidator(_refuse_paxos)]
 AckDurability = Literal["fsynced", "replicated"]
-CommitSemantics = Literal["confluent", "next"]
 Never = Annotated[Literal[False], BeforeValidator(_refuse_auto_creation)]
