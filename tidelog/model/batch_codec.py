@@ -22,6 +22,7 @@ from tidelog.model.batch_header import (
     HEADER_BYTES,
     MAGIC,
     TIMESTAMP_MS_MAX,
+    BatchHeader,
     Compression,
     RecordBatch,
     check_header,
@@ -30,7 +31,7 @@ from tidelog.model.batch_header import (
 from tidelog.model.compression import compress, decompress
 from tidelog.model.errors import InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
 from tidelog.model.ids import OFFSET_MAX
-from tidelog.model.record_decoder import RECORD_BYTES_MIN, decode_records
+from tidelog.model.record_decoder import decode_records
 from tidelog.model.record_encoder import encode_records
 from tidelog.model.records import RecordLike, StoredRecord
 
@@ -89,31 +90,32 @@ def decode_batch(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESS
     Raises `InvalidBatch` if the bytes do not hold what the header promises, `TooLarge` if the records
     decompress to more than `decompressed_bytes_max` bytes.
     """
-    header = batch.header
-    if header.is_control:
+    if batch.header.is_control:
         return []
-    payload = records_of(batch, decompressed_bytes_max)
+    check_batch(batch)
+    records = decompress(batch.header.compression, batch.data[HEADER_BYTES:], bytes_max=decompressed_bytes_max)
+    return decode_stored(records, batch.header)
+
+
+def check_batch(batch: RecordBatch) -> None:
+    """What a header must promise before its records are decoded. `InvalidBatch` if it does not."""
+    header = batch.header
+    check_header(header)
+    if header.size != len(batch.data):
+        raise InvalidBatch(f"the header says {header.size} bytes, and there are {len(batch.data)}")
+    if not 0 <= header.base_offset < header.next_offset <= OFFSET_MAX:
+        raise InvalidBatch(f"offsets {header.base_offset} to {header.last_offset} are out of range")
+    if max(abs(header.base_timestamp), abs(header.max_timestamp)) > TIMESTAMP_MS_MAX:
+        raise InvalidBatch(f"timestamps {header.base_timestamp} to {header.max_timestamp} are out of range")
+
+
+def decode_stored(records: bytes, header: BatchHeader) -> list[StoredRecord]:
+    """`decode_batch` from where the records' bytes are decompressed, for a header that `check_batch` passed."""
     try:
-        rows = decode_records(payload, header)
+        rows = decode_records(records, header)
     except IndexError:
         raise InvalidBatch(f"the batch at offset {header.base_offset} ends within a record") from None
     if header.is_log_append_time:
         timestamp = header.max_timestamp
         rows = [(offset, timestamp, key, value, headers) for offset, _, key, value, headers in rows]
     return list(map(_stored_record, rows))
-
-
-def records_of(batch: RecordBatch, decompressed_bytes_max: int) -> bytes:
-    """The records' bytes, decompressed, of a batch whose header makes sense. Errors as `decode_batch`."""
-    header = batch.header
-    check_header(header)
-    if header.size != len(batch.data):
-        raise InvalidBatch(f"the header says {header.size} bytes, and there are {len(batch.data)}")
-    if not 0 <= header.base_offset <= OFFSET_MAX - header.last_offset_delta:
-        raise InvalidBatch(f"offsets {header.base_offset} to {header.last_offset} are out of range")
-    if max(abs(header.base_timestamp), abs(header.max_timestamp)) > TIMESTAMP_MS_MAX:
-        raise InvalidBatch(f"timestamps {header.base_timestamp} to {header.max_timestamp} are out of range")
-    payload = decompress(header.compression, batch.data[HEADER_BYTES:], bytes_max=decompressed_bytes_max)
-    if header.record_count * RECORD_BYTES_MIN > len(payload):
-        raise InvalidBatch(f"{header.record_count} records do not fit {len(payload)} bytes")
-    return payload

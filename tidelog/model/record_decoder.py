@@ -12,9 +12,6 @@ from tidelog.model.errors import InvalidBatch
 from tidelog.model.records import Header
 from tidelog.model.varint import decode_folded, decode_varint
 
-RECORD_BYTES_MIN = 7
-"""A record without key, value and headers: seven one-byte fields."""
-
 Row = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 """Offset, timestamp, key, value, headers."""
 
@@ -76,30 +73,30 @@ def decode_records(data: bytes, header: BatchHeader) -> list[Row]:  # noqa: C901
         key = value = None
         folded_length = data[position]
         position += 1
-        if folded_length != _NULL_FOLDED:
-            if folded_length > 0x7F:
-                folded_length, position = decode_folded(data, position - 1)
-            if folded_length & 1:
-                raise InvalidBatch("a key of negative length")
+        if folded_length > 0x7F:
+            folded_length, position = decode_folded(data, position - 1)
+        if not folded_length & 1:
             end = position + (folded_length >> 1)
             key = data[position:end]
             position = end
+        elif folded_length != _NULL_FOLDED:
+            raise InvalidBatch("a key of negative length")
 
         folded_length = data[position]
         position += 1
-        if folded_length != _NULL_FOLDED:
-            if folded_length > 0x7F:
-                high = data[position]
-                if high > 0x7F:
-                    folded_length, position = decode_folded(data, position - 1)
-                else:
-                    folded_length = folded_length & 0x7F | high << 7
-                    position += 1
-            if folded_length & 1:
-                raise InvalidBatch("a value of negative length")
+        if folded_length > 0x7F:
+            high = data[position]
+            if high > 0x7F:
+                folded_length, position = decode_folded(data, position - 1)
+            else:
+                folded_length = folded_length & 0x7F | high << 7
+                position += 1
+        if not folded_length & 1:
             end = position + (folded_length >> 1)
             value = data[position:end]
             position = end
+        elif folded_length != _NULL_FOLDED:
+            raise InvalidBatch("a value of negative length")
 
         headers: tuple[Header, ...] = ()
         if data[position]:
