@@ -59,6 +59,10 @@ class Commit:
     file_bytes: int
     _opened: OpenFiles = field(repr=False)
 
+    @property
+    def fsyncs(self) -> int:
+        return len(self.files) + (self.directory is not None)
+
     def run(self) -> None:
         """Fsyncs each file once, then the directory if names changed. Raises the first `OSError`."""
         for file in self.files:
@@ -149,6 +153,7 @@ class PartitionLog:
                 tail.log_start_offset,
             )  # fmt: skip
         self._write([batch.data for batch in batches], rows, tail)
+        self._marked = tail.durable  # the rows say so
         for batch in batches:
             self._note(batch, now_ms)
 

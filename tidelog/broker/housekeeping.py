@@ -1,0 +1,82 @@
+"""What a broker does by the clock: marks idle logs, checkpoints metainfo, applies retention, forgets silent producers.
+
+Nothing here is needed for correctness: a mark or a checkpoint that never happens costs a longer look at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+
+import structlog
+
+from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.partition import Partition
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Clock
+from tidelog.storage.metainfo import Metainfo
+
+MARK_INTERVAL_S = 0.5
+CHECKPOINT_INTERVAL_S = 5.0
+"""Kafka's `replica.high.watermark.checkpoint.interval.ms`."""
+
+logger = structlog.get_logger("tidelog.housekeeping")
+
+
+class Housekeeper:
+    """Looks after the partitions of one broker, whichever there are at the time."""
+
+    def __init__(
+        self,
+        partitions: Mapping[PartitionId, Partition],
+        log_writer: LogWriter,
+        config: BrokerConfig,
+        clock: Clock,
+    ) -> None:
+        self._partitions = partitions
+        self._log_writer = log_writer
+        self._config = config
+        self._clock = clock
+        self._stored: dict[PartitionId, Metainfo] = {}
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        now = asyncio.get_running_loop().time
+        retention_interval_s = self._config.log_retention_check_interval_ms / 1000
+        next_checkpoint_s = now() + CHECKPOINT_INTERVAL_S
+        next_retention_s = now() + retention_interval_s
+        while True:
+            await asyncio.sleep(MARK_INTERVAL_S)
+            for partition in self._partitions.values():
+                partition.log.mark()
+            if now() >= next_checkpoint_s:
+                await self._checkpoint()
+                next_checkpoint_s = now() + CHECKPOINT_INTERVAL_S
+            if now() >= next_retention_s:
+                self._apply_retention()
+                next_retention_s = now() + retention_interval_s
+
+    async def _checkpoint(self) -> None:
+        for key, partition in list(self._partitions.items()):
+            info = partition.log.metainfo(partition.high_watermark)
+            if self._stored.get(key) == info or partition.log.offline_reason is not None:
+                continue
+            try:
+                await self._log_writer.perform(partial(partition.log.store_metainfo, info))
+            except OSError as error:
+                logger.warning("metainfo checkpoint failed", partition=str(key), error=str(error))
+            else:
+                self._stored[key] = info
+        self._stored = {key: info for key, info in self._stored.items() if key in self._partitions}
+
+    def _apply_retention(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for key, partition in list(self._partitions.items()):
+            partition.log.producers.expire(now_ms - self._config.producer_id_expiration_ms)
+            try:
+                partition.apply_retention(now_ms)
+            except TidelogError as error:
+                logger.warning("retention failed", partition=str(key), error=error.message)

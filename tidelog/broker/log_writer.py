@@ -1,0 +1,89 @@
+"""Group commit: one task that makes appended logs durable, on the disk thread, and reports back.
+
+While a round of fsyncs runs, appends to the same logs go on and gather; the next round covers them all. So under load
+an fsync serves whatever came during the one before it, and a lone record waits for one fsync only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.broker.stats import Stats
+from tidelog.model.ports import BlockingRunner, Clock
+from tidelog.storage.partition_log import Commit, PartitionLog
+
+
+class CommitListener(Protocol):
+    """Who owns a log and is told when it has become durable, or has gone offline."""
+
+    @property
+    def log(self) -> PartitionLog: ...
+
+    def committed(self) -> None: ...
+
+
+class LogWriter:
+    """The one owner of fsyncs in a broker."""
+
+    def __init__(self, runner: BlockingRunner, clock: Clock, stats: Stats) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._stats = stats
+        self._waiting: dict[CommitListener, None] = {}
+        self._in_round: dict[CommitListener, None] = {}
+        self._wake = asyncio.Event()
+        self._round_done = asyncio.Event()
+
+    def submit(self, listener: CommitListener) -> None:
+        """Asks for a commit of the listener's log; it is told by `committed`."""
+        self._waiting[listener] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Serves until cancelled. Cancel it only when nothing waits (`drain`)."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._round()
+            self._round_done.set()
+
+    async def drain(self) -> None:
+        """Waits until nothing is waiting to be made durable."""
+        while self._waiting or self._in_round:
+            self._round_done.clear()
+            await self._round_done.wait()
+
+    async def perform(self, call: Callable[[], None]) -> None:
+        """Runs another blocking call in turn with the fsyncs, such as a metainfo write. Raises what it raises."""
+        await self._runner.run(call)
+
+    async def _round(self) -> None:
+        self._in_round, self._waiting = self._waiting, {}
+        dirty = [listener for listener in self._in_round if listener.log.is_dirty]
+        commits = [listener.log.begin_commit() for listener in dirty]
+        started_s = self._clock.monotonic_s()
+        errors = await self._runner.run(lambda: [attempt(commit) for commit in commits])
+        self._count(commits, errors, self._clock.monotonic_s() - started_s)
+        for listener, commit, error in zip(dirty, commits, errors, strict=True):
+            listener.log.end_commit(commit, error)
+        for listener in self._in_round:
+            listener.committed()
+        self._in_round = {}
+
+    def _count(self, commits: list[Commit], errors: list[OSError | None], seconds: float) -> None:
+        self._stats.commits += len(commits)
+        self._stats.fsyncs += sum(commit.fsyncs for commit in commits)
+        self._stats.fsync_bytes += sum(commit.file_bytes for commit in commits)
+        self._stats.fsync_seconds += seconds
+        self._stats.fsync_failures += sum(error is not None for error in errors)
+
+
+def attempt(commit: Commit) -> OSError | None:
+    """Runs a commit; the error, if it failed."""
+    try:
+        commit.run()
+    except OSError as error:
+        return error
+    return None

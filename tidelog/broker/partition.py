@@ -1,0 +1,410 @@
+"""One partition on its leader: a mailbox, a commit protocol, a log.
+
+Produce requests queue in the mailbox; the partition's task takes all that wait, asks the protocol for their offsets,
+patches these into the received buffers, and appends the lot with one write per file. The log writer makes it durable
+and calls `committed`; the protocol turns that into a new high watermark, which completes waiting producers and wakes
+waiting consumers. Nothing here awaits between a decision and its effect, so effects happen in the order decided.
+
+Everything is bounded: the mailbox by bytes and by requests (503, nothing appended), each wait by its deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.proposals import (
+    ACKS_ALL,
+    ACKS_NONE,
+    Placement,
+    ProduceReceipt,
+    Proposal,
+    stamp_keyed,
+)
+from tidelog.broker.purgatory import Purgatory, Watchers
+from tidelog.broker.stats import Stats
+from tidelog.config.schema import TopicConfig
+from tidelog.model.batch_codec import decode_batch
+from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches, stamp_append_time
+from tidelog.model.errors import (
+    DamagedBatch,
+    InvalidTimestamp,
+    Overloaded,
+    ShuttingDown,
+    TidelogError,
+    TimedOutAfterAppend,
+    TooLarge,
+)
+from tidelog.model.ids import PartitionId, ProducerId
+from tidelog.model.ports import Clock
+from tidelog.replication.protocol import (
+    AdvanceHighWatermark,
+    Append,
+    Appended,
+    AppendRefused,
+    CommitProtocol,
+    Effect,
+    Propose,
+    Synced,
+)
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.retention import retained_from
+
+MAILBOX_BYTES_MAX = 8 << 20
+"""One request is always taken, however large."""
+MAILBOX_PROPOSALS_MAX = 1_000
+GATHER_BYTES_MAX = 8 << 20
+"""What one gathered write takes, so that a full mailbox does not stall the loop in one go."""
+LOOKUP_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatches:
+    """Committed batches, whole; the first may begin before the offset that was asked for."""
+
+    data: bytes
+    next_offset: int
+    """Where to read on."""
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all partitions of a broker share."""
+
+    clock: Clock
+    stats: Stats
+    log_writer: LogWriter
+    purgatory: Purgatory
+
+
+class Partition:
+    """The leader's side of one partition. `run` is its task; all other methods are for the same event loop."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition_id: PartitionId,
+        leader_epoch: int,
+        log: PartitionLog,
+        protocol: CommitProtocol,
+        config: TopicConfig,
+        surroundings: Surroundings,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = partition_id.topic_id
+        self.partition = partition_id.partition
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.config = config
+        self.watchers = Watchers()
+        self._protocol = protocol
+        self._clock = surroundings.clock
+        self._stats = surroundings.stats
+        self._log_writer = surroundings.log_writer
+        self._purgatory = surroundings.purgatory
+        self._mailbox: deque[Proposal] = deque()
+        self._mailbox_bytes = 0
+        self._wake = asyncio.Event()
+        self._uncommitted: list[tuple[int, int, Proposal]] = []
+        self._arrivals = 0
+        self._is_closing = False
+
+    # -- extent ---------------------------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._protocol.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    # -- produce --------------------------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        batches: list[RecordBatch],
+        *,
+        acks: int,
+        deadline_s: float,
+        idempotency: tuple[ProducerId, int] | None = None,
+    ) -> ProduceReceipt:
+        """Appends sound batches, contiguously and all or none, and waits as `acks` says (-1 all, 1 leader, 0 not).
+
+        The batches' buffers are patched in place. `idempotency` is the producer id made from an idempotency key and the
+        content's fingerprint. `deadline_s` is in the event loop's time.
+
+        Raises definite errors (`TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`, `ProducerFenced`,
+        `IdempotencyKeyReused`, `Overloaded`, `DiskFull`, `LogOffline`, `ShuttingDown`): nothing was appended; and
+        indefinite ones (`TimedOutAfterAppend`, `InternalError`): the outcome is unknown.
+        """
+        proposal = self._prepare(batches, acks, deadline_s, idempotency)
+        self._enqueue(proposal)
+        if proposal.done is None:
+            return ProduceReceipt([], self.leader_epoch, [], "none")
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                return await proposal.done
+        except TimeoutError:
+            raise proposal.late() from None
+
+    def _prepare(
+        self, batches: list[RecordBatch], acks: int, deadline_s: float, idempotency: tuple[ProducerId, int] | None
+    ) -> Proposal:
+        now_ms = self._clock.wall_ms()
+        bytes_max = self.config.max_message_bytes
+        for batch in batches:
+            if batch.header.size > bytes_max:
+                raise TooLarge(f"a batch of {batch.header.size} bytes is over max.message.bytes ({bytes_max})")
+        append_time_ms = None
+        if self.config.message_timestamp_type == "LogAppendTime":
+            append_time_ms = now_ms
+            batches = [stamp_append_time(batch, now_ms) for batch in batches]
+        else:
+            self._check_timestamps(batches, now_ms)
+        if idempotency is not None:
+            batches = stamp_keyed(batches, *idempotency)
+        done = asyncio.get_running_loop().create_future() if acks != ACKS_NONE else None
+        return Proposal(batches, acks, deadline_s, done, append_time_ms)
+
+    def _check_timestamps(self, batches: Sequence[RecordBatch], now_ms: int) -> None:
+        newest = now_ms + self.config.message_timestamp_after_max_ms
+        oldest = now_ms - self.config.message_timestamp_before_max_ms
+        for batch in batches:
+            header = batch.header
+            if header.max_timestamp > newest or 0 <= header.base_timestamp < oldest:
+                raise InvalidTimestamp(
+                    f"timestamps {header.base_timestamp} to {header.max_timestamp} ms are too far from the broker's "
+                    f"clock ({now_ms} ms); see message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+                )
+
+    def _enqueue(self, proposal: Proposal) -> None:
+        size = proposal.size
+        if self._is_closing:
+            raise ShuttingDown("this broker is stopping; nothing was appended")
+        is_full = self._mailbox_bytes + size > MAILBOX_BYTES_MAX or len(self._mailbox) >= MAILBOX_PROPOSALS_MAX
+        if is_full and self._mailbox:
+            self._stats.refused_appends += 1
+            raise Overloaded(f"partition {self.topic}-{self.partition} has too many requests waiting; try again later")
+        self._mailbox.append(proposal)
+        self._mailbox_bytes += size
+        self._wake.set()
+
+    async def run(self) -> None:
+        """The partition's task: appends whatever is in the mailbox, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._mailbox:
+                self._append_group(self._take_group())
+                await asyncio.sleep(0)
+
+    def _take_group(self) -> list[Proposal]:
+        """Proposals to be appended by one write. One that repeats a producer waits for the next write, because its
+        sequence can only be judged when the one before it is in the log."""
+        group: list[Proposal] = []
+        producers: dict[int, None] = {}
+        gathered = 0
+        while self._mailbox and gathered < GATHER_BYTES_MAX:
+            proposal = self._mailbox[0]
+            ids = [batch.header.producer_id for batch in proposal.batches if batch.header.producer_id >= 0]
+            if any(producer_id in producers for producer_id in ids):
+                break
+            self._mailbox.popleft()
+            size = proposal.size
+            self._mailbox_bytes -= size
+            if self._is_admitted(proposal):
+                producers.update(dict.fromkeys(ids))
+                group.append(proposal)
+                gathered += size
+        return group
+
+    def _is_admitted(self, proposal: Proposal) -> bool:
+        if proposal.is_abandoned:
+            return False
+        try:
+            if asyncio.get_running_loop().time() >= proposal.deadline_s:
+                raise proposal.late()
+            proposal.judge(self.log.producers)
+        except TidelogError as error:
+            self._stats.refused_appends += 1
+            proposal.fail(error)
+            return False
+        return True
+
+    def _append_group(self, group: list[Proposal]) -> None:
+        base_offset = self.log.log_end_offset
+        fresh: list[RecordBatch] = []
+        for proposal in group:
+            for batch, verdict in zip(proposal.batches, proposal.verdicts, strict=True):
+                if verdict is None:
+                    placed = self._place(batch)
+                    fresh.append(placed)
+                    proposal.placements.append((placed.header.base_offset, placed.header.last_offset))
+                else:
+                    self._stats.duplicate_batches += 1
+                    proposal.placements.append(verdict)
+        if fresh:
+            try:
+                self.log.append(fresh, self._clock.wall_ms())
+            except TidelogError as error:
+                self._protocol.step(AppendRefused(base_offset))
+                self._refuse(group, error)
+                return
+            self._count(fresh)
+            self._log_writer.submit(self)
+        for proposal in group:
+            self._register(proposal)
+        self._execute(self._protocol.step(Appended(self.log.log_end_offset)))
+        self._complete_committed()
+
+    def _place(self, batch: RecordBatch) -> RecordBatch:
+        (effect,) = self._protocol.step(Propose(batch.header.last_offset_delta + 1))
+        assert isinstance(effect, Append)
+        return assign_offsets(batch, effect.base_offset, effect.leader_epoch)
+
+    def _refuse(self, group: list[Proposal], error: TidelogError) -> None:
+        self._stats.refused_appends += len(group)
+        for proposal in group:
+            proposal.fail(error)
+
+    def _count(self, fresh: list[RecordBatch]) -> None:
+        self._stats.append_writes += 1
+        self._stats.appended_batches += len(fresh)
+        self._stats.appended_records += sum(batch.header.record_count for batch in fresh)
+        self._stats.appended_bytes += sum(batch.header.size for batch in fresh)
+
+    def _register(self, proposal: Proposal) -> None:
+        proposal.is_appended = True
+        if proposal.acks == ACKS_ALL:
+            self._arrivals += 1
+            heapq.heappush(self._uncommitted, (proposal.end_offset, self._arrivals, proposal))
+        else:
+            proposal.complete(self._receipt(proposal, [self._protocol.in_sync[0]], "leader"))
+
+    def _receipt(self, proposal: Proposal, acked_by: list[int], durability: str) -> ProduceReceipt:
+        placements: list[Placement] = [(base, last) for base, last in proposal.placements]
+        return ProduceReceipt(placements, self.leader_epoch, acked_by, durability, proposal.log_append_time_ms)
+
+    # -- commit ---------------------------------------------------------------------------------------------------
+
+    def committed(self) -> None:
+        """The log writer's report: the log is durable further than before, or has gone offline."""
+        self._execute(self._protocol.step(Synced(self.log.durable_offset)))
+        self._complete_committed()
+        if self.log.offline_reason is not None:
+            unknown = TimedOutAfterAppend(f"appended, but {self.log.offline_reason}: the outcome is unknown")
+            while self._uncommitted:
+                heapq.heappop(self._uncommitted)[2].fail(unknown)
+
+    def _execute(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            assert isinstance(effect, AdvanceHighWatermark)
+            assert effect.to <= self.log.log_end_offset
+            self.watchers.wake_all()
+
+    def _complete_committed(self) -> None:
+        high_watermark = self._protocol.high_watermark
+        while self._uncommitted and self._uncommitted[0][0] <= high_watermark:
+            proposal = heapq.heappop(self._uncommitted)[2]
+            proposal.complete(self._receipt(proposal, list(self._protocol.in_sync), self.config.ack_durability))
+
+    # -- read -----------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
+        """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
+
+        Raises `OffsetOutOfRange`, or `DamagedBatch` if the batch that holds `offset` is damaged on this disk.
+        """
+        high_watermark = self.high_watermark
+        try:
+            extent = self.log.read(offset, bytes_max, high_watermark)
+        except DamagedBatch:
+            self._stats.damaged_reads += 1
+            raise
+        self._stats.read_bytes += len(extent.data)
+        return FetchedBatches(
+            extent.data,
+            extent.next_offset,
+            self.log.log_start_offset,
+            high_watermark,
+            self.log.log_end_offset,
+            self.leader_epoch,
+        )
+
+    async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
+        """Returns when `bytes_min` committed bytes lie behind `offset`, or at the deadline (event loop time).
+
+        Raises as `read`, and `Overloaded` if too many reads wait already.
+        """
+        await self._purgatory.wait([self.watchers], lambda: self._has_data(offset, bytes_min), deadline_s)
+
+    def _has_data(self, offset: int, bytes_min: int) -> bool:
+        if self._is_closing or offset < self.log_start_offset:
+            return True
+        if offset >= self.high_watermark:
+            return False
+        return bytes_min <= 1 or len(self.read(offset, bytes_max=bytes_min).data) >= bytes_min
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
+        extent = self.log.batch_since(timestamp_ms, self.high_watermark)
+        while extent is not None and extent.data:
+            for batch in iter_batches(extent.data):
+                for record in decode_batch(batch):
+                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.log_start_offset:
+                        return record.offset, record.timestamp_ms
+            extent = self.log.read(extent.next_offset, LOOKUP_BYTES, self.high_watermark)
+        return None
+
+    # -- housekeeping ---------------------------------------------------------------------------------------------
+
+    def delete_prefix(self, offset: int) -> None:
+        """Lets go of committed records below `offset` (DeleteRecords). Raises as `PartitionLog.delete_prefix`."""
+        assert offset <= self.high_watermark
+        before = len(self.log.segments)
+        self.log.delete_prefix(offset)
+        self._stats.deleted_segments += before - len(self.log.segments)
+        self._log_writer.submit(self)
+
+    def apply_retention(self, now_ms: int) -> None:
+        """Deletes the segments that the topic's retention no longer keeps. Raises as `delete_prefix`."""
+        if self.config.cleanup_policy != "delete":
+            return
+        keep_from = retained_from(
+            [segment.summary() for segment in self.log.segments],
+            now_ms=now_ms,
+            retention_ms=self.config.retention_ms,
+            retention_bytes=self.config.retention_bytes,
+            high_watermark=self.high_watermark,
+        )
+        if keep_from <= self.log_start_offset:
+            return
+        if keep_from == self.log.log_end_offset:
+            self.log.roll(now_ms)
+        self.delete_prefix(keep_from)
+
+    def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:
+        """Takes new topic settings into force, from the next request on."""
+        self.config = config
+        self.log.settings = settings
+
+    def close(self) -> None:
+        """Takes no more requests and fails those in the mailbox. What is appended will still be committed."""
+        self._is_closing = True
+        while self._mailbox:
+            self._mailbox.popleft().fail(ShuttingDown("this broker is stopping; nothing was appended"))
+        self._mailbox_bytes = 0
+        self.watchers.wake_all()

@@ -1,0 +1,116 @@
+"""Produce requests on their way into a partition: what is asked, what was decided, who waits for the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from tidelog.model.batch_header import BatchHeader, RecordBatch, stamp_producer
+from tidelog.model.errors import OutOfOrderSequence, Overloaded, TidelogError, TimedOutAfterAppend, UnprocessableBody
+from tidelog.model.producers import BATCHES_REMEMBERED, SEQUENCES, Duplicate, ProducerTable
+
+ACKS_ALL = -1
+ACKS_LEADER = 1
+ACKS_NONE = 0
+
+Placement = tuple[int | None, int | None]
+"""First and last offset of a batch; None for a duplicate that is older than what is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceReceipt:
+    """What a producer is told, and what it may rely on.
+
+    `durability` is `fsynced` (on the disk of each node in `acked_by`), `replicated` (in their memory), `leader` (in the
+    leader's memory) or `none` (nothing is promised).
+    """
+
+    batches: list[Placement]
+    leader_epoch: int
+    acked_by: list[int]
+    durability: str
+    log_append_time_ms: int | None = None
+
+    @property
+    def base_offset(self) -> int | None:
+        return self.batches[0][0] if self.batches else None
+
+    @property
+    def last_offset(self) -> int | None:
+        return self.batches[-1][1] if self.batches else None
+
+
+@dataclass(slots=True, eq=False)
+class Proposal:
+    """One produce request: its batches go in together, contiguously, or not at all."""
+
+    batches: list[RecordBatch]
+    acks: int
+    deadline_s: float
+    done: asyncio.Future[ProduceReceipt] | None
+    """None if nobody waits (acks=0)."""
+    log_append_time_ms: int | None = None
+    is_appended: bool = False
+    verdicts: list[Duplicate | None] = field(default_factory=list)
+    placements: list[Placement] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(batch.header.size for batch in self.batches)
+
+    @property
+    def end_offset(self) -> int:
+        """What the high watermark must reach before acks=all is answered."""
+        return max((last + 1 for _, last in self.placements if last is not None), default=0)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True if whoever waited has given up."""
+        return self.done is not None and self.done.done()
+
+    def fail(self, error: TidelogError) -> None:
+        if self.done is not None and not self.done.done():
+            self.done.set_exception(error)
+
+    def complete(self, receipt: ProduceReceipt) -> None:
+        if self.done is not None and not self.done.done():
+            self.done.set_result(receipt)
+
+    def late(self) -> TidelogError:
+        """The error when the deadline has passed: definite before the append, indefinite after it."""
+        if self.is_appended:
+            return TimedOutAfterAppend("appended, but not committed in time; it may still be: retry idempotently")
+        return Overloaded("not appended: the deadline passed while the request was waiting for the log")
+
+    def judge(self, producers: ProducerTable) -> None:
+        """Checks each batch's sequence, counting in those before it here. Raises as `ProducerTable.check`."""
+        ahead: dict[int, tuple[int, int]] = {}
+        self.verdicts = [_judge(batch.header, producers, ahead) for batch in self.batches]
+
+
+def _judge(header: BatchHeader, producers: ProducerTable, ahead: dict[int, tuple[int, int]]) -> Duplicate | None:
+    producer_id = header.producer_id
+    if producer_id < 0:
+        return None
+    verdict = None
+    if producer_id not in ahead:
+        verdict = producers.check(producer_id, header.producer_epoch, header.base_sequence, header.record_count)
+    elif ahead[producer_id] != (header.producer_epoch, header.base_sequence):
+        raise OutOfOrderSequence(f"the batches of producer {producer_id} in this request are not consecutive")
+    if verdict is None:
+        ahead[producer_id] = (header.producer_epoch, (header.base_sequence + header.record_count) % SEQUENCES)
+    return verdict
+
+
+def stamp_keyed(batches: list[RecordBatch], producer_id: int, fingerprint: int) -> list[RecordBatch]:
+    """Makes a request with an idempotency key a producer of its own, numbered by its content's fingerprint.
+
+    Raises `UnprocessableBody` if there are more batches than a partition remembers of one producer.
+    """
+    if len(batches) > BATCHES_REMEMBERED:
+        raise UnprocessableBody(f"a request with an Idempotency-Key takes at most {BATCHES_REMEMBERED} batches")
+    stamped, sequence = [], fingerprint % SEQUENCES
+    for batch in batches:
+        stamped.append(stamp_producer(batch, producer_id, 0, sequence))
+        sequence = (sequence + batch.header.record_count) % SEQUENCES
+    return stamped

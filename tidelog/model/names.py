@@ -1,0 +1,20 @@
+"""Names that users choose. A name never becomes a path, but it does appear in URLs, tables and logs."""
+
+from __future__ import annotations
+
+import re
+
+from tidelog.model.errors import InvalidRequest
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SHOWN_MAX = 80
+
+
+def check_topic_name(name: str) -> str:
+    """The name, if it is one that Kafka allows, too. Raises `InvalidRequest`."""
+    if _TOPIC_NAME.fullmatch(name) is None or name in (".", ".."):
+        shown = ascii(name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}...")
+        raise InvalidRequest(
+            f"{shown} is no topic name: use 1 to 249 of the characters A-Z a-z 0-9 . _ - and not . or .. alone"
+        )
+    return name

@@ -1,0 +1,76 @@
+"""The contract every commit protocol obeys: one event in, a list of effects out.
+
+A protocol decides which offsets a batch gets and how far the log is committed. It holds offsets and epochs, never
+payloads; it never reads a clock, opens a file or awaits. The partition's runtime executes the effects in list order and
+reports back as events; the simulator drives the same objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """A client wants `offsets` consecutive offsets for a batch."""
+
+    offsets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The local log holds everything below `end`, in memory."""
+
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRefused:
+    """The local log refused everything from `base` on; none of it was written."""
+
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The local log holds everything below `end`, durably."""
+
+    end: int
+
+
+Event = Propose | Appended | AppendRefused | Synced
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Write the proposed batch at `base_offset`, under `leader_epoch`."""
+
+    base_offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceHighWatermark:
+    """Everything below `to` is committed: acknowledge it, show it to consumers."""
+
+    to: int
+
+
+Effect = Append | AdvanceHighWatermark
+
+
+class CommitProtocol(Protocol):
+    """What a partition's runtime drives."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what is committed; never goes back while this object lives."""
+        ...
+
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """Node ids of the replicas that hold everything below the high watermark."""
+        ...
+
+    def step(self, event: Event) -> list[Effect]: ...
