@@ -6,6 +6,7 @@ that one mistake reads the same wherever it is made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tidelog.model.errors import TidelogError
@@ -21,13 +22,17 @@ class ConfigError(TidelogError):
     code: ClassVar[int] = 40002
 
 
-def problems(error: ValidationError) -> list[tuple[str, str]]:
-    """Each failed setting as `(name, what is wrong with its value)`; the name is empty if several are at odds."""
-    return [_problem(details) for details in error.errors(include_url=False)]
+def problems(error: ValidationError, given: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Each failed setting as `(name, its value as given and what is wrong with it)`.
+
+    The name is empty if each value is fine, and it is their combination that is not.
+    """
+    return [_problem(details, given) for details in error.errors(include_url=False)]
 
 
-def _problem(details: ErrorDetails) -> tuple[str, str]:
+def _problem(details: ErrorDetails, given: Mapping[str, object]) -> tuple[str, str]:
     message = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if not details["loc"]:
         return "", message
-    return str(details["loc"][0]), f"{details['input']!r}: {message}"
+    name = str(details["loc"][0])
+    return name, f"{given[name]!r}: {message}"

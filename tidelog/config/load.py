@@ -42,10 +42,12 @@ def load_config(file: str | None, environ: Mapping[str, str], flags: Mapping[str
     for source in (_from_file(file) if file is not None else {}, _from_environment(environ), _from_flags(flags)):
         _refuse_unknown(source)
         given.update(source)
+    values = {name: entry.value for name, entry in given.items()}
     try:
-        return BrokerConfig.model_validate({name: entry.value for name, entry in given.items()})
+        return BrokerConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(_explain(error, given)) from None
+        sources = {name: entry.source for name, entry in given.items()}
+        raise ConfigError("; ".join(_explain(sources, *problem) for problem in problems(error, values))) from None
 
 
 def _from_file(file: str) -> dict[str, Given]:
@@ -93,7 +95,5 @@ def _refuse_unknown(source: Mapping[str, Given]) -> None:
             raise ConfigError(f"{given.source}: there is no setting {name}; {suggestion(name, BrokerConfig)}")
 
 
-def _explain(error: ValidationError, given: Mapping[str, Given]) -> str:
-    return "; ".join(
-        f"{given[name].source}: {name} = {problem}" if name in given else problem for name, problem in problems(error)
-    )
+def _explain(sources: Mapping[str, str], name: str, problem: str) -> str:
+    return f"{sources[name]}: {name} = {problem}" if name else problem

@@ -20,10 +20,11 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
     for name in overrides:
         if name not in values:
             raise InvalidRequest(f"There is no topic setting {name}; {suggestion(name, TopicConfig)}")
+    values.update(overrides)
     try:
-        return TopicConfig.model_validate({**values, **overrides})
+        return TopicConfig.model_validate(values)
     except ValidationError as error:
-        text = "; ".join(f"{name} = {problem}" for name, problem in problems(error))
+        text = "; ".join(f"{name} = {problem}" for name, problem in problems(error, values))
         raise InvalidRequest(f"Bad topic setting: {text}") from None
 
 
