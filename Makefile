@@ -48,8 +48,8 @@ bench: setup ## Measure a broker on this machine
 	$(BIN)/tidelog bench
 
 docs: setup ## Generate the reference pages again; fails if they differ from the committed ones
-	$(BIN)/tidelog config docs > docs/config.md
-	$(BIN)/tidelog openapi > docs/openapi.json
+	$(BIN)/tidelog config docs > .venv/config.md && mv .venv/config.md docs/config.md
+	$(BIN)/tidelog openapi > .venv/openapi.json && mv .venv/openapi.json docs/openapi.json
 	git diff --exit-code --stat -- docs/config.md docs/openapi.json
 
 clean: ## Remove what can be made again, but never data
