@@ -103,7 +103,7 @@ def check_batch(batch: RecordBatch) -> None:
     check_header(header)
     if header.size != len(batch.data):
         raise InvalidBatch(f"the header says {header.size} bytes, and there are {len(batch.data)}")
-    if not 0 <= header.base_offset < header.next_offset <= OFFSET_MAX:
+    if header.base_offset < 0 or header.next_offset > OFFSET_MAX:
         raise InvalidBatch(f"offsets {header.base_offset} to {header.last_offset} are out of range")
     if max(abs(header.base_timestamp), abs(header.max_timestamp)) > TIMESTAMP_MS_MAX:
         raise InvalidBatch(f"timestamps {header.base_timestamp} to {header.max_timestamp} are out of range")

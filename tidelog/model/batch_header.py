@@ -169,7 +169,7 @@ def check_header(header: BatchHeader) -> None:
         raise InvalidBatch(f"batch_length {header.batch_length} is shorter than the header")
     if header.attributes & CODEC_MASK >= len(_CODECS):
         raise InvalidBatch(f"unknown compression codec {header.attributes & CODEC_MASK}")
-    if not 0 <= header.record_count <= header.last_offset_delta + 1:
+    if header.last_offset_delta < 0 or not 0 <= header.record_count <= header.last_offset_delta + 1:
         raise InvalidBatch(
             f"record_count {header.record_count} does not fit last_offset_delta {header.last_offset_delta}"
         )

@@ -42,7 +42,7 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
 
 
-def compress(codec: Compression, data: Buffer) -> bytes:
+def compress(codec: Compression, data: bytes) -> bytes:
     """`data` as one compressed block of `codec`; the same bytes for the same input, always."""
     match codec:
         case Compression.NONE:
