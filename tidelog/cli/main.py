@@ -1,0 +1,104 @@
+"""The entry point: which commands there are, importing the one that is wanted, and what its end means to the shell.
+
+A broker must be ready within a second of the command, so nothing may be imported that the command at hand does not
+need. The overview knows every command by its summary alone; only the command named by the first word is imported.
+
+Exit status: 0 done, 1 an error (one line on standard error), 2 wrong usage or a wrong setting. A reader that closes the
+pipe early, as `head` does, is no error. Nobody but a developer ever sees a traceback: it means a bug here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from tidelog import __version__
+from tidelog.cli.terminal import discard_output, print_error
+from tidelog.model.errors import TidelogError
+
+
+class Command(NamedTuple):
+    """A word of the command line. `module` has the function `attribute`, or a `typer.Typer` for a word of several."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "start": Command("start", "start", "Run a broker."),
+    "topic": Command("topic", "app", "Create, list, describe, alter and delete topics."),
+    "produce": Command("produce", "produce", "Write lines to a topic, from a file or standard input."),
+    "consume": Command("consume", "consume", "Print a topic's records."),
+    "log": Command("log", "app", "Look into a broker's data on disk, and verify it."),
+    "config": Command("config", "app", "Show, explain and check settings."),
+    "bench": Command("bench", "app", "Measure a broker."),
+    "sim": Command("sim", "sim", "Run simulations, each from one number."),
+    "openapi": Command("openapi", "openapi", "Print the OpenAPI document of the HTTP interface."),
+}
+
+COMPLETION_VARIABLE: Final = "_TIDELOG_COMPLETE"
+"""Set by the shell when it asks for completions; what was typed then comes another way, so everything is imported."""
+
+
+def main() -> None:
+    """Runs the command line of this process, and exits."""
+    try:
+        build(sys.argv[1:])(prog_name="tidelog")
+    except TidelogError as error:
+        print_error(error)
+        sys.exit(1)
+    except BrokenPipeError:
+        discard_output()
+        sys.exit(0)
+
+
+def build(words: Sequence[str]) -> typer.Typer:
+    """The command line, with the command that `words` begins with complete, and the others by name and summary."""
+    app = typer.Typer(
+        help="A Kafka-style message broker in asyncio Python.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["--help", "-h"]},
+        epilog="Example: tidelog start, and in another terminal: tidelog topic create t --partitions 3",
+    )
+    app.callback()(_options)
+    wanted = COMMANDS if COMPLETION_VARIABLE in os.environ else words[:1]
+    for name, command in COMMANDS.items():
+        if name in wanted:
+            _add(app, name, command)
+        else:
+            app.command(name, help=command.summary)(_not_imported)
+    return app
+
+
+def _add(app: typer.Typer, name: str, command: Command) -> None:
+    target = getattr(importlib.import_module(f"tidelog.cli.{command.module}"), command.attribute)
+    if isinstance(target, typer.Typer):
+        app.add_typer(target, name=name, help=command.summary, no_args_is_help=True)
+    else:
+        app.command(name, short_help=command.summary)(target)
+
+
+def _not_imported() -> None:
+    raise AssertionError("a command is invoked by the first word, and that one was imported")
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"tidelog {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """What may stand before the command."""
