@@ -76,7 +76,7 @@ def test_attribute_bits(attributes: int, flags: tuple[bool, bool, bool]) -> None
 def test_codecs_have_kafkas_names() -> None:
     assert [codec.label for codec in Compression] == ["none", "gzip", "snappy", "lz4", "zstd"]
     assert all(Compression.from_name(codec.label) is codec for codec in Compression)
-    with pytest.raises(InvalidRequest, match="'brotli'.*none, gzip, snappy, lz4, zstd"):
+    with pytest.raises(InvalidRequest, match=r"'brotli'.*none, gzip, snappy, lz4, zstd"):
         Compression.from_name("brotli")
 
 
