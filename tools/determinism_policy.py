@@ -8,12 +8,13 @@ from typing import Final
 ADAPTERS: Final = (
     "tidelog/adapters/",
     "tidelog/bench/",
+    "tidelog/broker/assembly.py",
     "tidelog/cli/",
     "tidelog/config/load.py",
     "tidelog/storage/disk_files.py",
     "tidelog/testing/",
 )
-"""Where the outside world is let in: adapters of the ports, and programs that people run."""
+"""Where the outside world is let in: adapters of the ports, what wires them into a process, programs people run."""
 
 _CLOCK = "take a Clock (tidelog.model.ports); for timeouts, asyncio.get_running_loop().time()"
 _ENTROPY = "take an Entropy (tidelog.model.ports)"
