@@ -356,7 +356,7 @@ class Partition:
             return True
         if offset >= self.high_watermark:
             return False
-        return bytes_min <= 1 or len(self.read(offset, bytes_max=bytes_min).data) >= bytes_min
+        return bytes_min <= 1 or self.log.has_bytes(offset, bytes_min, self.high_watermark)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""

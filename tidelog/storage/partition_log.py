@@ -377,6 +377,24 @@ class PartitionLog:
             expected = segment.end_offset
         return Extent(b"", offset, None)
 
+    def has_bytes(self, offset: int, size: int, end_offset: int) -> bool:
+        """True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read` will name.
+
+        Looks at rows only. Raises `OffsetOutOfRange`.
+        """
+        self._require_in_range(offset)
+        index = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        for segment in self.segments[max(index, 0) :]:
+            for entry in segment.entries(offset):
+                if isinstance(entry, Damage):
+                    return True
+                if entry.next_offset > end_offset:
+                    return False
+                size -= entry.length
+                if size <= 0:
+                    return True
+        return False
+
     def batch_since(self, timestamp_ms: int, end_offset: int) -> Extent | None:
         """The first batch below `end_offset` with a record of that timestamp or later. Raises `DamagedBatch`."""
         for segment in self.segments:

@@ -1,0 +1,92 @@
+"""A broker without a listener, on a real directory or on the simulated disk; restartable, as a process is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy
+from tidelog.broker.broker import Broker, NewTopic
+from tidelog.broker.partition import Partition
+from tidelog.broker.proposals import ProduceReceipt
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.batch_codec import decode_batch, encode_batch
+from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
+from tidelog.model.ports import Files
+from tidelog.model.records import Record, StoredRecord
+from tidelog.storage.disk_files import DiskFiles
+
+ADDRESS = ("127.0.0.1", 8082)
+
+
+class Bench:
+    """Starts, stops and restarts a broker on one data directory."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.clock = SystemClock()
+        self.broker: Broker
+        self._disk = DiskThread()
+
+    async def start(self, settings: Mapping[str, object] | None = None) -> Broker:
+        config = BrokerConfig.model_validate(settings or {})
+        self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self._disk)
+        await self.broker.start(ADDRESS)
+        return self.broker
+
+    async def restart(self, settings: Mapping[str, object] | None = None) -> Broker:
+        await self.broker.stop()
+        return await self.start(settings)
+
+    async def topic(self, name: str = "t", partitions: int = 1, **configs: str) -> Partition:
+        overrides = {key.replace("_", "."): value for key, value in configs.items()}
+        await self.broker.create_topic(NewTopic(name, partitions, configs=overrides))
+        return self.broker.partition(name, 0)
+
+    async def close(self) -> None:
+        await self.broker.stop()
+        self._disk.close()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    made = Bench(DiskFiles(str(tmp_path / "data")))
+    await made.start()
+    yield made
+    await made.close()
+
+
+def batch(
+    *values: bytes, producer_id: int = -1, epoch: int = 0, sequence: int = -1, timestamp_ms: int | None = None
+) -> list[RecordBatch]:
+    at = SystemClock().wall_ms() if timestamp_ms is None else timestamp_ms
+    encoded = encode_batch(
+        [Record(at, None, value) for value in values],
+        producer_id=producer_id,
+        producer_epoch=epoch if producer_id >= 0 else -1,
+        base_sequence=sequence,
+    )
+    return split_batches(encoded, batch_bytes_max=1 << 24)
+
+
+async def produce(partition: Partition, batches: list[RecordBatch], *, acks: int = -1) -> ProduceReceipt:
+    return await partition.produce(batches, acks=acks, deadline_s=asyncio.get_running_loop().time() + 10)
+
+
+def stored(partition: Partition) -> list[StoredRecord]:
+    """All committed records."""
+    found: list[StoredRecord] = []
+    offset = partition.log_start_offset
+    while offset < partition.high_watermark:
+        fetched = partition.read(offset, bytes_max=1 << 20)
+        for one in iter_batches(fetched.data):
+            found += [record for record in decode_batch(one) if record.offset >= offset]
+        offset = fetched.next_offset
+    return found
+
+
+def values(partition: Partition) -> list[bytes | None]:
+    return [record.value for record in stored(partition)]

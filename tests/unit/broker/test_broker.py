@@ -1,0 +1,199 @@
+"""A broker's life: topics made and unmade, restarts, what a damaged metadata log may and may not do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.conftest import Bench, batch, produce, values
+from tidelog.broker.broker import NewTopic
+from tidelog.broker.controller.metadata_log import MetadataDamaged
+from tidelog.broker.controller.records import TopicDeleted
+from tidelog.config.errors import ConfigError
+from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, UnknownPartition, UnknownTopic
+from tidelog.model.ids import KEYED_PRODUCER_BIT
+from tidelog.storage.disk_files import DiskFiles
+
+
+async def test_topics_records_and_configs_survive_a_restart(bench: Bench) -> None:
+    partition = await bench.topic("t", 3, retention_ms="5000")
+    await produce(partition, batch(b"a"))
+    cluster_id, epoch = bench.broker.cluster_id, partition.leader_epoch
+    broker = await bench.restart()
+    assert broker.cluster_id == cluster_id
+    assert [info.partition for info in broker.topic("t").partitions] == [0, 1, 2]
+    assert broker.topic_config("t").retention_ms == 5000
+    assert values(broker.partition("t", 0)) == [b"a"]
+    assert broker.partition("t", 0).leader_epoch == epoch + 1
+
+
+async def test_a_directory_is_named_by_the_topics_id(bench: Bench, tmp_path: Path) -> None:
+    partition = await bench.topic("orders")
+    assert os.listdir(tmp_path / "data" / "topics") == [partition.topic_id]
+
+
+async def test_validate_only_says_what_would_be_and_changes_nothing(bench: Bench) -> None:
+    topic = await bench.broker.create_topic(NewTopic("t", 2), validate_only=True)
+    assert [info.replicas for info in topic.partitions] == [(1,), (1,)]
+    with pytest.raises(UnknownTopic):
+        bench.broker.topic("t")
+    with pytest.raises(InvalidRequest):
+        await bench.broker.create_topic(NewTopic("t", 0), validate_only=True)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (NewTopic("../etc"), "no topic name"),
+        (NewTopic("a\x00b"), "no topic name"),
+        (NewTopic("n" * 250), "no topic name"),
+        (NewTopic(".."), "no topic name"),
+        (NewTopic("__consumer_offsets"), "underscores"),
+        (NewTopic("t", 0), "1 to 10000"),
+        (NewTopic("t", 10_001), "1 to 10000"),
+        (NewTopic("t", 1, 2), "the cluster has 1"),
+        (NewTopic("t", 1, 0), "the cluster has 1"),
+        (NewTopic("t", assignments={0: [1], 2: [1]}), "without a gap"),
+        (NewTopic("t", assignments={0: [9]}), "live brokers"),
+        (NewTopic("t", assignments={0: [1, 1]}), "distinct"),
+        (NewTopic("t", assignments={0: []}), "distinct"),
+        (NewTopic("t", configs={"retention.mss": "1"}), r"retention\.ms"),
+        (NewTopic("t", configs={"retention.ms": "soon"}), r"retention\.ms"),
+        (NewTopic("t", configs={"commit.protocol": "paxos"}), "paxos"),
+    ],
+)
+async def test_bad_topics_are_refused_with_a_reason(bench: Bench, request_: NewTopic, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        await bench.broker.create_topic(request_)
+    assert not bench.broker.image.topics
+
+
+async def test_two_requests_for_one_name_make_one_topic(bench: Bench) -> None:
+    results = await asyncio.gather(
+        *(bench.broker.create_topic(NewTopic("t")) for _ in range(2)), return_exceptions=True
+    )
+    assert sorted(type(result).__name__ for result in results) == ["InvalidRequest", "Topic"]
+
+
+async def test_a_deleted_topic_leaves_no_record_to_its_successor(bench: Bench, tmp_path: Path) -> None:
+    partition = await bench.topic()
+    await produce(partition, batch(b"old"))
+    await bench.broker.delete_topic("t")
+    with pytest.raises(UnknownTopic):
+        bench.broker.partition("t", 0)
+    assert os.listdir(tmp_path / "data" / "topics") == []
+    again = await bench.topic()
+    assert again.topic_id != partition.topic_id
+    assert values(again) == []
+    await bench.restart()
+    assert bench.broker.image.deleted_topics == ()
+
+
+async def test_deletion_that_was_cut_short_is_finished_at_the_next_start(bench: Bench, tmp_path: Path) -> None:
+    partition = await bench.topic()
+    kept = tmp_path / "data" / "topics" / partition.topic_id
+    await bench.broker.delete_topic("t")
+    (kept / "0").mkdir(parents=True)
+    await bench.broker._controller.submit(lambda _: [TopicDeleted(partition.topic_id)])
+    await bench.restart()
+    assert not kept.exists()
+
+
+async def test_an_unknown_directory_is_never_removed(bench: Bench, tmp_path: Path) -> None:
+    stray = tmp_path / "data" / "topics" / ("ab" * 16) / "0"
+    stray.mkdir(parents=True)
+    (stray / "00000000000000000000.log").write_bytes(b"somebody's data")
+    await bench.restart()
+    assert (stray / "00000000000000000000.log").read_bytes() == b"somebody's data"
+
+
+async def test_deletion_can_be_turned_off(bench: Bench) -> None:
+    await bench.topic()
+    await bench.restart({"delete.topic.enable": False})
+    with pytest.raises(InvalidRequest, match=r"delete\.topic\.enable"):
+        await bench.broker.delete_topic("t")
+
+
+async def test_partitions_only_grow(bench: Bench) -> None:
+    await bench.topic("t", 2)
+    topic = await bench.broker.add_partitions("t", 4)
+    assert len(topic.partitions) == 4
+    assert bench.broker.partition("t", 3).high_watermark == 0
+    for total in (4, 1, 10_001):
+        with pytest.raises(InvalidRequest):
+            await bench.broker.add_partitions("t", total)
+    with pytest.raises(UnknownTopic):
+        await bench.broker.add_partitions("none", 2)
+
+
+async def test_configs_are_altered_in_force_at_once_and_taken_back(bench: Bench) -> None:
+    partition = await bench.topic()
+    await bench.broker.alter_topic_configs("t", {"max.message.bytes": "500", "segment.bytes": "2048"})
+    assert partition.config.max_message_bytes == 500
+    assert partition.log.settings.segment_bytes == 2048
+    await bench.broker.alter_topic_configs("t", {"max.message.bytes": None})
+    assert bench.broker.topic("t").configs == {"segment.bytes": "2048"}
+    with pytest.raises(InvalidRequest, match="fixed"):
+        await bench.broker.alter_topic_configs("t", {"commit.protocol": "isr"})
+    with pytest.raises(InvalidRequest):
+        await bench.broker.alter_topic_configs("t", {"segment.bytes": "x"}, validate_only=True)
+    await bench.broker.alter_topic_configs("t", {"segment.bytes": "4096"}, validate_only=True)
+    assert bench.broker.topic("t").configs == {"segment.bytes": "2048"}
+
+
+async def test_unknown_partitions_name_the_known_ones(bench: Bench) -> None:
+    await bench.topic("t", 2)
+    with pytest.raises(UnknownPartition, match="0 to 1"):
+        bench.broker.partition("t", 2)
+
+
+async def test_producer_ids_are_never_given_twice(bench: Bench) -> None:
+    first = [await bench.broker.allocate_producer_id() for _ in range(1_500)]
+    await bench.restart()
+    more = [await bench.broker.allocate_producer_id() for _ in range(10)]
+    assert len(set(first + more)) == 1_510
+    assert max(first + more) < KEYED_PRODUCER_BIT
+
+
+async def test_a_second_process_is_refused_and_named(bench: Bench, tmp_path: Path) -> None:
+    second = Bench(DiskFiles(str(tmp_path / "data")))
+    with pytest.raises(ConfigError, match=str(os.getpid())):
+        await second.start()
+
+
+async def test_another_nodes_directory_is_refused(bench: Bench) -> None:
+    await bench.broker.stop()
+    with pytest.raises(InvalidRequest, match="belongs to node 1"):
+        await bench.start({"node.id": 2})
+
+
+async def test_a_damaged_metadata_log_stops_the_broker_and_touches_nothing(bench: Bench, tmp_path: Path) -> None:
+    partition = await bench.topic()
+    await produce(partition, batch(b"a"))
+    await bench.broker.stop()
+    path = tmp_path / "data" / "metadata" / f"{0:020}.log"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:70] + bytes([sound[70] ^ 1]) + sound[71:])
+    with pytest.raises(MetadataDamaged, match="restore"):
+        await bench.start()
+    await bench.broker.stop()
+    path.write_bytes(sound)
+    await bench.start()
+    assert values(bench.broker.partition("t", 0)) == [b"a"]
+
+
+async def test_a_partition_that_cannot_be_opened_costs_only_itself(bench: Bench, tmp_path: Path) -> None:
+    partition = await bench.topic("t", 2)
+    await bench.broker.stop()
+    bad = tmp_path / "data" / "topics" / partition.topic_id / "0"
+    for file in bad.iterdir():
+        file.unlink()
+    bad.rmdir()
+    bad.write_bytes(b"a file where a directory should be")
+    await bench.start()
+    with pytest.raises(LeaderNotAvailable):
+        bench.broker.partition("t", 0)
+    assert (await produce(bench.broker.partition("t", 1), batch(b"a"))).base_offset == 0
