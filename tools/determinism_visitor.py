@@ -87,6 +87,17 @@ class _Visitor(ast.NodeVisitor):
         head, dot, rest = _dotted(node).partition(".")
         return f"{self._imported.get(head, head)}{dot}{rest}"
 
+    def visit_Expr(self, node: ast.Expr) -> None:
+        match node.value:
+            case ast.Await(value=ast.Call(func=function) as call) if self._resolve(function) == "asyncio.wait":
+                self._visit_arguments(call)  # waiting is fine; what is not is its result, which is thrown away here
+            case _:
+                self.generic_visit(node)
+
+    def _visit_arguments(self, node: ast.Call) -> None:
+        for argument in (*node.args, *node.keywords):
+            self.visit(argument)
+
     def visit_Call(self, node: ast.Call) -> None:
         function = self._resolve(node.func)
         if function in policy.ORDER_BLIND or (function in policy.ORDER_KEEPING and node in self._order_blind):

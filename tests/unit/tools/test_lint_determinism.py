@@ -50,7 +50,8 @@ def messages(source: str) -> list[str]:
         ("import datetime\ndatetime.datetime.now()", "uses datetime.datetime.now: take a Clock"),
         ("from datetime import datetime\ndatetime.utcnow()", "uses datetime.datetime.utcnow: take a Clock"),
         ("from datetime import date as day\nday.today()", "uses datetime.date.today: take a Clock"),
-        ("import asyncio\nasyncio.wait([])", "uses asyncio.wait: it returns sets"),
+        ("import asyncio\nasync def f(): done, rest = await asyncio.wait([])", "uses asyncio.wait: it returns sets"),
+        ("import asyncio\nasync def f(): await asyncio.wait(list({1, 2}))", "depends on the order of a set"),
         ("from asyncio import as_completed\nas_completed([])", "uses asyncio.as_completed: its order is chance"),
         ("import asyncio\nasyncio.to_thread(f)", "uses asyncio.to_thread: take a BlockingRunner"),
         ("loop.run_in_executor(None, f)", "uses run_in_executor: take a BlockingRunner"),
@@ -68,6 +69,7 @@ def test_the_outside_world_is_found(source: str, found: str) -> None:
     [
         "import asyncio\nasyncio.get_running_loop().time()",
         "import asyncio\nasyncio.wait_for(x, 1)\nasyncio.sleep(1)",
+        "import asyncio\nasync def f(tasks): await asyncio.wait(tasks, timeout=1)",
         "from random import Random\nRandom(7).random()",
         "import random\ndef f(dice: random.Random): return dice.random()",
         "from pathlib import PurePosixPath\nPurePosixPath('a') / 'b'",
