@@ -85,10 +85,10 @@ class _Loader:
             self._report.say("both metainfo copies are lost; this replica starts a new incarnation")
         durable = max([info.durable_sequence, *map(self._survey, segments)])
         tail = self._scan_all(segments, durable, info)
-        while len(segments) > 1 and segments[1].base_offset <= tail.log_start_offset:
-            remove_segment(self._opened, segments.pop(0))  # a deletion that a crash cut short
-            self._is_changed = True
         offline_reason = self._make_durable(segments, tail, durable)
+        if offline_reason is None:
+            offline_reason = self._finish_deletion(segments, tail.log_start_offset)
+        self._report_damage(tail.log_start_offset)
         tail = tail._replace(durable=tail.sequence)
         lineage, producers = read_trails(self._codec, segments, self._settings.producers_max, now_ms)
         log = PartitionLog(
@@ -169,11 +169,13 @@ class _Loader:
                 start = tail._replace(offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
                 scan = _Scan(self._codec, segment, start, durable, self._report)
                 expected_end = following.base_offset if following else info.end_offset
-                is_settled = following is None or 0 <= following.first_sequence < durable
+                # What precedes a segment that was durable once was durable, too: it is kept, whatever has become of
+                # the segments between.
+                is_settled = following is None or any(0 <= s.first_sequence < durable for s in segments[index + 1 :])
                 tail = scan.run(expected_end if is_settled else segment.base_offset, is_last=following is None)
                 self._is_changed |= scan.is_changed
                 self._error = self._error or scan.error
-                if following is not None and (scan.is_cut or tail.offset != following.base_offset):
+                if not is_settled and (scan.is_cut or tail.offset != segments[index + 1].base_offset):
                     self._drop(segments, index + 1)
                     return tail
                 if following is not None and not segment.is_sealed:
@@ -214,6 +216,27 @@ class _Loader:
         except OSError as error:
             return f"what was found could not be made durable: {error}"
         return None
+
+    def _finish_deletion(self, segments: list[Segment], log_start_offset: int) -> str | None:
+        """Removes what a deletion that a crash cut short has left. The row that ordered it is durable by now, so that no
+        second crash can find the files gone and the order with them."""
+        is_left = False
+        try:
+            while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
+                remove_segment(self._opened, segments.pop(0))
+                is_left = True
+            if is_left:
+                self._files.sync_dir(self._directory)
+        except OSError as error:
+            return f"deleted segments could not be removed: {error}"
+        return None
+
+    def _report_damage(self, log_start_offset: int) -> None:
+        """What is missing below the log's start was deleted, not damaged: a crash lets the files go in any order."""
+        report = self._report
+        report.damage = [damage for damage in report.damage if damage.end > log_start_offset]
+        for damage in report.damage:
+            report.say(f"offsets {damage.start} to {damage.end - 1} are lost: {damage.reason}")
 
     def _store(self, log: PartitionLog, info: Metainfo) -> str | None:
         try:
@@ -262,7 +285,9 @@ class _Scan:
 
     def seal(self, tail: Tail) -> Tail:
         segment = self._segment
-        self._write(segment.slots, self._codec.note(Kind.SEAL, tail, start_offset=tail.log_start_offset))
+        # The next opening reads of this segment the seal alone: it has to pass on how far the log was durable.
+        last = tail._replace(durable=self._durable)
+        self._write(segment.slots, self._codec.note(Kind.SEAL, last, start_offset=tail.log_start_offset))
         sealed = tail._replace(sequence=tail.sequence + 1)
         segment.extend(1, sealed)
         segment.is_sealed = True
@@ -279,7 +304,7 @@ class _Scan:
             self._report.say(f"the catalog header of segment {segment.base_offset} is lost and is written again")
         # An empty log's first segment has nothing before it to check-point; any other must ask older segments.
         is_first = start.sequence == 0 and segment.body_slot == 1 and not segment.catalog.size()
-        origin = start._replace(sequence=segment.first_sequence, durable=0)
+        origin = start._replace(sequence=segment.first_sequence, durable=self._durable)
         self._write(0, self._codec.header(origin, segment.body_slot - 1, has_checkpoint=is_first))
 
     def _take_rows(self) -> int:
@@ -336,7 +361,6 @@ class _Scan:
         if end != following.base_offset or len(found) > count:
             damage = Damage(end, following.base_offset, "batch and catalog row are both damaged")
             self._report.damage.append(damage)
-            self._report.say(f"offsets {damage.start} to {damage.end - 1} are lost: {damage.reason}")
             return
         for row in found:
             self._place(slot, row)
@@ -374,13 +398,16 @@ class _Scan:
 
     def _place(self, slot: int, row: Row | None) -> None:
         """Writes the row of a batch found in the log, or a MARK, at a slot, and moves the tail behind it."""
-        tail = self._tail._replace(sequence=self._segment.first_sequence + slot, durable=0)
+        tail = self._tail._replace(sequence=self._segment.first_sequence + slot, durable=self._durable)
         if row is None:
             self._write(slot, self._codec.note(Kind.MARK, tail, start_offset=tail.log_start_offset))
             return
         newest = max(tail.running_max_timestamp, row.max_timestamp)
         placed = row._replace(
-            sequence=tail.sequence, durable=0, running_max_timestamp=newest, start_offset=tail.log_start_offset
+            sequence=tail.sequence,
+            durable=self._durable,
+            running_max_timestamp=newest,
+            start_offset=tail.log_start_offset,
         )
         self._write(slot, self._codec.pack(placed))
         self._advance(placed)
@@ -388,9 +415,8 @@ class _Scan:
 
     def _note_lost(self, slot: int, end: int) -> int:
         sequence, position = self._segment.first_sequence + slot, max(self._size, self._tail.file_position)
-        tail = self._tail._replace(sequence=sequence, durable=0, file_position=position)
-        self._report.damage.append(Damage(tail.offset, end, "lost with its catalog row"))
-        self._report.say(f"offsets {tail.offset} to {end - 1} are lost: neither batches nor rows are left")
+        tail = self._tail._replace(sequence=sequence, durable=self._durable, file_position=position)
+        self._report.damage.append(Damage(tail.offset, end, "neither batches nor rows are left"))
         raw = self._codec.note(Kind.LOST, tail, start_offset=tail.log_start_offset, offsets=end - tail.offset)
         self._write(slot, raw)
         self._tail = tail._replace(offset=end)

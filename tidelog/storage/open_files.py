@@ -29,7 +29,7 @@ class OpenFiles:
             file = self.files.open(path, create=create)
         self._open[path] = file
         if len(self._open) > self._open_max:
-            self._evict()
+            self._evict(path)
         return file
 
     def pin(self, path: str) -> File:
@@ -54,9 +54,10 @@ class OpenFiles:
         for path in list(self._open):
             self.close(path)
 
-    def _evict(self) -> None:
+    def _evict(self, kept: str) -> None:
+        """Closes what is in nobody's hands: pinned files, and the one asked for, may exceed the bound."""
         for path in list(self._open):
             if len(self._open) <= self._open_max:
                 return
-            if path not in self._pins:
+            if path != kept and path not in self._pins:
                 self.close(path)
