@@ -1,8 +1,8 @@
 """A partition log driven directly, with no broker above it, and held to its promises.
 
-The driver does what a broker does with a log (append, commit, roll, delete a prefix, close), remembers what it was told,
-and compares after each reopening. It is the small ring of the simulator: much cheaper than a broker, so that every crash
-of a short history can be tried, and every damage to a whole log.
+The driver does what a broker does with a log (append, commit, roll, delete a prefix, close), remembers what it was
+told, and compares after each reopening. It is the small ring of the simulator: much cheaper than a broker, so that every
+crash of a short history can be tried, and every damage to a whole log.
 
 The promises, for a log on its own:
 
@@ -131,7 +131,7 @@ class LogDriver:
     # -- what must be true -------------------------------------------------------------------------------------------
 
     def check_reopened(self) -> None:
-        """Compares an undamaged log that was just opened with what was promised; then all that it shows is a promise."""
+        """Holds an undamaged log that was just opened to what was promised; then all that it shows is a promise."""
         log = self.log
         assert log.offline_reason is None, log.offline_reason
         assert not self.report.damage, f"damage found where there was none: {self.report.findings}"

@@ -218,8 +218,8 @@ class _Loader:
         return None
 
     def _finish_deletion(self, segments: list[Segment], log_start_offset: int) -> str | None:
-        """Removes what a deletion that a crash cut short has left. The row that ordered it is durable by now, so that no
-        second crash can find the files gone and the order with them."""
+        """Removes what a deletion that a crash cut short has left. The row that ordered it is durable by now: no second
+        crash can find the files gone and the order with them."""
         is_left = False
         try:
             while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
