@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -16,7 +17,9 @@ import typer
 from tidelog.config.errors import ConfigError
 from tidelog.config.load import load_config
 from tidelog.config.schema import BrokerConfig
+from tidelog.model.errors import TidelogError
 
+EXIT_ERROR = 1
 EXIT_USAGE = 2
 
 
@@ -81,5 +84,13 @@ def _flags(named: dict[str, str | None], settings: list[str]) -> dict[str, str]:
 
 def _run(config: BrokerConfig) -> int:
     """Imports the broker, which is most of what starting costs, and runs it."""
-    status: int = importlib.import_module("tidelog.broker.assembly").run(config)
+    assembly = importlib.import_module("tidelog.broker.assembly")
+    try:
+        status: int = assembly.run(config, partial(print, flush=True))
+    except TidelogError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return EXIT_ERROR
+    except OSError as error:
+        print(f"error: the broker cannot start: {error}", file=sys.stderr)
+        return EXIT_ERROR
     return status

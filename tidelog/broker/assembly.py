@@ -1,0 +1,103 @@
+"""The one place that builds and wires a broker process, and decides the order of start and stop.
+
+Start: disk, broker, listener (so that port 0 becomes a number), then the broker registers under that address and is
+ready. Stop: the listener ends its waits and takes no more requests, the broker commits what is appended, the logs are
+marked clean, the disk thread ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable
+
+import structlog
+import uvloop
+
+from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy
+from tidelog.broker.broker import Broker
+from tidelog.broker.http.app import HttpServer, start_http
+from tidelog.config.schema import BrokerConfig
+from tidelog.storage.disk_files import DiskFiles
+
+STOP_GRACE_S = 5.0
+"""How long requests may take to end once the broker stops."""
+STOP_S_MAX = 9.0
+GC_THRESHOLDS = (20_000, 50, 50)
+
+logger = structlog.get_logger("tidelog")
+
+
+def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
+    """Runs one broker until SIGTERM or SIGINT; `announce` gets the ready line once requests are served.
+
+    Returns the process's exit status: 0 after a graceful stop, 1 if a fault stopped it. Raises `TidelogError` or
+    `OSError` if the broker cannot start.
+    """
+    _configure_logging()
+    return uvloop.run(_serve(config, announce))
+
+
+async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
+    stop_requested = _stop_on_signals()
+    disk = DiskThread()
+    broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), SystemEntropy(), disk)
+    server: HttpServer | None = None
+    try:
+        host, _, port = config.http_listener.rpartition(":")
+        server = await start_http(broker, host, int(port))
+        await broker.start(server.address)
+        _settle_memory()
+        url = f"http://{host}:{server.address[1]}"
+        announce(f"tidelog: ready {url} cluster={broker.cluster_id} node={broker.node_id}")
+        await _first_of(stop_requested, broker.failed)
+    finally:
+        async with asyncio.timeout(STOP_S_MAX):
+            if server is not None:
+                await server.stop(STOP_GRACE_S)
+            await broker.stop()
+            disk.close()
+    return 1 if broker.failed.is_set() else 0
+
+
+def _stop_on_signals() -> asyncio.Event:
+    requested = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, requested.set)
+    return requested
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    happened = asyncio.Event()
+
+    async def watch(event: asyncio.Event) -> None:
+        await event.wait()
+        happened.set()
+
+    watchers = [asyncio.ensure_future(watch(event)) for event in events]
+    await happened.wait()
+    for watcher in watchers:
+        watcher.cancel()
+
+
+def _settle_memory() -> None:
+    """What start-up made stays; collecting it again and again would only stall requests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def _configure_logging() -> None:
+    """One line an event on standard error; standard output carries the ready line and nothing else."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
