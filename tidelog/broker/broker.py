@@ -174,6 +174,11 @@ class Broker:
         return self.image.cluster_id
 
     @property
+    def clock(self) -> Clock:
+        """The broker's time, for timestamps of records that came without one."""
+        return self._clock
+
+    @property
     def partitions(self) -> Mapping[PartitionId, Partition]:
         """The partitions that this broker leads and could open."""
         return self._partitions
