@@ -150,7 +150,7 @@ class _Loader:
         for slot in range(1, segment.slots):
             raw = segment.raw_rows(slot, 1)
             row = self._codec.body(raw)
-            if row is not None:
+            if row is not None and row.base_offset >= segment.base_offset:  # else an old block of another segment
                 segment.first_sequence = row.sequence - slot
                 return
             if self._codec.parse_checkpoint(raw) is not None:
