@@ -1,11 +1,10 @@
-"""Fetched bytes to Arrow: Spark's schema to the letter, and the rows that `decode_batch` gives, whichever way is taken."""
+"""Fetched bytes to Arrow: Spark's schema to the letter, and the rows of `decode_batch`, whichever way is taken."""
 
 from __future__ import annotations
 
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -29,9 +28,8 @@ ONE_BY_ONE, TOGETHER = 2**31, 1
 
 
 @pytest.fixture(params=[ONE_BY_ONE, TOGETHER], ids=["one by one", "together"])
-def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tidelog.model.arrow, "VECTORISED_RECORDS_MIN", request.param)
-    yield
 
 
 def records(count: int, seed: int = 1) -> list[Record]:
@@ -41,7 +39,7 @@ def records(count: int, seed: int = 1) -> list[Record]:
             1_700_000_000_000 + dice.randrange(-100, 100_000),
             None if dice.random() < 0.2 else dice.randbytes(dice.randrange(80)),
             None if dice.random() < 0.2 else dice.randbytes(dice.choice([0, 5, 100, 9000])),
-            [("n%d" % index, None if dice.random() < 0.3 else dice.randbytes(3)) for index in range(dice.randrange(3))],
+            [(f"n{index}", None if dice.random() < 0.3 else dice.randbytes(3)) for index in range(dice.randrange(3))],
         )
         for _ in range(count)
     ]
