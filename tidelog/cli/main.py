@@ -18,7 +18,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from tidelog import __version__
-from tidelog.cli.terminal import discard_output, print_error
+from tidelog.cli.terminal import UsageError, discard_output, one_line, print_error
 from tidelog.model.errors import TidelogError
 
 
@@ -50,6 +50,9 @@ def main() -> None:
     """Runs the command line of this process, and exits."""
     try:
         build(sys.argv[1:])(prog_name="tidelog")
+    except UsageError as error:
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        sys.exit(2)
     except TidelogError as error:
         print_error(error)
         sys.exit(1)

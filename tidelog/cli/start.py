@@ -14,25 +14,24 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli.options import ConfigFile, Settings, parse_settings
+from tidelog.cli.terminal import UsageError
 from tidelog.config.errors import ConfigError
 from tidelog.config.load import load_config
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import TidelogError
 
 EXIT_ERROR = 1
-EXIT_USAGE = 2
 
 
 def start(
-    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in TOML.")] = None,
+    config: ConfigFile = None,
     data_dir: Annotated[str | None, typer.Option(metavar="DIR", help="log.dir: where the data is.")] = None,
     http: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="http.listener: for clients.")] = None,
     peer: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="peer.listener: for other brokers.")] = None,
     node_id: Annotated[str | None, typer.Option(metavar="N", help="node.id: this broker's number.")] = None,
     rack: Annotated[str | None, typer.Option(metavar="RACK", help="broker.rack: where it stands.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting. Repeatable.")
-    ] = None,
+    settings: Settings = None,
     join: Annotated[str | None, typer.Option(metavar="URL", help="Not in this version.")] = None,
 ) -> None:
     """Run a broker, until SIGTERM or Ctrl-C.
@@ -49,6 +48,8 @@ def start(
       tidelog start --data-dir /var/lib/tidelog --http 0.0.0.0:8082
       tidelog start --config tidelog.toml --set log.retention.ms=86400000
     """
+    if join is not None:
+        raise UsageError("--join: in this version a cluster has one broker, so there is none to join; leave it out")
     named = {
         "log.dir": data_dir,
         "http.listener": http,
@@ -57,28 +58,18 @@ def start(
         "broker.rack": rack,
     }
     try:
-        if join is not None:
-            raise ConfigError(
-                "--join: in this version a cluster has one broker, so there is nothing to join; leave it out"
-            )
-        loaded = load_config(config, os.environ, _flags(named, settings or []))
+        loaded = load_config(config, os.environ, _flags(named, parse_settings(settings, "--set")))
     except ConfigError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        raise typer.Exit(EXIT_USAGE) from None
+        raise UsageError(error.message) from None
     raise typer.Exit(_run(loaded))
 
 
-def _flags(named: dict[str, str | None], settings: list[str]) -> dict[str, str]:
-    """The settings of the command line by dotted name. `ConfigError` if one has no value, or has two."""
-    flags = {name: value for name, value in named.items() if value is not None}
-    for setting in settings:
-        name, separator, value = setting.partition("=")
-        name = name.strip()
-        if not (separator and name):
-            raise ConfigError(f"--set {setting}: write it as name=value, as in --set log.retention.ms=86400000")
-        if flags.get(name, value) != value:
-            raise ConfigError(f"{name} is set twice on the command line, to {flags[name]} and to {value}; keep one")
-        flags[name] = value
+def _flags(named: dict[str, str | None], settings: dict[str, str]) -> dict[str, str]:
+    """The settings of the command line by dotted name. A usage error if one has two values."""
+    flags = dict(settings)
+    for name, value in named.items():
+        if value is not None and flags.setdefault(name, value) != value:
+            raise UsageError(f"{name} is set twice on the command line, to {value} and to {flags[name]}; keep one")
     return flags
 
 

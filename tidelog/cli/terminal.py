@@ -25,6 +25,10 @@ HINTS: Final = MappingProxyType(
 """What to do about an error, by its code, where its message cannot know: it comes from a broker or a library."""
 
 
+class UsageError(Exception):
+    """The command line, or a setting, is wrong: nothing was tried. Exit status 2."""
+
+
 def print_error(error: TidelogError) -> None:
     """One line, `error: what (code)`, and one more with the next step where there is an obvious one."""
     print(f"error: {one_line(error.message)} ({error.code})", file=sys.stderr)

@@ -38,16 +38,23 @@ def load_config(file: str | None, environ: Mapping[str, str], flags: Mapping[str
 
     Raises `ConfigError`, naming the source and the setting, for an unreadable file, an unknown name or a bad value.
     """
-    given: dict[str, Given] = {}
-    for source in (_from_file(file) if file is not None else {}, _from_environment(environ), _from_flags(flags)):
-        _refuse_unknown(source)
-        given.update(source)
+    given = given_settings(file, environ, flags)
     values = {name: entry.value for name, entry in given.items()}
     try:
         return BrokerConfig.model_validate(values)
     except ValidationError as error:
         sources = {name: entry.source for name, entry in given.items()}
         raise ConfigError("; ".join(_explain(sources, *problem) for problem in problems(error, values))) from None
+
+
+def given_settings(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, Given]:
+    """What was given and won, by dotted name; no value was looked at yet. Raises `ConfigError` as `load_config` does
+    for what is neither a file nor a name."""
+    given: dict[str, Given] = {}
+    for source in (_from_file(file) if file is not None else {}, _from_environment(environ), _from_flags(flags)):
+        _refuse_unknown(source)
+        given.update(source)
+    return given
 
 
 def _from_file(file: str) -> dict[str, Given]:

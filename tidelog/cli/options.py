@@ -1,0 +1,40 @@
+"""Options that several commands share, so that they are spelt, explained and defaulted once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.terminal import UsageError
+
+DEFAULT_BOOTSTRAP = "http://127.0.0.1:8082"
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        metavar="URL",
+        envvar="TIDELOG_BOOTSTRAP",
+        show_envvar=True,
+        help="Any broker of the cluster; several with commas.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+DataDir = Annotated[str, typer.Option(metavar="DIR", help="The broker's data directory.")]
+ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in TOML.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting. Repeatable.")]
+
+
+def parse_settings(settings: list[str] | None, option: str) -> dict[str, str]:
+    """`name=value` words as a mapping. A word that is none, or a name with two values, is a usage error."""
+    parsed: dict[str, str] = {}
+    for setting in settings or ():
+        name, separator, value = setting.partition("=")
+        name = name.strip()
+        if not (separator and name):
+            raise UsageError(f"{option} {setting}: write it as NAME=VALUE, as in {option} retention.ms=86400000")
+        if parsed.setdefault(name, value) != value:
+            raise UsageError(f"{option}: {name} is set twice, to {parsed[name]} and to {value}; keep one")
+    return parsed

@@ -1,0 +1,67 @@
+"""Tables and progress bars, for people. The one module of the command line that imports rich.
+
+A table has no frame and no colour but a bold head, so that it reads the same on a terminal and in a mail, and columns
+can be cut out with `awk`. Where no screen bounds it, it is as wide as it needs to be; nothing is cut off.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+PIPE_COLUMNS = 1000
+"""How wide a table may get where it goes to no screen."""
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints rows under their heads: numbers to the right, None as a dash."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    body = [list(row) for row in rows]
+    for position, name in enumerate(head):
+        is_number = bool(body) and all(isinstance(row[position], int) for row in body)
+        table.add_column(name.upper(), justify="right" if is_number else "left", overflow="fold")
+    for row in body:
+        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+    if sys.stdout.isatty():
+        Console().print(table)
+        return
+    console = Console(width=PIPE_COLUMNS)
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def byte_progress() -> Progress:
+    """A bar over bytes, with their rate, on standard error; nothing at all if that is no terminal."""
+    return _progress(TaskProgressColumn(), TransferSpeedColumn())
+
+
+def count_progress() -> Progress:
+    """A bar over things that are counted, on standard error; nothing at all if that is no terminal."""
+    return _progress(MofNCompleteColumn())
+
+
+def _progress(*columns: TaskProgressColumn | MofNCompleteColumn | TransferSpeedColumn) -> Progress:
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
