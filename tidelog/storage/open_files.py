@@ -1,12 +1,20 @@
 """Open file handles, bounded: a broker has many more segments than descriptors.
 
-Least recently used handles are closed. Files with unsynced writes are pinned until their fsync came back: a handle that
-saw a write must be the one that sees the error.
+Least recently used handles are closed. Files with unsynced writes are pinned from the write until their fsync came
+back: the handle that saw a write must be the one that sees the error, because a new one may not be told.
+
+A process that runs short of descriptors or memory learns nothing about a file. That is `Overloaded`, an error of the
+moment; it must never be taken for damage, nor for a missing file.
 """
 
 from __future__ import annotations
 
+import errno
+
+from tidelog.model.errors import Overloaded
 from tidelog.model.ports import File, Files
+
+SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class OpenFiles:
@@ -23,19 +31,19 @@ class OpenFiles:
         return len(self._open)
 
     def get(self, path: str, *, create: bool = False) -> File:
-        """The handle of a file, opened if need be. Raises `OSError` as `Files.open` does."""
+        """The handle of a file, opened if need be. Raises `OSError` as `Files.open` does, or `Overloaded`."""
         file = self._open.pop(path, None)
         if file is None:
-            file = self.files.open(path, create=create)
+            self._evict()
+            file = open_file(self.files, path, create=create)
         self._open[path] = file
-        if len(self._open) > self._open_max:
-            self._evict(path)
         return file
 
     def pin(self, path: str) -> File:
         """The handle, kept open until `unpin` was called as often."""
+        file = self.get(path)
         self._pins[path] = self._pins.get(path, 0) + 1
-        return self.get(path)
+        return file
 
     def unpin(self, path: str) -> None:
         count = self._pins[path] - 1
@@ -45,7 +53,8 @@ class OpenFiles:
             del self._pins[path]
 
     def close(self, path: str) -> None:
-        """Closes a file that is about to be removed, or whose log is closed."""
+        """Closes a file that is about to be removed, or whose log is closed, pinned or not."""
+        self._pins.pop(path, None)
         file = self._open.pop(path, None)
         if file is not None:
             file.close()
@@ -54,10 +63,20 @@ class OpenFiles:
         for path in list(self._open):
             self.close(path)
 
-    def _evict(self, kept: str) -> None:
-        """Closes what is in nobody's hands: pinned files, and the one asked for, may exceed the bound."""
-        for path in list(self._open):
-            if len(self._open) <= self._open_max:
+    def _evict(self) -> None:
+        """Makes room for one more, if there is a handle that nobody pinned."""
+        while len(self._open) >= self._open_max:
+            path = next((path for path in self._open if path not in self._pins), None)
+            if path is None:
                 return
-            if path != kept and path not in self._pins:
-                self.close(path)
+            self.close(path)
+
+
+def open_file(files: Files, path: str, *, create: bool = False) -> File:
+    """`Files.open`, with a shortage told apart from what is wrong with the file. Raises `OSError`, or `Overloaded`."""
+    try:
+        return files.open(path, create=create)
+    except OSError as error:
+        if error.errno not in SHORTAGE:
+            raise
+        raise Overloaded(f"{path} cannot be opened now ({error.strerror}); raise the limit of open files") from error

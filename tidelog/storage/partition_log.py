@@ -24,7 +24,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tidelog.model.batch_header import RecordBatch
-from tidelog.model.errors import DamagedBatch, DiskFull, InternalError, LogOffline, OffsetOutOfRange
+from tidelog.model.errors import (
+    DamagedBatch,
+    DiskFull,
+    InternalError,
+    LogOffline,
+    OffsetOutOfRange,
+    Overloaded,
+    TidelogError,
+)
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import File
 from tidelog.model.producers import ProducerTable
@@ -108,7 +116,7 @@ class PartitionLog:
         self._metainfo = metainfo
         self._rolled_ms = now_ms
         self._marked = tail.durable
-        self._dirty: dict[str, None] = {}
+        self._dirty: dict[str, File] = {}
         self._dirty_bytes = 0
         self._is_directory_dirty = False
         self._doomed: list[tuple[int, Segment]] = []
@@ -136,8 +144,8 @@ class PartitionLog:
     def append(self, batches: Sequence[RecordBatch], now_ms: int) -> None:
         """Writes batches, whose offsets and epoch are assigned, behind the end: all of them or none.
 
-        Raises `DiskFull` (nothing was appended, try again later), `LogOffline` (nothing was appended, nor will be), or
-        `InternalError` (the write failed half-way: the outcome is unknown, and the log is offline now).
+        Raises `DiskFull` or `Overloaded` (nothing was appended, try again later), `LogOffline` (nothing was appended,
+        nor will be), or `InternalError` (the write failed half-way: the outcome is unknown; the log is offline now).
         """
         self._require_online()
         if self._is_time_to_roll(now_ms):
@@ -175,17 +183,25 @@ class PartitionLog:
         """Log first, then catalog: a row never precedes its batch."""
         segment = self.active
         try:
-            if data:
-                segment.log.pwritev(data, self.tail.file_position)
-            segment.catalog.pwritev([b"".join(rows)], segment.slots * ROW_BYTES)
+            # Both handles before either write: a process short of descriptors has written nothing.
+            log = self._soil(segment.log_path) if data else None
+            catalog = self._soil(segment.catalog_path)
+            if log is not None:
+                log.pwritev(data, self.tail.file_position)
+            catalog.pwritev([b"".join(rows)], segment.slots * ROW_BYTES)
         except OSError as error:
             raise self._undo(error, segment) from error
         self._dirty_bytes += tail.file_position - self.tail.file_position + len(rows) * ROW_BYTES
-        if data:
-            self._dirty[segment.log_path] = None
-        self._dirty[segment.catalog_path] = None
         segment.extend(len(rows), tail)
         self.tail = tail
+
+    def _soil(self, path: str, *, create: bool = False) -> File:
+        """The handle of a file that is about to be written, pinned for the commit that will cover it."""
+        file = self._dirty.get(path)
+        if file is None:
+            self._opened.get(path, create=create)
+            file = self._dirty[path] = self._opened.pin(path)
+        return file
 
     def _undo(self, error: OSError, segment: Segment) -> DiskFull | InternalError:
         """Makes a failed append invisible for ever, or says that this cannot be known."""
@@ -221,39 +237,40 @@ class PartitionLog:
         return active.log_bytes > 0 and (active.log_bytes >= self.settings.segment_bytes or is_old)
 
     def roll(self, now_ms: int) -> None:
-        """Seals the active segment and starts the next. Raises as `append`."""
+        """Seals the active segment, if there is anything in it, and starts the next. Raises as `append`."""
         self._require_online()
+        if self.active.end_offset == self.active.base_offset:
+            return
         old, sealed = self.active, self.tail._replace(sequence=self.tail.sequence + 1)
         new = Segment(self._opened, self.directory, sealed.offset, self._codec)
         tail = sealed._replace(file_position=0, running_max_timestamp=-1)
         checkpoint = self._codec.checkpoint(tail, self.lineage, self.producers.items())
         seal = self._codec.note(Kind.SEAL, self.tail, start_offset=self.tail.log_start_offset)
         try:
-            self._opened.get(new.log_path, create=True)
-            self._opened.get(new.catalog_path, create=True).pwritev([b"".join(checkpoint)], 0)
-            old.catalog.pwritev([seal], old.slots * ROW_BYTES)
-        except OSError as error:
+            self._soil(new.log_path, create=True)
+            self._soil(new.catalog_path, create=True).pwritev([b"".join(checkpoint)], 0)
+            self._soil(old.catalog_path).pwritev([seal], old.slots * ROW_BYTES)
+        except (OSError, Overloaded) as error:
             raise self._undo_roll(error, old, new) from error
         old.extend(1, sealed)
         old.is_sealed = True
         new.first_sequence, new.body_slot, new.slots = tail.sequence, len(checkpoint), len(checkpoint)
         self.segments.append(new)
         self.tail = tail._replace(sequence=new.next_sequence)
-        for path in (old.catalog_path, new.log_path, new.catalog_path):
-            self._dirty[path] = None
         self._is_directory_dirty = True
         self._rolled_ms = now_ms
 
-    def _undo_roll(self, error: OSError, old: Segment, new: Segment) -> DiskFull | InternalError:
+    def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:
         try:
             for path in (new.catalog_path, new.log_path):
+                self._dirty.pop(path, None)
                 self._opened.close(path)
                 if self._opened.files.exists(path):
                     self._opened.files.remove(path)
             self._opened.files.sync_dir(self.directory)
         except OSError as undo_error:
             error = undo_error
-        return self._undo(error, old)
+        return self._undo(error, old) if isinstance(error, OSError) else Overloaded(error.message)
 
     # -- commit ---------------------------------------------------------------------------------------------------
 
@@ -265,10 +282,9 @@ class PartitionLog:
     def begin_commit(self) -> Commit:
         """Takes all that was written so far. One commit at a time: `end_commit` before the next."""
         assert self.is_dirty
-        paths = tuple(self._dirty)
         commit = Commit(
-            tuple(self._opened.pin(path) for path in paths),
-            paths,
+            tuple(self._dirty.values()),
+            tuple(self._dirty),
             self.directory if self._is_directory_dirty else None,
             self.tail.sequence,
             self.tail.offset,
@@ -295,10 +311,12 @@ class PartitionLog:
         """Notes in the catalog how far the log is durable, for a log that has gone idle. Best effort, no fsync."""
         if self._marked == self.tail.durable or self.offline_reason is not None:
             return
-        dirty = dict(self._dirty)
-        with suppress(DiskFull, InternalError):
+        path = self.active.catalog_path
+        is_awaited = path in self._dirty
+        with suppress(DiskFull, InternalError, Overloaded):
             self._note_row(Kind.MARK, self.tail.log_start_offset)
-        self._dirty = dirty  # nobody waits for this row
+        if not is_awaited and self._dirty.pop(path, None) is not None:
+            self._opened.unpin(path)  # nobody waits for this row
         self._marked = self.tail.durable
 
     def _note_row(self, kind: Kind, start_offset: int) -> None:
@@ -328,6 +346,9 @@ class PartitionLog:
         """
         self._require_online()
         self._require_in_range(offset)
+        if self.is_dirty:
+            self._commit_now()  # what is kept must be durable, and may lie in other segments than the cut
+            self._require_online()
         kept = len(self.segments)
         while kept > 1 and self.segments[kept - 1].base_offset >= offset:
             kept -= 1
@@ -342,7 +363,7 @@ class PartitionLog:
         self.active.log.sync()
         self.active.catalog.sync()
         self.tail = tail._replace(durable=tail.sequence)
-        self._marked, self._dirty = self.tail.durable, {}
+        self._marked = self.tail.durable
         self.lineage, self.producers = read_trails(self._codec, self.segments, self.settings.producers_max, now_ms)
 
     def _remove_doomed(self) -> None:
@@ -378,7 +399,7 @@ class PartitionLog:
         return Extent(b"", offset, None)
 
     def has_bytes(self, offset: int, size: int, end_offset: int) -> bool:
-        """True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read` will name.
+        """True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read` names.
 
         Looks at rows only. Raises `OffsetOutOfRange`.
         """
@@ -435,13 +456,14 @@ class PartitionLog:
             self._commit_now()
         if self.offline_reason is None:
             self.mark()
-            self._dirty[self.active.catalog_path] = None
+            self._soil(self.active.catalog_path)
             self._commit_now()
         if self.offline_reason is None:
             self.store_metainfo(self.metainfo(high_watermark))
-        for segment in self.segments:
+        for segment in [*self.segments, *(doomed for _, doomed in self._doomed)]:
             self._opened.close(segment.log_path)
             self._opened.close(segment.catalog_path)
+        self._dirty.clear()
 
     def _commit_now(self) -> None:
         commit = self.begin_commit()

@@ -303,4 +303,3 @@ class Segment:
         self.end_offset, self.log_bytes = seal.base_offset, seal.file_position
         self.max_timestamp, self.is_sealed = seal.running_max_timestamp, True
         return True
-

@@ -1,0 +1,223 @@
+"""Appending, committing, rolling, cutting, reading: one log, on both disks."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.storage.conftest import Store
+from tidelog.model.errors import DiskFull, InternalError, LogOffline, Overloaded
+from tidelog.storage.partition_log import LogSettings
+
+Faults = Callable[[str, str], int]
+
+
+def failing(kind: str, suffix: str, number: int) -> Faults:
+    """Fails each operation of a kind on files whose names end so."""
+    return lambda what, path: number if what == kind and path.endswith(suffix) else 0
+
+
+# -- append and commit -----------------------------------------------------------------------------------------------
+
+
+def test_an_append_is_one_write_per_file_however_many_batches_it_gathers(store: Store) -> None:
+    store.files.forget()
+    store.log.append(store.gather(*[b"v"] * 100), store.now_ms)
+    assert store.files.counts == {"pwritev": 2}
+    assert store.files.by_path["pwritev", store.log_path()] == 1
+    assert store.log.log_end_offset == 100
+
+
+def test_a_commit_is_one_fsync_per_dirty_file_however_many_appends_it_covers(store: Store) -> None:
+    for _ in range(10):
+        store.append(b"v")
+    store.files.forget()
+    store.commit()
+    assert store.files.counts == {"sync": 2}
+    assert not store.log.is_dirty
+
+
+def test_a_commit_after_a_roll_also_covers_the_seal_and_the_names(store: Store) -> None:
+    store.append(b"v")
+    store.commit()
+    store.log.roll(store.now_ms)
+    store.append(b"v")
+    store.files.forget()
+    store.commit()
+    assert store.files.counts == {"sync": 3, "sync_dir": 1}
+    assert store.files.by_path["sync", store.log_path(0)] == 0
+
+
+def test_what_is_appended_during_a_commit_waits_for_the_next(store: Store) -> None:
+    store.append(b"a")
+    commit = store.log.begin_commit()
+    store.append(b"b")
+    commit.run()
+    store.log.end_commit(commit, None)
+    assert (store.log.durable_offset, store.log.log_end_offset) == (1, 2)
+    assert store.log.is_dirty
+    store.commit()
+    assert store.log.durable_offset == 2
+
+
+def test_the_handle_that_saw_a_write_is_the_one_that_is_synced(store: Store) -> None:
+    store.close_and_open()
+    store.opened._open_max = 1  # each further file would push the others out
+    store.append(b"v")
+    store.opened.get(f"{store.log.directory}/metainfo.0")
+    store.opened.get(f"{store.log.directory}/metainfo.1")
+    store.files.forget()
+    store.commit()
+    assert store.files.counts == {"sync": 2}, "a file was opened anew before its fsync"
+
+
+def test_handles_are_let_go_after_their_commit(store: Store) -> None:
+    store.opened._open_max = 1
+    for _ in range(5):
+        store.append(b"v")
+        store.log.roll(store.now_ms)
+        store.commit()
+    store.log.read(0, 1, 1)
+    assert len(store.opened) == 1
+
+
+@pytest.mark.parametrize("kind", ["sync", "sync_dir"])
+def test_a_failed_fsync_is_final(store: Store, kind: str) -> None:
+    store.append(b"a")
+    store.commit()
+    store.log.roll(store.now_ms)
+    store.append(b"b")
+    store.files.fails = failing(kind, "", errno.EIO)
+    store.commit()
+    store.files.fails = lambda kind, path: 0
+    assert store.log.durable_offset == 1
+    assert not store.log.is_dirty, "somebody would fsync again"
+    with pytest.raises(LogOffline, match=r"fsync failed: .*EIO.*check the disk and restart"):
+        store.append(b"c")
+    store.files.forget()
+    store.log.close(1)
+    assert store.files.counts["sync"] == 0
+    assert list(store.read_sound()) == [0, 1]  # reads go on
+
+
+def test_a_commit_that_ends_after_the_log_went_offline_covers_nothing(store: Store) -> None:
+    store.append(b"a")
+    commit = store.log.begin_commit()
+    store.files.fails = failing("pwritev", ".log", errno.EIO)
+    with pytest.raises(InternalError):
+        store.append(b"b")
+    store.log.end_commit(commit, None)
+    assert store.log.durable_offset == 0
+
+
+# -- writes that fail ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".log", ".catalog"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_refuses_and_leaves_nothing_behind(store: Store, suffix: str, number: int) -> None:
+    store.append(b"kept")
+    before = [store.content(path) for path in (store.log_path(), store.catalog_path())]
+    store.files.fails = failing("pwritev", suffix, number)
+    with pytest.raises(DiskFull, match="nothing was appended"):
+        store.append(b"refused")
+    store.files.fails = lambda kind, path: 0
+    assert [store.content(path) for path in (store.log_path(), store.catalog_path())] == before
+    assert store.log.log_end_offset == 1
+
+    store.append(b"there is room again")
+    store.kill_and_open()
+    assert store.is_whole
+    assert store.report.findings == []
+
+
+@pytest.mark.parametrize("suffix", [".log", ".catalog"])
+def test_any_other_failed_write_leaves_the_outcome_open_and_the_log_offline(store: Store, suffix: str) -> None:
+    store.append(b"kept")
+    store.files.fails = failing("pwritev", suffix, errno.EIO)
+    with pytest.raises(InternalError, match="the outcome is unknown"):
+        store.append(b"unknown")
+    store.files.fails = lambda kind, path: 0
+    with pytest.raises(LogOffline):
+        store.append(b"later")
+    assert list(store.read_sound()) == [0]
+
+
+def test_an_undo_that_fails_leaves_the_outcome_open(store: Store) -> None:
+    store.append(b"kept")
+    store.files.fails = lambda kind, path: {"pwritev": errno.ENOSPC, "truncate": errno.EIO}.get(kind, 0)
+    with pytest.raises(InternalError, match="the outcome is unknown"):
+        store.append(b"unknown")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_shortage_of_descriptors_refuses_an_append_and_harms_nothing(store: Store, number: int) -> None:
+    store.append(b"kept")
+    store.commit()
+    store.opened.close_all()
+    store.files.fails = failing("open", ".catalog", number)
+    with pytest.raises(Overloaded, match="raise the limit of open files"):
+        store.append(b"refused")
+    with pytest.raises(Overloaded):
+        store.log.read(0, 1, 1)
+    store.files.fails = lambda kind, path: 0
+    assert store.log.offline_reason is None
+    store.append(b"accepted")
+    assert store.is_whole
+
+
+@pytest.mark.parametrize("suffix", ["1.log", "1.catalog"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_roll_that_cannot_make_its_files_is_as_if_it_had_not_been_tried(
+    store: Store, suffix: str, number: int
+) -> None:
+    store.append(b"kept")
+    store.commit()
+    names = store.files.list(store.log.directory)
+    store.files.fails = failing("open", suffix, number)
+    with pytest.raises((DiskFull, Overloaded)):
+        store.log.roll(store.now_ms)
+    store.files.fails = lambda kind, path: 0
+    assert store.files.list(store.log.directory) == names
+    store.append(b"same segment")
+    assert len(store.log.segments) == 1
+    store.commit()
+    store.log.roll(store.now_ms)
+    store.append(b"next segment")
+    store.kill_and_open()
+    assert store.is_whole
+    assert store.report.findings == []
+
+
+# -- roll ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_is_rolled_by_size_before_the_next_append(store: Store) -> None:
+    store.log.settings = LogSettings(segment_bytes=1, segment_ms=1 << 40)
+    store.append(b"a", b"b", b"c")
+    assert [segment.base_offset for segment in store.log.segments] == [0, 1, 2]
+    assert store.is_whole
+
+
+def test_a_segment_is_rolled_by_age_if_there_is_anything_in_it(store: Store) -> None:
+    store.log.settings = LogSettings(segment_bytes=1 << 30, segment_ms=1000)
+    store.now_ms += 5000
+    store.append(b"a")
+    assert len(store.log.segments) == 1
+    store.now_ms += 1000
+    store.append(b"b")
+    assert [segment.base_offset for segment in store.log.segments] == [0, 1]
+
+
+def test_rolling_an_empty_segment_changes_nothing(store: Store) -> None:
+    store.log.roll(store.now_ms)
+    store.append(b"a")
+    store.log.roll(store.now_ms)
+    store.log.roll(store.now_ms)
+    assert [segment.base_offset for segment in store.log.segments] == [0, 1]
+    store.commit()
+    store.kill_and_open()
+    assert store.is_whole
+    assert store.report.findings == []
