@@ -1,0 +1,108 @@
+"""Answers: small ones in one write, large ones piece by piece under a deadline, errors in their one shape."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.media import JSON_TYPE
+from tidelog.model.errors import OffsetOutOfRange, TidelogError
+from tidelog.model.ports import Buffer
+
+RETRY_AFTER_S_MAX: Final = 4
+CLOSING_STATUSES: Final = frozenset({408, 411, 413, 415})
+"""After these the body may still be on its way, and nothing tells where the next request begins."""
+
+_ENCODER = msgspec.json.Encoder()
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """The body of every error answer: the code's first three digits are the status."""
+
+    error_code: int
+    message: str
+
+
+def json_answer(
+    value: object, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS, content_type: str = JSON_TYPE
+) -> web.Response:
+    """`value` as JSON."""
+    return web.Response(body=_ENCODER.encode(value), status=status, headers={"Content-Type": content_type, **headers})
+
+
+def encode(value: object) -> bytes:
+    """`value` as JSON text."""
+    return _ENCODER.encode(value)
+
+
+def no_content() -> web.Response:
+    """204: done, nothing to say."""
+    return web.Response(status=204)
+
+
+def error_answer(error: TidelogError, retry_after_s: int) -> web.Response:
+    """The error in its one shape, with the headers that go with its kind."""
+    headers = {}
+    if error.status in (429, 503):
+        headers["Retry-After"] = str(retry_after_s)
+    if isinstance(error, OffsetOutOfRange):
+        headers |= {
+            "Tidelog-Log-Start-Offset": str(error.log_start_offset),
+            "Tidelog-Log-End-Offset": str(error.log_end_offset),
+        }
+    return json_answer(ErrorBody(error.code, error.message), status=error.status, headers=headers)
+
+
+async def send_records(
+    context: Context, call: Call, data: bytes, headers: Mapping[str, str], content_type: str
+) -> web.StreamResponse:
+    """Record data as one answer of known length. Large data is counted against the budget for answers and sent in
+    pieces, each under the drain deadline. `Overloaded` if the budget is used up."""
+    headers = {"Content-Type": content_type, **headers}
+    if len(data) <= context.limits.small_answer_bytes:
+        return web.Response(body=data, headers=headers)
+    context.answers.take(len(data))
+    call.answer_bytes += len(data)
+    response = web.StreamResponse(headers=headers)
+    response.content_length = len(data)
+    await open_stream(call, response)
+    await send_piece(context, call, response, data)
+    return response
+
+
+async def open_stream(call: Call, response: web.StreamResponse) -> None:
+    """Sends the head: no other answer is possible from here on."""
+    call.is_open = True
+    await response.prepare(call.request)
+
+
+async def send_piece(context: Context, call: Call, response: web.StreamResponse, data: Buffer) -> None:
+    """Sends `data`, waiting for the client to take it; cuts off one that does not within the drain deadline.
+
+    Raises `ConnectionError` if the client is gone, or now is.
+    """
+    view = memoryview(data)
+    step = context.limits.piece_bytes
+    for start in range(0, len(view), step):
+        try:
+            async with asyncio.timeout(context.limits.drain_timeout_s):
+                await response.write(view[start : start + step])
+        except TimeoutError:
+            context.metrics.refused("slow reader")
+            cut(call)
+            raise ConnectionAbortedError("the client does not take its answer") from None
+    call.sent_bytes += len(view)
+
+
+def cut(call: Call) -> None:
+    """Ends the connection at once, so that a streamed answer is seen to be incomplete."""
+    transport = call.request.transport
+    if transport is not None:
+        transport.abort()

@@ -1,0 +1,146 @@
+"""Raw record batches, in and out: what Kafka's producers build and its consumers parse, with nothing in between.
+
+POST appends the batches of the body as they are; only the 61-byte headers and the checksums are looked at. GET
+answers whole batches from the one that contains `offset` on, up to the high watermark: once, waiting for data if
+asked to, or, with `to`, as one streamed answer for a whole range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import cut, json_answer, no_content, open_stream, send_piece, send_records
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.idempotency import HEADER, keyed_request
+from tidelog.broker.http.media import BATCHES_TYPE, check_batches
+from tidelog.broker.http.reading import position_headers, readable_partition, wait_for_data
+from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
+from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
+from tidelog.model.ids import NO_PRODUCER
+from tidelog.model.ports import Buffer
+
+if TYPE_CHECKING:
+    from tidelog.broker.partition import FetchedBatches, Partition
+
+
+class BatchPlace(Struct, frozen=True):
+    """Where a batch lies; null if it is a repeat whose place is no longer remembered."""
+
+    base_offset: int | None
+    last_offset: int | None
+
+
+class BatchesReceipt(Struct, frozen=True):
+    """What became of the batches of one request."""
+
+    topic: str
+    partition: int
+    batches: list[BatchPlace]
+    leader_epoch: int
+    acked_by: list[int]
+    durability: str
+
+
+async def post_batches(context: Context, call: Call) -> web.StreamResponse:
+    """Appends record batches as they are."""
+    partition = context.broker.partition(call.topic_name(), call.partition_number())
+    check_batches(call.request)
+    acks = params.acks(call.query)
+    deadline_s = call.deadline_s(context)
+    body = await read_body(context, call, context.limits.batches_bytes_max)
+    batches = split_batches(body, batch_bytes_max=partition.config.max_message_bytes)
+    keyed = None
+    if HEADER in call.request.headers:
+        keyed = keyed_request(call.request, partition.topic_id, str(partition.partition), body)
+        _check_keyed(batches, context.limits.keyed_batches_max)
+    receipt = await partition.produce(batches, acks=acks, deadline_s=deadline_s, idempotency=keyed)
+    if acks == 0:
+        return no_content()
+    places = [BatchPlace(base_offset, last_offset) for base_offset, last_offset in receipt.batches]
+    return json_answer(
+        BatchesReceipt(
+            partition.topic,
+            partition.partition,
+            places,
+            receipt.leader_epoch,
+            list(receipt.acked_by),
+            receipt.durability,
+        )
+    )
+
+
+def _check_keyed(batches: list[RecordBatch], batches_max: int) -> None:
+    """A key can only stand for batches that have no producer of their own, and that a partition can all remember."""
+    if len(batches) > batches_max:
+        raise UnprocessableBody(f"{len(batches)} batches under one {HEADER}: at most {batches_max} can be remembered")
+    if any(batch.header.producer_id != NO_PRODUCER for batch in batches):
+        raise InvalidRequest(f"batches with a producer id are idempotent already: leave {HEADER} out")
+
+
+async def get_batches(context: Context, call: Call) -> web.StreamResponse:
+    """Record batches as they are: once, waiting for data, or a whole range as a stream."""
+    partition, replica_headers = readable_partition(context, call)
+    query = call.query
+    limits = context.limits
+    offset = params.start_offset(query, partition.log_start_offset, partition.high_watermark)
+    if "to" in query:
+        return await _stream_range(context, call, partition, offset, replica_headers)
+    bytes_max = params.optional_integer(query, "max_bytes", limits.fetch_bytes_default)
+    bytes_min = params.optional_integer(query, "min_bytes", 1)
+    wait_s = call.duration_s(context, "wait_ms", 0)
+    bytes_max = min(bytes_max, limits.fetch_bytes_max)
+    fetched = partition.read(offset, bytes_max=bytes_max)
+    if wait_s and len(fetched.data) < bytes_min:
+        bytes_min = min(bytes_min, bytes_max)
+        await wait_for_data(context, partition, offset, bytes_min, call.started_s + wait_s)
+        fetched = partition.read(offset, bytes_max=bytes_max)
+    headers = {**position_headers(fetched), **replica_headers}
+    return await send_records(context, call, fetched.data, headers, BATCHES_TYPE)
+
+
+async def _stream_range(
+    context: Context, call: Call, partition: Partition, offset: int, replica_headers: Mapping[str, str]
+) -> web.StreamResponse:
+    """One chunked answer from the batch with `offset` to the batch with `to - 1`, or to today's high watermark."""
+    conflicting = [name for name in ("max_bytes", "min_bytes", "wait_ms") if name in call.query]
+    if conflicting:
+        raise InvalidRequest(f"{conflicting[0]} makes no sense with to: a range is sent whole, and at once")
+    end = params.integer("to", call.query["to"])
+    piece_bytes = context.limits.range_piece_bytes
+    context.answers.take(piece_bytes)
+    call.answer_bytes += piece_bytes
+    fetched = partition.read(offset, bytes_max=piece_bytes)
+    end = min(end, fetched.high_watermark)
+    response = web.StreamResponse(
+        headers={"Content-Type": BATCHES_TYPE, **position_headers(fetched), **replica_headers}
+    )
+    await open_stream(call, response)
+    try:
+        while offset < end and fetched.next_offset > offset:
+            await send_piece(context, call, response, _before(fetched, end))
+            offset = fetched.next_offset
+            if offset < end:
+                context.refuse_if_ending()
+                fetched = partition.read(offset, bytes_max=piece_bytes)
+    except TidelogError:
+        cut(call)  # a range that stops early must not look complete
+        raise ConnectionAbortedError("the range cannot be read to its end") from None
+    return response
+
+
+def _before(fetched: FetchedBatches, end: int) -> Buffer:
+    """The batches that begin before `end`."""
+    if fetched.next_offset <= end:
+        return fetched.data
+    size = 0
+    for batch in iter_batches(fetched.data):
+        if batch.header.base_offset >= end:
+            break
+        size += len(batch.data)
+    return memoryview(fetched.data)[:size]

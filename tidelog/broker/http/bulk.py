@@ -1,0 +1,205 @@
+"""The two calls of smart clients: the whole metadata in one answer, and the offsets of many partitions in another.
+
+`GET /metadata` is Kafka's Metadata request: who leads what, and where brokers listen. `POST /offsets` is its
+ListOffsets, with a wait: a reader of many partitions learns in one request that any of them has moved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.json_body import (
+    Body,
+    Duration,
+    OffsetNumber,
+    PartitionNumber,
+    TimestampMs,
+    decode_body,
+    json_decoder,
+)
+from tidelog.broker.http.media import check_document
+from tidelog.model.cluster import Topic
+from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
+from tidelog.model.names import check_topic_name
+
+if TYPE_CHECKING:
+    from tidelog.broker.partition import Partition
+
+
+class BrokerShown(Struct, frozen=True):
+    """A live broker, and where its HTTP listener is."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class PartitionShown(Struct, frozen=True):
+    """Who holds a partition; `leader` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+
+
+class TopicShown(Struct, frozen=True):
+    """A topic; `partitions` are in order of their numbers."""
+
+    name: str
+    topic_id: str
+    protocol: str
+    is_internal: bool
+    partitions: list[PartitionShown]
+
+
+class MetadataShown(Struct, frozen=True):
+    """All live brokers, and of the topics that were asked for those that exist."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: list[BrokerShown]
+    topics: list[TopicShown]
+
+
+class OffsetsAsked(Body):
+    """One partition; with `timestamp` the first offset of that time or later, with `high_watermark` a wait for
+    another one."""
+
+    topic: str
+    partition: PartitionNumber
+    timestamp: TimestampMs | None = None
+    high_watermark: OffsetNumber | None = None
+
+
+class OffsetsRequest(Body):
+    """The body of `POST /offsets`."""
+
+    partitions: list[OffsetsAsked]
+    wait_ms: Duration = 0
+
+
+class OffsetsShown(Struct, frozen=True):
+    """The extent of one partition, or its error. `offset` and `timestamp` are of the first record that is not older
+    than the timestamp asked for; null if there is none (or none was asked for)."""
+
+    topic: str
+    partition: int
+    topic_id: str | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    log_end_offset: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+    error_code: int | None = None
+    message: str | None = None
+
+
+class OffsetsAnswer(Struct, frozen=True):
+    """One entry for each that was asked for, in the same order."""
+
+    partitions: list[OffsetsShown]
+
+
+_REQUEST: Final = json_decoder(OffsetsRequest)
+
+
+async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
+    """All live brokers, and who leads the partitions of topics."""
+    broker = context.broker
+    image = broker.image
+    asked = call.query.get("topics")
+    if asked is None:
+        names = sorted(image.topics)
+    else:
+        names = [check_topic_name(name) for name in dict.fromkeys(asked.split(",")) if name]
+    brokers = [
+        BrokerShown(info.node_id, info.host, info.port, info.rack)
+        for info in (image.brokers[node_id] for node_id in sorted(image.brokers))
+    ]
+    topics = [_topic(context, image.topics[name]) for name in names if name in image.topics]
+    return json_answer(MetadataShown(broker.cluster_id, image.controller_id, brokers, topics))
+
+
+async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
+    """The extent of many partitions, now or when one changes."""
+    check_document(call.request)
+    request = decode_body(_REQUEST, await read_body(context, call, context.limits.json_bytes_max))
+    if not 0 < len(request.partitions) <= context.limits.entries_max:
+        raise UnprocessableBody(f"{len(request.partitions)} partitions: ask for 1 to {context.limits.entries_max}")
+    found = [_find(context, asked) for asked in request.partitions]
+    if request.wait_ms:
+        await _wait_for_change(context, call, request, found)
+    shown = [_shown(context, asked, partition) for asked, partition in zip(request.partitions, found, strict=True)]
+    return json_answer(OffsetsAnswer(shown))
+
+
+async def _wait_for_change(
+    context: Context, call: Call, request: OffsetsRequest, found: list[Partition | TidelogError]
+) -> None:
+    """Waits until any partition's high watermark is not the one given, or there is an error to tell."""
+    if all(asked.high_watermark is None for asked in request.partitions):
+        raise InvalidRequest("wait_ms needs the high_watermark that you know of at least one partition")
+    known: list[tuple[Partition, int]] = []
+    for asked, partition in zip(request.partitions, found, strict=True):
+        if isinstance(partition, TidelogError):
+            return
+        if asked.high_watermark is not None:
+            known.append((partition, asked.high_watermark))
+    wait_ms = min(request.wait_ms, context.limits.request_timeout_ms_max)
+    deadline_s = call.started_s + wait_ms / 1000
+    async with context.waits.until(deadline_s):
+        await context.broker.purgatory.wait(
+            [partition.watchers for partition, _ in known],
+            lambda: any(partition.high_watermark != high_watermark for partition, high_watermark in known),
+            deadline_s,
+        )
+
+
+def _find(context: Context, asked: OffsetsAsked) -> Partition | TidelogError:
+    try:
+        return context.broker.partition(check_topic_name(asked.topic), asked.partition)
+    except TidelogError as error:
+        return error
+
+
+def _shown(context: Context, asked: OffsetsAsked, found: Partition | TidelogError) -> OffsetsShown:
+    if isinstance(found, TidelogError):
+        return OffsetsShown(asked.topic, asked.partition, error_code=found.code, message=found.message)
+    record = None
+    try:
+        if asked.timestamp is not None:
+            record = found.offset_for_timestamp(asked.timestamp)
+    except TidelogError as error:
+        return OffsetsShown(asked.topic, asked.partition, error_code=error.code, message=error.message)
+    return OffsetsShown(
+        asked.topic,
+        asked.partition,
+        found.topic_id,
+        context.broker.topic(found.topic).partitions[found.partition].leader,
+        found.leader_epoch,
+        found.log_start_offset,
+        found.high_watermark,
+        found.log_end_offset,
+        None if record is None else record[0],
+        None if record is None else record[1],
+    )
+
+
+def _topic(context: Context, topic: Topic) -> TopicShown:
+    partitions = [
+        PartitionShown(info.partition, info.leader, info.leader_epoch, list(info.replicas), list(info.isr))
+        for info in topic.partitions
+    ]
+    protocol = topic.configs.get("commit.protocol", context.broker.config.commit_protocol)
+    return TopicShown(topic.name, topic.topic_id, protocol, topic.is_internal, partitions)

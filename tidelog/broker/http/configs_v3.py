@@ -1,0 +1,203 @@
+"""REST v3: settings of topics, which can be changed, and of brokers, which can be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import json_answer, no_content
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.clusters_v3 import broker_of
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Metadata, Place
+from tidelog.broker.http.json_body import Body, decode_body, json_decoder
+from tidelog.broker.http.media import check_document
+from tidelog.config.describe import ConfigEntry, describe_broker, describe_topic
+from tidelog.model.cluster import Topic
+from tidelog.model.errors import InvalidRequest, NotFound
+
+
+class SynonymV3(Struct, frozen=True):
+    """One place that could decide a setting's value."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+class TopicConfigV3(Struct, frozen=True):
+    """A setting of a topic."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    topic_name: str
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+    source: str
+    synonyms: list[SynonymV3]
+
+
+class BrokerConfigV3(Struct, frozen=True):
+    """A setting of a broker."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    broker_id: int
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+    source: str
+    synonyms: list[SynonymV3]
+
+
+class ConfigValue(Body):
+    """The body of a PUT: the new value, or null for the default."""
+
+    value: str | None
+
+
+class ConfigChange(Body):
+    """One change of several."""
+
+    name: str
+    value: str | None = None
+    operation: Literal["SET", "DELETE"] = "SET"
+
+
+class ConfigChanges(Body):
+    """The body of `configs:alter`: all changes are made, or none."""
+
+    data: list[ConfigChange]
+    validate_only: bool = False
+
+
+_VALUE: Final = json_decoder(ConfigValue)
+_CHANGES: Final = json_decoder(ConfigChanges)
+
+
+async def list_topic_configs(context: Context, call: Call) -> web.StreamResponse:
+    """A topic's settings."""
+    place = Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    data = _topic_configs(context, place, topic)
+    return json_answer(place.list_of("KafkaTopicConfig", data, "topics", topic.name, "configs"))
+
+
+async def list_all_topic_configs(context: Context, call: Call) -> web.StreamResponse:
+    """The settings of all topics."""
+    place = Place(context, call)
+    topics = context.broker.image.topics
+    data = [config for name in sorted(topics) for config in _topic_configs(context, place, topics[name])]
+    return json_answer(place.list_of("KafkaTopicConfig", data, "topics", "-", "configs"))
+
+
+async def get_topic_config(context: Context, call: Call) -> web.StreamResponse:
+    """One setting of a topic."""
+    place = Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    return json_answer(_named(_topic_configs(context, place, topic), call))
+
+
+async def put_topic_config(context: Context, call: Call) -> web.StreamResponse:
+    """Sets one setting of a topic."""
+    Place(context, call)
+    check_document(call.request)
+    asked = decode_body(_VALUE, await read_body(context, call, context.limits.json_bytes_max))
+    return await _alter(context, call, {call.path["name"]: asked.value})
+
+
+async def delete_topic_config(context: Context, call: Call) -> web.StreamResponse:
+    """Sets one setting of a topic back to its default."""
+    Place(context, call)
+    return await _alter(context, call, {call.path["name"]: None})
+
+
+async def alter_topic_configs(context: Context, call: Call) -> web.StreamResponse:
+    """Changes several settings of a topic, all or none."""
+    Place(context, call)
+    check_document(call.request)
+    asked = decode_body(_CHANGES, await read_body(context, call, context.limits.json_bytes_max))
+    changes: dict[str, str | None] = {}
+    for change in asked.data:
+        if change.name in changes:
+            raise InvalidRequest(f"the setting {params.shown(change.name)} is changed twice; keep one")
+        if change.operation == "DELETE" and change.value is not None:
+            raise InvalidRequest(f"the setting {params.shown(change.name)} is to be deleted and has a value")
+        changes[change.name] = change.value
+    return await _alter(context, call, changes, validate_only=asked.validate_only)
+
+
+async def list_broker_configs(context: Context, call: Call) -> web.StreamResponse:
+    """A broker's settings."""
+    place = Place(context, call)
+    data = _broker_configs(context, place, call)
+    return json_answer(place.list_of("KafkaBrokerConfig", data, "brokers", broker_of(context, call).node_id, "configs"))
+
+
+async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
+    """One setting of a broker."""
+    place = Place(context, call)
+    return json_answer(_named(_broker_configs(context, place, call), call))
+
+
+async def _alter(
+    context: Context, call: Call, changes: dict[str, str | None], *, validate_only: bool = False
+) -> web.StreamResponse:
+    await context.broker.alter_topic_configs(call.topic_name(), changes, validate_only=validate_only)
+    return no_content()
+
+
+def _topic_configs(context: Context, place: Place, topic: Topic) -> list[TopicConfigV3]:
+    entries = describe_topic(context.broker.config, topic.configs, replication_factor=len(topic.partitions[0].replicas))
+    return [
+        TopicConfigV3(
+            "KafkaTopicConfig",
+            place.metadata("topics", topic.name, "configs", entry.name),
+            place.cluster_id,
+            topic.name,
+            *_described(entry),
+        )
+        for entry in entries
+    ]
+
+
+def _broker_configs(context: Context, place: Place, call: Call) -> list[BrokerConfigV3]:
+    node_id = broker_of(context, call).node_id
+    if node_id != context.broker.node_id:
+        raise NotFound(f"only broker {node_id} itself can show its settings; ask it at its own address")
+    return [
+        BrokerConfigV3(
+            "KafkaBrokerConfig",
+            place.metadata("brokers", node_id, "configs", entry.name),
+            place.cluster_id,
+            node_id,
+            *_described(entry),
+        )
+        for entry in describe_broker(context.broker.config)
+    ]
+
+
+def _described(entry: ConfigEntry) -> tuple[str, str | None, bool, bool, bool, str, list[SynonymV3]]:
+    synonyms = [SynonymV3(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
+    return (
+        entry.name, entry.value, entry.is_default, entry.is_read_only, entry.is_sensitive, entry.source, synonyms,
+    )  # fmt: skip
+
+
+def _named(configs: Iterable[TopicConfigV3] | Iterable[BrokerConfigV3], call: Call) -> TopicConfigV3 | BrokerConfigV3:
+    name = call.path["name"]
+    for config in configs:
+        if config.name == name:
+            return config
+    raise NotFound(f"there is no setting {params.shown(name)}")

@@ -1,0 +1,97 @@
+"""The edge: every request goes through `Edge.serve`, and whatever happens in it comes out as an answer.
+
+A handler raises `TidelogError` for all it cannot do. Anything else it raises is our fault: it is logged once, and the
+client gets a 500 that says nothing about it. An answer that has begun can only be cut off, which the client sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, cut, error_answer
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.metrics import RouteStats
+from tidelog.broker.http.route import Route
+from tidelog.broker.http.router import Router, WrongMethod
+from tidelog.model.errors import InternalError, InvalidRequest, LeaderNotAvailable, TidelogError
+
+REFUSALS: Final = {
+    408: "slow body",
+    411: "no length",
+    413: "too large",
+    415: "media type",
+    503: "not now",
+    507: "disk full",
+}
+
+
+class Edge:
+    """Runs the handlers of one listener."""
+
+    def __init__(self, context: Context, routes: Sequence[Route]) -> None:
+        self._context = context
+        self._router = Router(routes)
+        self._stats = {route: context.metrics.route(route.template, route.method) for route in routes}
+        self._unmatched = context.metrics.route("unmatched", "any")
+        self._logger = structlog.get_logger("tidelog.http").bind(node_id=context.broker.node_id)
+        self._refused = 0
+
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The answer to a request. Raises `ConnectionError` if there is nobody to answer, or nothing to say."""
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        stats = self._unmatched
+        call = None
+        try:
+            route, path = self._router.match(request.method, request.rel_url.raw_path)
+            stats = self._stats[route]
+            call = Call(request, route, path, started_s)
+            if not (self._context.broker.is_ready or route.is_always_on):
+                raise LeaderNotAvailable("this broker is starting or stopping; try again in a moment")
+            response = await route.handler(self._context, call)
+        except TidelogError as error:
+            response = self._refuse(request, call, error)
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except web.RequestPayloadError:
+            response = self._refuse(request, call, InvalidRequest("the body is not correctly framed"))
+        except Exception:
+            self._logger.exception("a request failed in a way that was not foreseen", route=stats.template)
+            response = self._refuse(request, call, InternalError("the broker failed; its log says more"))
+        finally:
+            if call is not None:
+                self._give_back(call)
+        self._count(stats, call, response, loop.time() - started_s)
+        return response
+
+    def _refuse(self, request: web.BaseRequest, call: Call | None, error: TidelogError) -> web.Response:
+        """The answer to a request that failed; cuts the connection if another answer has begun."""
+        if call is not None and call.is_open:
+            cut(call)
+            raise ConnectionAbortedError("an answer that had begun could not be finished")
+        self._refused += 1
+        response = error_answer(error, retry_after_s=1 + self._refused % RETRY_AFTER_S_MAX)
+        if isinstance(error, WrongMethod):
+            response.headers["Allow"] = ", ".join(error.allowed)
+        if error.status in REFUSALS:
+            self._context.metrics.refused(REFUSALS[error.status])
+        if error.status in CLOSING_STATUSES or not request.content.is_eof():
+            response.force_close()
+        return response
+
+    def _give_back(self, call: Call) -> None:
+        if call.body_bytes:
+            self._context.bodies.give_back(call.body_bytes)
+        if call.answer_bytes:
+            self._context.answers.give_back(call.answer_bytes)
+
+    def _count(self, stats: RouteStats, call: Call | None, response: web.StreamResponse, seconds: float) -> None:
+        sent = call.sent_bytes if call is not None else 0
+        if isinstance(response, web.Response) and isinstance(response.body, bytes):
+            sent += len(response.body)
+        stats.observe(response.status, seconds, call.body_bytes if call is not None else 0, sent)

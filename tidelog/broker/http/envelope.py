@@ -1,0 +1,82 @@
+"""The envelope of REST v3: every resource says what it is, where it lives and what is related to it.
+
+`self` and `related` are built from the address that the broker is registered with, never from what a request says
+its host is, and under the prefix (`/v3` or `/kafka/v3`) that the client used.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.params import shown
+from tidelog.model.errors import NotFound
+
+T = TypeVar("T")
+
+
+class Metadata(Struct, frozen=True):
+    """Where a resource lives."""
+
+    self: str
+    resource_name: str | None = None
+
+
+class ListMetadata(Struct, frozen=True):
+    """Where a list lives; lists are never paged, so `next` is null."""
+
+    self: str
+    next: str | None = None
+
+
+class Related(Struct, frozen=True):
+    """A link."""
+
+    related: str
+
+
+class ResourceList(Struct, Generic[T], frozen=True):
+    """A list of resources."""
+
+    kind: str
+    metadata: ListMetadata
+    data: list[T]
+
+
+class Place:
+    """Builds the links of one answer."""
+
+    def __init__(self, context: Context, call: Call) -> None:
+        broker = context.broker
+        self.cluster_id = broker.cluster_id
+        here = broker.image.brokers.get(broker.node_id)
+        host, port = broker.http_address if here is None else (here.host, here.port)
+        bracketed = f"[{host}]" if ":" in host else host
+        self._base = f"http://{bracketed}:{port}{call.route.prefix}/clusters"
+        asked = call.path.get("cluster_id")
+        if asked is not None and asked != self.cluster_id:
+            raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(asked)}")
+
+    def url(self, *segments: object) -> str:
+        """The URL of a resource in this cluster."""
+        return "/".join([self._base, self.cluster_id, *map(str, segments)])
+
+    def clusters_url(self) -> str:
+        """The URL of the list of clusters, which has one."""
+        return self._base
+
+    def metadata(self, *segments: object) -> Metadata:
+        """The metadata of a resource; segments alternate between kinds and names, as in `topics/t/partitions/0`."""
+        pairs = [f"{kind.removesuffix('s')}={name}" for kind, name in zip(segments[::2], segments[1::2], strict=False)
+                 if isinstance(kind, str)]  # fmt: skip
+        return Metadata(self.url(*segments), f"crn:///kafka={self.cluster_id}" + "".join(f"/{pair}" for pair in pairs))
+
+    def related(self, *segments: object) -> Related:
+        """A link to a resource in this cluster."""
+        return Related(self.url(*segments))
+
+    def list_of(self, kind: str, data: list[T], *segments: object) -> ResourceList[T]:
+        """A list resource of `kind` (without the `List`)."""
+        return ResourceList(f"{kind}List", ListMetadata(self.url(*segments)), data)

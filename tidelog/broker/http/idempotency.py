@@ -1,0 +1,57 @@
+"""`Idempotency-Key`: a retry that never appends twice, remembered by the log itself.
+
+The key becomes the id of an idempotent producer of its own, and the content's fingerprint its first sequence. So a
+repeat is recognised by the partition's producer state, which every replica has because it is in the batches: the
+retry may go to any broker, also after a failover. The same key with other content is the same producer with a
+sequence that does not follow, and is refused.
+
+The scope is the topic: two topics, or a topic that was deleted and made again, do not share keys.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import xxhash
+from aiohttp import web
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import KEYED_PRODUCER_BIT, ProducerId, TopicId
+from tidelog.model.ports import Buffer
+
+HEADER = "Idempotency-Key"
+FINGERPRINT_BITS = 31
+
+_KEY = re.compile(r"[!-~]{1,255}")
+
+
+class KeyedRequest(NamedTuple):
+    """What a partition needs to know a request again."""
+
+    producer_id: ProducerId
+    fingerprint: int
+
+    def choose_partition(self, partitions: int) -> int:
+        """The partition of records that have neither key nor partition: the same one for every retry."""
+        return self.producer_id % partitions
+
+
+def keyed_request(request: web.BaseRequest, topic_id: TopicId, scope: str, body: Buffer) -> KeyedRequest | None:
+    """The request's identity if it has an `Idempotency-Key`; `scope` is what decides beside the body about what is
+    appended (the partition in the path, the format). `InvalidRequest` if the key is not 1 to 255 visible ASCII."""
+    keys = request.headers.getall(HEADER, None)
+    if keys is None:
+        return None
+    if len(keys) > 1 or not _KEY.fullmatch(keys[0]):
+        raise InvalidRequest(f"{HEADER} must be one string of 1 to 255 visible ASCII characters")
+    digest = xxhash.xxh3_64_intdigest(f"{topic_id} {keys[0]}".encode())
+    producer_id = ProducerId(digest & (KEYED_PRODUCER_BIT - 1) | KEYED_PRODUCER_BIT)
+    seed = xxhash.xxh3_64_intdigest(scope.encode())
+    return KeyedRequest(producer_id, xxhash.xxh3_64_intdigest(body, seed) >> (64 - FINGERPRINT_BITS))
+
+
+def refuse_key(request: web.BaseRequest, why: str) -> None:
+    """`InvalidRequest` if the request has an `Idempotency-Key` where none can be honoured."""
+    if HEADER in request.headers:
+        raise InvalidRequest(f"{HEADER} {why}")

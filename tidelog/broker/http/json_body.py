@@ -1,0 +1,185 @@
+"""JSON bodies: decoded straight into typed structs, so that what is not expected is refused and never half-read.
+
+A JSON key or value is kept as the exact text that was sent (`msgspec.Raw`): `1.0`, 2**70 and the order of keys survive,
+and the partitioner sees the bytes that will be stored. The decoder checks that the text is JSON, also inside such a
+value, and that its escapes are whole; that its bytes are UTF-8 is checked here, once for the whole body. If an object
+has a key twice, the last one counts, as with every parser of the broker.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw, Struct, field
+
+from tidelog.broker.http.params import INT32_MAX
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import OFFSET_MAX
+from tidelog.model.ports import Buffer
+
+T = TypeVar("T")
+
+PartitionNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+NodeNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+OffsetNumber = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+TimestampMs = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+Duration = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NULL: Final = b"null"
+
+
+class Body(Struct, forbid_unknown_fields=True):
+    """Base of all request bodies: an unknown field is an error, because it is a misspelt known one."""
+
+
+# -- v2 ------------------------------------------------------------------------------------------------------------
+
+
+class HeaderV2(Body):
+    """A record header; the value is base64 (Strimzi's extension of v2)."""
+
+    key: str
+    value: bytes | None = None
+
+
+class BinaryRecord(Body):
+    """A record whose key and value are base64."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    partition: PartitionNumber | None = None
+    headers: list[HeaderV2] | None = None
+    timestamp: TimestampMs | None = None
+
+
+class JsonRecord(Body):
+    """A record whose key and value are any JSON, kept as it was written."""
+
+    key: Raw = field(default_factory=Raw)
+    value: Raw = field(default_factory=Raw)
+    partition: PartitionNumber | None = None
+    headers: list[HeaderV2] | None = None
+    timestamp: TimestampMs | None = None
+
+
+class _Schemas(Body):
+    """What a schema registry would need; there is none, so only null is taken."""
+
+    key_schema: None = None
+    key_schema_id: None = None
+    value_schema: None = None
+    value_schema_id: None = None
+
+
+class BinaryRecords(_Schemas, kw_only=True):
+    """The body of a v2 produce request, embedded format binary."""
+
+    records: list[BinaryRecord]
+
+
+class JsonRecords(_Schemas, kw_only=True):
+    """The body of a v2 produce request, embedded format json."""
+
+    records: list[JsonRecord]
+
+
+# -- v3 ------------------------------------------------------------------------------------------------------------
+
+
+class HeaderV3(Body):
+    """A record header; the value is base64."""
+
+    name: str
+    value: bytes | None = None
+
+
+class DataV3(Body):
+    """A key or a value: `data` is base64 (BINARY), text (STRING) or anything (JSON); null is none or a tombstone."""
+
+    type: str | None = None
+    data: Raw = field(default_factory=Raw)
+
+
+class RecordV3(Body):
+    """One record of v3 `records`."""
+
+    partition_id: PartitionNumber | None = None
+    headers: list[HeaderV3] | None = None
+    key: DataV3 | None = None
+    value: DataV3 | None = None
+    timestamp: datetime | None = None
+
+
+class EntryV3(RecordV3, kw_only=True):
+    """One record of v3 `records:batch`; `id` names its receipt."""
+
+    id: str
+
+
+class EntriesV3(Body):
+    """The body of v3 `records:batch`. Each entry is decoded by itself, so that a bad one fails alone."""
+
+    entries: list[Raw]
+
+
+def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """A decoder for a body of this kind."""
+    return msgspec.json.Decoder(kind)
+
+
+def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
+    """The body as the decoder's type. `InvalidRequest`, saying where, if it is not."""
+    try:
+        if not body.isascii():
+            body.decode()
+        return decoder.decode(body)
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the body is not UTF-8 (byte {error.start})") from None
+    except RecursionError:
+        raise InvalidRequest("the JSON is nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"the body cannot be used: {error}") from None
+
+
+def stored_json(text: Raw) -> bytes | None:
+    """A JSON value as it is stored: its exact text. None, no key or a tombstone, for null and for an absent field."""
+    data = bytes(text)
+    return None if data in (b"", _NULL) else data
+
+
+def is_json(data: Buffer) -> bool:
+    """True if stored bytes are one JSON value that can stand inside a JSON answer."""
+    try:
+        text = bytes(data)
+        if not text.isascii():
+            text.decode()
+        _ANY.decode(text)
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
+        return False
+    return True
+
+
+_ANY: Final = msgspec.json.Decoder(Raw)
+
+
+def milliseconds(moment: datetime) -> int:
+    """A point in time as milliseconds since 1970; without a zone it is UTC. `InvalidRequest` if it is before."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    value = (moment - EPOCH) // timedelta(milliseconds=1)
+    if value < 0:
+        raise InvalidRequest("timestamp is before 1970")
+    return value
+
+
+def iso_time(timestamp_ms: int) -> str | None:
+    """Milliseconds since 1970 as RFC 3339; None if there is no such time or it is beyond the year 9999."""
+    if timestamp_ms < 0:
+        return None
+    try:
+        return (EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return None

@@ -1,0 +1,99 @@
+"""Cuts a stream of JSON objects, one after the other with or without white space between, into single objects.
+
+Only strings and braces matter for where an object ends; whether it is JSON is the decoder's business. The cutter goes
+over every byte once, in whatever pieces they come, and keeps no more than the object it is in.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tidelog.model.errors import InvalidRequest, TooLarge
+
+_BLANK = re.compile(rb"[ \t\r\n]*")
+_NEXT = re.compile(rb'["{}]')
+_IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)  # possessive: escapes cost no backtracking memory
+_QUOTE, _OPEN = b'"{'
+
+
+class ObjectCutter:
+    """`add` bytes as they come, and take every `next_object` that they complete."""
+
+    def __init__(self, object_bytes_max: int) -> None:
+        self._object_bytes_max = object_bytes_max
+        self._buffer = bytearray()
+        self._position = 0
+        """Bytes of the buffer that have been looked at."""
+        self._depth = 0
+        """Open braces; 0 between objects."""
+        self._in_string = False
+
+    @property
+    def is_between_objects(self) -> bool:
+        """True if no object has been begun and not ended."""
+        return self._depth == 0
+
+    def add(self, data: bytes) -> None:
+        """Takes bytes in; `next_object` gives the objects."""
+        self._buffer += data
+
+    def next_object(self) -> bytes | None:
+        """The next complete object; None if it has not all arrived.
+
+        Raises `TooLarge` if it is over the bound and `InvalidRequest` if what comes next is no object; after either
+        the stream cannot be understood any more.
+        """
+        if self._depth == 0 and not self._begin():
+            return None
+        end = self._find_end()
+        if (end or len(self._buffer)) > self._object_bytes_max:
+            raise TooLarge(f"a JSON object of more than {self._object_bytes_max} bytes; send smaller records")
+        if end is None:
+            return None
+        text = bytes(memoryview(self._buffer)[:end])
+        del self._buffer[:end]
+        self._position = 0
+        return text
+
+    def _begin(self) -> bool:
+        """Drops the blanks before an object and steps into it; False if there is nothing but blanks."""
+        blank = _BLANK.match(self._buffer)
+        assert blank is not None
+        del self._buffer[: blank.end()]
+        if not self._buffer:
+            return False
+        if self._buffer[0] != _OPEN:
+            raise InvalidRequest("the body is not a sequence of JSON objects: one must begin with {")
+        self._position = self._depth = 1
+        return True
+
+    def _find_end(self) -> int | None:
+        """Goes on to the brace that closes the object, and gives the position after it."""
+        buffer = self._buffer
+        position = self._position
+        while position < len(buffer):
+            if self._in_string:
+                match = _IN_STRING.match(buffer, position)
+                assert match is not None
+                position = match.end()
+                if position == len(buffer) or buffer[position] != _QUOTE:
+                    break  # the string goes on, or its last byte so far is a lone backslash
+                self._in_string = False
+                position += 1
+                continue
+            match = _NEXT.search(buffer, position)
+            if match is None:
+                position = len(buffer)
+                break
+            position = match.end()
+            byte = buffer[position - 1]
+            if byte == _QUOTE:
+                self._in_string = True
+            elif byte == _OPEN:
+                self._depth += 1
+            else:
+                self._depth -= 1
+                if self._depth == 0:
+                    return position
+        self._position = position
+        return None

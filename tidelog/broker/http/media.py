@@ -1,0 +1,112 @@
+"""Content types: in which form records come and go.
+
+Confluent's rule is kept: the media type names the *embedded format* of keys and values, and binary (base64) is what
+one gets without saying anything. `application/json` is taken as the json form, because that is what people type.
+Forms that browsers send without asking are refused, so that no web page can write to a broker on its reader's machine.
+"""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import Final
+
+from aiohttp import web
+
+from tidelog.broker.http.params import shown
+from tidelog.model.errors import NotAcceptable, UnsupportedMediaType
+
+BATCHES_TYPE: Final = "application/vnd.tidelog.batches"
+JSON_TYPE: Final = "application/json"
+
+
+class Embedded(enum.Enum):
+    """How a record's key and value are written inside a JSON document."""
+
+    BINARY = "application/vnd.kafka.binary.v2+json"
+    JSON = "application/vnd.kafka.json.v2+json"
+
+
+_EMBEDDED: Final = MappingProxyType(
+    {
+        "application/vnd.kafka.binary.v2+json": Embedded.BINARY,
+        "application/vnd.kafka.v2+json": Embedded.BINARY,
+        "application/vnd.kafka.json.v2+json": Embedded.JSON,
+        JSON_TYPE: Embedded.JSON,
+        "application/*": Embedded.BINARY,
+        "*/*": Embedded.BINARY,
+    }
+)
+_DOCUMENTS: Final = frozenset({*_EMBEDDED, "application/vnd.kafka+json"})
+_RAW: Final = frozenset({BATCHES_TYPE, "application/octet-stream"})
+_UTF_8: Final = frozenset({"utf-8", "utf8", "us-ascii"})
+
+
+def embedded_sent(request: web.BaseRequest) -> Embedded:
+    """The form of the records in a v2 body. `UnsupportedMediaType`, naming the header to send, if it is unknown."""
+    kind = _sent(request)
+    form = Embedded.BINARY if kind is None else _EMBEDDED.get(kind)
+    if form is None:
+        raise UnsupportedMediaType(
+            f"Content-Type {shown(str(kind))} is not known here: send {Embedded.JSON.value} for keys and values in "
+            f"JSON, or {Embedded.BINARY.value} for base64"
+        )
+    return form
+
+
+def check_document(request: web.BaseRequest) -> None:
+    """`UnsupportedMediaType` if the body says it is anything but a JSON document."""
+    kind = _sent(request)
+    if kind is not None and kind not in _DOCUMENTS:
+        raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {JSON_TYPE}")
+
+
+def check_batches(request: web.BaseRequest) -> None:
+    """`UnsupportedMediaType` if the body says it is anything but raw record batches."""
+    kind = request.headers.get("Content-Type")
+    if kind is not None and kind != BATCHES_TYPE and _sent(request) not in _RAW:
+        raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {BATCHES_TYPE}")
+
+
+def embedded_wanted(request: web.BaseRequest) -> Embedded:
+    """The form that `Accept` prefers among ours, by q and then by order. `NotAcceptable` if it allows none."""
+    accept = request.headers.get("Accept")
+    if accept is None:
+        return Embedded.BINARY
+    best, best_quality = None, 0.0
+    for entry in accept.split(","):
+        kind, _, parameters = entry.partition(";")
+        form = _EMBEDDED.get(kind.strip().lower())
+        quality = _quality(parameters)
+        if form is not None and quality > best_quality:
+            best, best_quality = form, quality
+    if best is None:
+        raise NotAcceptable(
+            f"records are read as {Embedded.JSON.value} or {Embedded.BINARY.value}, and Accept {shown(accept)} allows "
+            "neither"
+        )
+    return best
+
+
+def _sent(request: web.BaseRequest) -> str | None:
+    """The media type of the body, lower case, without parameters; None if there is none."""
+    text = request.headers.get("Content-Type")
+    if not text:
+        return None
+    kind, _, parameters = text.partition(";")
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset" and value.strip(' "').lower() not in _UTF_8:
+            raise UnsupportedMediaType("JSON is UTF-8: leave the charset out of Content-Type")
+    return kind.strip().lower()
+
+
+def _quality(parameters: str) -> float:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "q":
+            try:
+                return min(1.0, max(0.0, float(value)))
+            except ValueError:
+                return 0.0
+    return 1.0

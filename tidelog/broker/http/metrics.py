@@ -1,0 +1,96 @@
+"""Counts of the listener: requests, latencies, bytes, refusals; shown by the broker's Prometheus registry.
+
+Counting happens on every request, showing once in a while, so counters are plain numbers here and become Prometheus
+families only when they are collected. Labels are route templates, never paths: a client cannot make a new series.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_BOUNDS: Final = (*map(str, BUCKETS_S), "+Inf")
+
+
+@dataclass(slots=True)
+class RouteStats:
+    """What one route saw, by status."""
+
+    template: str
+    method: str
+    statuses: dict[int, int] = field(default_factory=dict)
+    buckets: dict[int, list[int]] = field(default_factory=dict)
+    """By status class (2, 4, 5): requests per bucket of `BUCKETS_S`, the last one beyond them all."""
+    seconds: dict[int, float] = field(default_factory=dict)
+    received_bytes: int = 0
+    sent_bytes: int = 0
+
+    def observe(self, status: int, seconds: float, received_bytes: int, sent_bytes: int) -> None:
+        """Notes one answered request."""
+        self.received_bytes += received_bytes
+        self.sent_bytes += sent_bytes
+        statuses = self.statuses
+        statuses[status] = statuses.get(status, 0) + 1
+        kind = status // 100
+        buckets = self.buckets.get(kind)
+        if buckets is None:
+            buckets = self.buckets[kind] = [0] * len(_BOUNDS)
+            self.seconds[kind] = 0.0
+        buckets[bisect_left(BUCKETS_S, seconds)] += 1
+        self.seconds[kind] += seconds
+
+
+class RequestMetrics(Collector):
+    """All counts of one listener."""
+
+    def __init__(self) -> None:
+        self._routes: list[RouteStats] = []
+        self._refusals: dict[str, int] = {}
+        self._gauges: list[tuple[str, str, Callable[[], float]]] = []
+
+    def route(self, template: str, method: str) -> RouteStats:
+        """The counts of a route that is being registered."""
+        stats = RouteStats(template, method)
+        self._routes.append(stats)
+        return stats
+
+    def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
+        """Shows a number that somebody else keeps."""
+        self._gauges.append((name, documentation, read))
+
+    def refused(self, reason: str) -> None:
+        """Counts a request, or a connection, that was turned away because of a bound."""
+        self._refusals[reason] = self._refusals.get(reason, 0) + 1
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry for each scrape."""
+        labels = ["route", "method"]
+        requests = CounterMetricFamily("tidelog_http_requests", "Answered requests.", labels=[*labels, "status"])
+        seconds = HistogramMetricFamily(
+            "tidelog_http_request_seconds", "From a request's head to its answer.", labels=[*labels, "status_class"]
+        )
+        received = CounterMetricFamily("tidelog_http_received_bytes", "Bytes of request bodies.", labels=labels)
+        sent = CounterMetricFamily("tidelog_http_sent_bytes", "Bytes of answers' bodies.", labels=labels)
+        for stats in self._routes:
+            names = [stats.template, stats.method]
+            for status, count in stats.statuses.items():
+                requests.add_metric([*names, str(status)], count)
+            for kind, buckets in stats.buckets.items():
+                cumulated = list(zip(_BOUNDS, accumulate(buckets), strict=True))
+                seconds.add_metric([*names, f"{kind}xx"], cumulated, stats.seconds[kind])
+            if stats.statuses:
+                received.add_metric(names, stats.received_bytes)
+                sent.add_metric(names, stats.sent_bytes)
+        refused = CounterMetricFamily("tidelog_http_refused", "Turned away because of a bound.", labels=["reason"])
+        for reason, count in self._refusals.items():
+            refused.add_metric([reason], count)
+        yield from (requests, seconds, received, sent, refused)
+        for name, documentation, read in self._gauges:
+            yield GaugeMetricFamily(name, documentation, value=read())

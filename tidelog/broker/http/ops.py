@@ -1,0 +1,49 @@
+"""For those who run brokers: is it alive, can it serve, what is it doing, what can it do."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import Struct
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.context import Call, Context
+from tidelog.model.errors import LeaderNotAvailable
+
+
+class Health(Struct, frozen=True):
+    """The process answers."""
+
+    status: str
+
+
+class Readiness(Struct, frozen=True):
+    """The broker serves requests."""
+
+    status: str
+    cluster_id: str
+    node_id: int
+
+
+async def get_health(_context: Context, _call: Call) -> web.StreamResponse:
+    """Is the process alive?"""
+    return json_answer(Health("ok"))
+
+
+async def get_readiness(context: Context, _call: Call) -> web.StreamResponse:
+    """Can it serve?"""
+    context.refuse_if_ending()
+    broker = context.broker
+    if not broker.is_ready:
+        raise LeaderNotAvailable("this broker is still loading its logs; ask again in a moment")
+    return json_answer(Readiness("ready", broker.cluster_id, broker.node_id))
+
+
+async def get_metrics(context: Context, _call: Call) -> web.StreamResponse:
+    """Counters and gauges, as Prometheus reads them."""
+    return web.Response(body=generate_latest(context.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def get_openapi(context: Context, _call: Call) -> web.StreamResponse:
+    """This description."""
+    return web.Response(body=context.openapi, headers={"Content-Type": "application/json"})

@@ -1,0 +1,126 @@
+"""What a client writes into paths and query strings: read strictly, refused with the way out.
+
+Numbers are ASCII digits: no sign but a minus where negative makes sense (it never does), no blanks, no digits of
+other scripts, no `1e3`. A parameter that is not known is ignored, so that newer clients can talk to older brokers; one
+that is given twice contradicts itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import OFFSET_MAX
+
+INT32_MAX: Final = 2**31 - 1
+SHOWN_CHARS_MAX: Final = 60
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def shown(text: str) -> str:
+    """User text for a message: quoted, escaped, cut."""
+    return repr(text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 3] + "...")
+
+
+def percent_decoded(text: str) -> str:
+    """`text` with its `%xx` resolved. `InvalidRequest` if they are not well-formed UTF-8."""
+    if "%" not in text:
+        return text
+    try:
+        if _ESCAPE.search(text):
+            raise ValueError
+        return unquote(text, errors="strict")
+    except ValueError:
+        raise InvalidRequest(f"{shown(text)} has a percent escape that is not UTF-8") from None
+
+
+def parse_query(raw: str) -> dict[str, str]:
+    """The parameters of a raw query string. `InvalidRequest` if one is given twice or badly escaped."""
+    query: dict[str, str] = {}
+    for part in raw.replace("+", " ").split("&") if raw else ():
+        name, _, value = part.partition("=")
+        if not name:
+            continue
+        name = percent_decoded(name)
+        if name in query:
+            raise InvalidRequest(f"the parameter {shown(name)} is given twice; keep one")
+        query[name] = percent_decoded(value)
+    return query
+
+
+def integer(name: str, text: str, *, low: int = 0, high: int = OFFSET_MAX) -> int:
+    """A whole number in [low, high]. `InvalidRequest` if it is none, or outside."""
+    if not _INTEGER.fullmatch(text):
+        raise InvalidRequest(f"{name} must be a whole number from {low} to {high}, not {shown(text)}")
+    value = int(text)
+    if not low <= value <= high:
+        raise InvalidRequest(f"{name} is {value}, outside {low} to {high}")
+    return value
+
+
+def partition_number(text: str) -> int:
+    """A partition's number; whether the topic has it is the broker's to say."""
+    return integer("the partition", text, high=INT32_MAX)
+
+
+def node_number(text: str) -> int:
+    """A broker's node id."""
+    return integer("the broker id", text, high=INT32_MAX)
+
+
+def optional_integer(query: Mapping[str, str], name: str, default: int, *, low: int = 0, high: int = OFFSET_MAX) -> int:
+    """The parameter `name` as a number in [low, high], or `default`."""
+    text = query.get(name)
+    return default if text is None else integer(name, text, low=low, high=high)
+
+
+def boolean(query: Mapping[str, str], name: str) -> bool | None:
+    """The parameter `name` as true or false; None if it is not given."""
+    text = query.get(name)
+    if text is None:
+        return None
+    if text not in ("true", "false"):
+        raise InvalidRequest(f"{name} must be true or false, not {shown(text)}")
+    return text == "true"
+
+
+def acks(query: Mapping[str, str]) -> int:
+    """-1 (`all`, the default), 1 or 0. `async=true` is another word for `acks=0`; if both are given they must agree."""
+    text = query.get("acks")
+    if "async" not in query:
+        if text is None or text == "all":
+            return -1
+        return _acks(text)
+    is_async = boolean(query, "async")
+    if text is None:
+        return 0 if is_async else -1
+    value = _acks(text)
+    if is_async != (value == 0):
+        raise InvalidRequest(f"acks={text} and async={query['async']} contradict each other; leave one out")
+    return value
+
+
+def _acks(text: str) -> int:
+    try:
+        return {"all": -1, "-1": -1, "1": 1, "0": 0}[text]
+    except KeyError:
+        raise InvalidRequest(f"acks must be all, 1 or 0, not {shown(text)}") from None
+
+
+def start_offset(query: Mapping[str, str], log_start_offset: int, high_watermark: int) -> int:
+    """The parameter `offset`: a number, `earliest` or `latest`. `InvalidRequest` if it is missing or neither."""
+    text = query.get("offset")
+    if text == "earliest":
+        return log_start_offset
+    if text == "latest":
+        return high_watermark
+    if text is None:
+        raise InvalidRequest("say where to read from: offset=NUMBER, offset=earliest or offset=latest")
+    if not _INTEGER.fullmatch(text):
+        raise InvalidRequest(f"offset must be a number, earliest or latest, not {shown(text)}")
+    return integer("offset", text)

@@ -1,0 +1,141 @@
+"""REST v3: partitions, their offsets and their replicas. Read only."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Metadata, Place, Related
+from tidelog.broker.http.topics_v2 import partition_of
+from tidelog.model.cluster import PartitionInfo, Topic
+from tidelog.model.errors import InvalidRequest, NotFound
+from tidelog.model.ids import NodeId
+
+
+class PartitionV3(Struct, frozen=True):
+    """A partition; `leader` links to the leader's replica, and is null where there is none."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+    leader: Related | None
+    replicas: Related
+    leader_epoch: int
+
+
+class PartitionOffsetV3(Struct, frozen=True):
+    """The readable range of a partition; `latest_offset` is the high watermark."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+    offset_type: str
+    earliest_offset: int
+    latest_offset: int
+
+
+class ReplicaV3(Struct, frozen=True):
+    """A replica of a partition on a broker."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+    broker_id: int
+    is_leader: bool
+    is_in_sync: bool
+    broker: Related
+
+
+async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
+    """A topic's partitions."""
+    place = Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    data = [_partition(place, topic, partition) for partition in topic.partitions]
+    return json_answer(place.list_of("KafkaPartition", data, "topics", topic.name, "partitions"))
+
+
+async def get_partition(context: Context, call: Call) -> web.StreamResponse:
+    """A partition."""
+    place = Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    return json_answer(_partition(place, topic, partition_of(topic, call)))
+
+
+async def get_offset(context: Context, call: Call) -> web.StreamResponse:
+    """The readable range of a partition."""
+    place = Place(context, call)
+    offset_type = call.query.get("offset_type", "earliest_and_latest")
+    if offset_type != "earliest_and_latest":
+        raise InvalidRequest(f"offset_type must be earliest_and_latest, not {params.shown(offset_type)}")
+    partition = context.broker.partition(call.topic_name(), call.partition_number())
+    answer = PartitionOffsetV3(
+        "KafkaPartitionOffset",
+        place.metadata("topics", partition.topic, "partitions", partition.partition, "offset"),
+        place.cluster_id,
+        partition.topic,
+        partition.partition,
+        offset_type,
+        partition.log_start_offset,
+        partition.high_watermark,
+    )
+    return json_answer(answer)
+
+
+async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
+    """A partition's replicas."""
+    place = Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    partition = partition_of(topic, call)
+    data = [replica_shown(place, topic, partition, node_id) for node_id in partition.replicas]
+    return json_answer(
+        place.list_of("KafkaReplica", data, "topics", topic.name, "partitions", partition.partition, "replicas")
+    )
+
+
+async def get_replica(context: Context, call: Call) -> web.StreamResponse:
+    """One replica of a partition."""
+    place = Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    partition = partition_of(topic, call)
+    node_id = NodeId(params.node_number(call.path["broker_id"]))
+    if node_id not in partition.replicas:
+        raise NotFound(f"broker {node_id} has no replica of {topic.name}-{partition.partition}")
+    return json_answer(replica_shown(place, topic, partition, node_id))
+
+
+def replica_shown(place: Place, topic: Topic, partition: PartitionInfo, node_id: NodeId) -> ReplicaV3:
+    """A replica as a resource."""
+    return ReplicaV3(
+        "KafkaReplica",
+        place.metadata("topics", topic.name, "partitions", partition.partition, "replicas", node_id),
+        place.cluster_id,
+        topic.name,
+        partition.partition,
+        node_id,
+        node_id == partition.leader,
+        node_id in partition.isr,
+        place.related("brokers", node_id),
+    )
+
+
+def _partition(place: Place, topic: Topic, partition: PartitionInfo) -> PartitionV3:
+    segments = ("topics", topic.name, "partitions", partition.partition)
+    return PartitionV3(
+        "KafkaPartition",
+        place.metadata(*segments),
+        place.cluster_id,
+        topic.name,
+        partition.partition,
+        place.related(*segments, "replicas", partition.leader) if partition.leader >= 0 else None,
+        place.related(*segments, "replicas"),
+        partition.leader_epoch,
+    )

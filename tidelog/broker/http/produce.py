@@ -1,0 +1,153 @@
+"""What every way to produce records as JSON has in common: placing them, batching them, appending, and the outcome.
+
+One request makes one record batch per partition, appended whole or not at all. Records are placed by their partition,
+else by their key (murmur2 of the stored bytes, as Kafka's clients), else all together on one partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.broker.http.context import Context
+from tidelog.broker.http.idempotency import KeyedRequest
+from tidelog.broker.http.limits import Limits
+from tidelog.config.schema import TopicConfig
+from tidelog.model.batch_codec import encode_batch
+from tidelog.model.batch_header import Compression, RecordBatch, parse_header
+from tidelog.model.cluster import Topic
+from tidelog.model.errors import LeaderNotAvailable, TidelogError, TooLarge, UnknownPartition, UnprocessableBody
+from tidelog.model.partitioner import partition_for_key
+from tidelog.model.records import Record
+
+if TYPE_CHECKING:
+    from tidelog.broker.partition import Partition
+    from tidelog.broker.proposals import ProduceReceipt
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms a request is produced: acknowledgement, deadline, identity."""
+
+    acks: int
+    deadline_s: float
+    keyed: KeyedRequest | None = None
+
+
+def check_record(limits: Limits, record: Record) -> None:
+    """`UnprocessableBody` if key or headers are over their bounds; values are bounded by `max.message.bytes`."""
+    if record.key is not None and len(record.key) > limits.key_bytes_max:
+        raise UnprocessableBody(f"a key of {len(record.key)} bytes: at most {limits.key_bytes_max} are allowed")
+    if not record.headers:
+        return
+    if len(record.headers) > limits.record_headers_max:
+        raise UnprocessableBody(f"{len(record.headers)} headers: at most {limits.record_headers_max} are allowed")
+    for name, value in record.headers:
+        size = len(name.encode()) + len(value or b"")
+        if size > limits.record_header_bytes_max:
+            raise UnprocessableBody(f"a header of {size} bytes: at most {limits.record_header_bytes_max} are allowed")
+
+
+def check_partition(topic: Topic, partition: int) -> None:
+    """`UnknownPartition` if the topic has no such partition."""
+    if partition >= len(topic.partitions):
+        raise UnknownPartition(
+            f"topic {topic.name} has no partition {partition}: it has {len(topic.partitions)}, from 0 on"
+        )
+
+
+def stored_bytes_max(record: Record) -> int:
+    """A bound on what a record takes in a batch without compression: each number in front of a part is a varint of
+    at most five bytes, the timestamp's of ten."""
+    size = 35 + len(record.key or b"") + len(record.value or b"")
+    return size + sum(10 + len(name.encode()) + len(value or b"") for name, value in record.headers)
+
+
+class Placer:
+    """Chooses partitions for the records of one request."""
+
+    def __init__(self, context: Context, topic: Topic, keyed: KeyedRequest | None = None) -> None:
+        self._context = context
+        self._topic = topic
+        self._keyed = keyed
+        self._unkeyed: int | None = None
+
+    def place(self, key: bytes | None, partition: int | None) -> int:
+        """The partition of a record, checked. `UnknownPartition` if the one it names does not exist."""
+        if partition is not None:
+            check_partition(self._topic, partition)
+            return partition
+        if key is not None:
+            return partition_for_key(key, len(self._topic.partitions))
+        if self._unkeyed is None:
+            self._unkeyed = (
+                self._context.rotate(self._topic)
+                if self._keyed is None
+                else self._keyed.choose_partition(len(self._topic.partitions))
+            )
+        return self._unkeyed
+
+
+def batch_of(config: TopicConfig, records: list[Record]) -> RecordBatch:
+    """The records as one batch, in the topic's codec. `TooLarge` if it is over the topic's `max.message.bytes`."""
+    codec = config.compression_type
+    compression = Compression.NONE if codec == "producer" else Compression.from_name(codec)
+    data = encode_batch(records, compression=compression)
+    if len(data) > config.max_message_bytes:
+        raise TooLarge(
+            f"{len(records)} records for one partition make a batch of {len(data)} bytes, over max.message.bytes "
+            f"({config.max_message_bytes})"
+        )
+    return RecordBatch(parse_header(data), memoryview(data))
+
+
+def config_of(context: Context, topic: Topic) -> TopicConfig:
+    """The settings in force for a topic; those of an open partition, where they need no working out."""
+    for info in topic.partitions:
+        partition = _partition(context, topic, info.partition)
+        if not isinstance(partition, LeaderNotAvailable):
+            return partition.config
+    return context.broker.topic_config(topic.name)
+
+
+async def append(
+    context: Context, topic: Topic, batches: dict[int, list[RecordBatch]], terms: Terms
+) -> dict[int, ProduceReceipt | TidelogError]:
+    """Appends the batches to their partitions; partitions succeed and fail one by one.
+
+    Errors that come from the request as a whole (no such topic) are raised, before anything is appended.
+    """
+    partitions = {number: _partition(context, topic, number) for number in batches}
+    appends = [_append_one(partition, batches[number], terms) for number, partition in partitions.items()]
+    outcomes = [await appends[0]] if len(appends) == 1 else await asyncio.gather(*appends)
+    return dict(zip(partitions, outcomes, strict=True))
+
+
+def common_error(outcomes: Sequence[object]) -> TidelogError | None:
+    """The error, if everything failed, and alike."""
+    first = outcomes[0]
+    if isinstance(first, TidelogError) and all(
+        isinstance(outcome, TidelogError) and outcome.code == first.code for outcome in outcomes
+    ):
+        return first
+    return None
+
+
+def _partition(context: Context, topic: Topic, number: int) -> Partition | LeaderNotAvailable:
+    try:
+        return context.broker.partition(topic.name, number)
+    except LeaderNotAvailable as error:
+        return error
+
+
+async def _append_one(
+    partition: Partition | LeaderNotAvailable, batches: list[RecordBatch], terms: Terms
+) -> ProduceReceipt | TidelogError:
+    if isinstance(partition, LeaderNotAvailable):
+        return partition
+    try:
+        return await partition.produce(batches, acks=terms.acks, deadline_s=terms.deadline_s, idempotency=terms.keyed)
+    except TidelogError as error:
+        return error

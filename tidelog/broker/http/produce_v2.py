@@ -1,0 +1,144 @@
+"""POST /topics/{topic} and POST /topics/{topic}/partitions/{partition}: records in one JSON document (REST v2).
+
+Follows Confluent's REST Proxy, with Strimzi's `headers` and `timestamp` on records, and receipts that say what was
+guaranteed: leader epoch, the brokers that hold the records, and how durably.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import json_answer, no_content
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.idempotency import keyed_request
+from tidelog.broker.http.json_body import (
+    BinaryRecord,
+    BinaryRecords,
+    JsonRecord,
+    JsonRecords,
+    decode_body,
+    json_decoder,
+    stored_json,
+)
+from tidelog.broker.http.media import Embedded, embedded_sent
+from tidelog.broker.http.produce import (
+    Placer,
+    Terms,
+    append,
+    batch_of,
+    check_partition,
+    check_record,
+    common_error,
+    config_of,
+)
+from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
+from tidelog.model.records import Record
+
+if TYPE_CHECKING:
+    from tidelog.broker.proposals import ProduceReceipt
+
+ANSWER_TYPE: Final = "application/vnd.kafka.v2+json"
+
+_BINARY: Final = json_decoder(BinaryRecords)
+_JSON: Final = json_decoder(JsonRecords)
+
+
+class OffsetReceipt(Struct, frozen=True):
+    """What became of one record, in the request's order; `error_code` is null for a success."""
+
+    partition: int
+    offset: int | None
+    error_code: int | None = None
+    error: str | None = None
+    leader_epoch: int | None = None
+    acked_by: list[int] | None = None
+    durability: str | None = None
+
+
+class ProducedV2(Struct, frozen=True):
+    """The answer to a v2 produce request."""
+
+    offsets: list[OffsetReceipt]
+    key_schema_id: int | None = None
+    value_schema_id: int | None = None
+
+
+async def produce_to_topic(context: Context, call: Call) -> web.StreamResponse:
+    """Produces records to a topic."""
+    return await _produce(context, call, None)
+
+
+async def produce_to_partition(context: Context, call: Call) -> web.StreamResponse:
+    """Produces records to a partition."""
+    return await _produce(context, call, call.partition_number())
+
+
+async def _produce(context: Context, call: Call, partition: int | None) -> web.StreamResponse:
+    topic = context.broker.topic(call.topic_name())
+    if partition is not None:
+        check_partition(topic, partition)
+    embedded = embedded_sent(call.request)
+    acks = params.acks(call.query)
+    body = await read_body(context, call, context.limits.json_bytes_max)
+    keyed = keyed_request(call.request, topic.topic_id, f"{partition} {embedded.name}", body)
+    now_ms = context.broker.clock.wall_ms()
+    records = decode_records(body, embedded)
+    if not 0 < len(records) <= context.limits.entries_max:
+        raise UnprocessableBody(f"{len(records)} records: send 1 to {context.limits.entries_max}")
+    placer = Placer(context, topic, keyed)
+    groups: dict[int, list[Record]] = {}
+    places: list[tuple[int, int]] = []  # of each record: its partition, and which record of that batch it is
+    for sent in records:
+        record = record_of(sent, now_ms)
+        check_record(context.limits, record)
+        number = placer.place(record.key, _named_partition(partition, sent.partition))
+        group = groups.setdefault(number, [])
+        places.append((number, len(group)))
+        group.append(record)
+    config = config_of(context, topic)
+    batches = {number: [batch_of(config, group)] for number, group in groups.items()}
+    outcomes = await append(context, topic, batches, Terms(acks, call.deadline_s(context), keyed))
+    if (error := common_error(list(outcomes.values()))) is not None:
+        raise error
+    if acks == 0 and not any(isinstance(outcome, TidelogError) for outcome in outcomes.values()):
+        return no_content()
+    receipts = [_receipt(number, index, outcomes[number]) for number, index in places]
+    return json_answer(ProducedV2(receipts), content_type=ANSWER_TYPE)
+
+
+def decode_records(body: bytearray, embedded: Embedded) -> list[BinaryRecord] | list[JsonRecord]:
+    """The records of a v2 body. `InvalidRequest` if it is not one."""
+    if embedded is Embedded.JSON:
+        return decode_body(_JSON, body).records
+    return decode_body(_BINARY, body).records
+
+
+def record_of(sent: BinaryRecord | JsonRecord, now_ms: int) -> Record:
+    """The record as it will be stored."""
+    timestamp_ms = now_ms if sent.timestamp is None else sent.timestamp
+    headers = tuple((header.key, header.value) for header in sent.headers) if sent.headers else ()
+    if isinstance(sent, JsonRecord):
+        return Record(timestamp_ms, stored_json(sent.key), stored_json(sent.value), headers)
+    return Record(timestamp_ms, sent.key, sent.value, headers)
+
+
+def _named_partition(in_path: int | None, in_record: int | None) -> int | None:
+    if in_path is None:
+        return in_record
+    if in_record is not None and in_record != in_path:
+        raise InvalidRequest(f"a record names partition {in_record}, the path names {in_path}; leave one out")
+    return in_path
+
+
+def _receipt(partition: int, index: int, outcome: ProduceReceipt | TidelogError) -> OffsetReceipt:
+    if isinstance(outcome, TidelogError):
+        return OffsetReceipt(partition, None, outcome.code, outcome.message)
+    offset = None if outcome.base_offset is None else outcome.base_offset + index
+    return OffsetReceipt(
+        partition, offset, None, None, outcome.leader_epoch, list(outcome.acked_by), outcome.durability
+    )

@@ -1,0 +1,92 @@
+"""POST .../topics/{topic}/records:batch: up to 10,000 records in one document, and a receipt for each (REST v3).
+
+An entry that cannot be read fails alone; the others make one batch per partition. The answer is 207 with `successes`
+and `failures`, which name the entries by their ids.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Place
+from tidelog.broker.http.idempotency import keyed_request
+from tidelog.broker.http.json_body import EntriesV3, EntryV3, decode_body, json_decoder
+from tidelog.broker.http.media import check_document
+from tidelog.broker.http.produce import Placer, Terms, append, batch_of, check_record, common_error, config_of
+from tidelog.broker.http.records_v3 import FailureV3, ReceiptV3, failure_of, receipt_of, record_of
+from tidelog.model.errors import TidelogError, UnprocessableBody
+from tidelog.model.records import Record
+
+_ENTRIES: Final = json_decoder(EntriesV3)
+_ENTRY: Final = json_decoder(EntryV3)
+
+
+class BatchReceiptV3(Struct, frozen=True):
+    """What became of all entries, each list in the order of the request."""
+
+    successes: list[ReceiptV3]
+    failures: list[FailureV3]
+
+
+async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
+    """Produces the entries of one document, with a receipt for each."""
+    cluster_id = Place(context, call).cluster_id
+    topic = context.broker.topic(call.topic_name())
+    check_document(call.request)
+    acks = params.acks(call.query)
+    body = await read_body(context, call, context.limits.json_bytes_max)
+    keyed = keyed_request(call.request, topic.topic_id, "records:batch", body)
+    entries = decode_body(_ENTRIES, body).entries
+    if not 0 < len(entries) <= context.limits.entries_max:
+        raise UnprocessableBody(f"{len(entries)} entries: send 1 to {context.limits.entries_max}")
+    now_ms = context.broker.clock.wall_ms()
+    placer = Placer(context, topic, keyed)
+    groups: dict[int, list[Record]] = {}
+    placed: list[tuple[EntryV3, Record, int, int]] = []  # with its partition, and which record of that batch it is
+    failures: list[FailureV3] = []
+    for entry in _distinct(context, [decode_body(_ENTRY, bytes(text)) for text in entries]):
+        try:
+            record = record_of(entry, now_ms)
+            check_record(context.limits, record)
+            partition = placer.place(record.key, entry.partition_id)
+        except TidelogError as error:
+            failures.append(failure_of(error, entry.id))
+            continue
+        group = groups.setdefault(partition, [])
+        placed.append((entry, record, partition, len(group)))
+        group.append(record)
+    outcomes = {}
+    if groups:
+        config = config_of(context, topic)
+        batches = {partition: [batch_of(config, records)] for partition, records in groups.items()}
+        outcomes = await append(context, topic, batches, Terms(acks, call.deadline_s(context), keyed))
+        common = common_error(list(outcomes.values()))
+        if common is not None and not failures:
+            raise common
+    successes: list[ReceiptV3] = []
+    for entry, record, partition, index in placed:
+        outcome = outcomes[partition]
+        if isinstance(outcome, TidelogError):
+            failures.append(failure_of(outcome, entry.id))
+        else:
+            successes.append(receipt_of(cluster_id, topic.name, partition, entry, record, index, outcome, entry.id))
+    return json_answer(BatchReceiptV3(successes, failures), status=207)
+
+
+def _distinct(context: Context, entries: list[EntryV3]) -> list[EntryV3]:
+    """The entries, if their ids can name them. `UnprocessableBody` if not."""
+    seen: dict[str, None] = {}
+    for entry in entries:
+        if not 0 < len(entry.id) <= context.limits.entry_id_chars_max:
+            raise UnprocessableBody(f"an id has 1 to {context.limits.entry_id_chars_max} characters")
+        if entry.id in seen:
+            raise UnprocessableBody(f"the id {params.shown(entry.id)} is used twice; each entry needs its own")
+        seen[entry.id] = None
+    return entries

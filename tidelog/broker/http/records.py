@@ -1,0 +1,148 @@
+"""GET /topics/{topic}/partitions/{partition}/records: a read that needs no consumer instance and leaves no state.
+
+Redpanda's path, with a start by timestamp, a wait, and Kafka's rule that a read returns at least one record if there
+is one, however small `max_bytes` is. This is the one read that opens batches, so it is bounded in what it opens:
+`max_bytes` at most 8 MiB, each batch's decompressed size too, and other requests get their turn between batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from msgspec import Raw, Struct
+
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import encode, send_records
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.json_body import is_json
+from tidelog.broker.http.media import Embedded, embedded_wanted
+from tidelog.broker.http.reading import position_headers, readable_partition, wait_for_data
+from tidelog.model.batch_codec import decode_batch
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.errors import FormatMismatch, InvalidBatch, InvalidRequest, TooLarge
+from tidelog.model.records import StoredRecord
+
+if TYPE_CHECKING:
+    from tidelog.broker.partition import FetchedBatches, Partition
+
+RECORD_OVERHEAD_BYTES = 32
+"""What a record counts towards `max_bytes` beside its key, value and headers."""
+_NULL = Raw(b"null")
+
+
+class HeaderShown(Struct, frozen=True):
+    """A record header; the value is base64, or null."""
+
+    key: str
+    value: bytes | None
+
+
+class RecordShown(Struct, frozen=True):
+    """A stored record. `key` and `value` are base64 or JSON, as `Accept` asks; `timestamp` is in ms, -1 is none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Raw
+    value: Raw
+    headers: list[HeaderShown]
+
+
+async def get_records(context: Context, call: Call) -> web.StreamResponse:
+    """Records of a partition; nothing about the reader is kept."""
+    embedded = embedded_wanted(call.request)
+    partition, headers = readable_partition(context, call)
+    query = call.query
+    if ("offset" in query) == ("timestamp" in query):
+        raise InvalidRequest("say where to read from: offset=NUMBER|earliest|latest, or timestamp=MS, and only one")
+    limits = context.limits
+    bytes_max = params.optional_integer(query, "max_bytes", limits.fetch_bytes_default)
+    bytes_max = min(bytes_max, limits.json_fetch_bytes_max, limits.fetch_bytes_max)
+    wait_s = call.duration_s(context, "timeout", 0)
+    offset = await _find_start(context, call, partition, wait_s)
+    fetched, records = await _read(context, partition, offset, bytes_max)
+    if not records and wait_s:
+        await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
+        fetched, records = await _read(context, partition, offset, bytes_max)
+    body = encode([_shown(partition, record, embedded) for record in records])
+    return await send_records(context, call, body, {**position_headers(fetched), **headers}, embedded.value)
+
+
+async def _find_start(context: Context, call: Call, partition: Partition, wait_s: float) -> int:
+    """The offset to read from. A timestamp that no record has reached yet stands for the end of the log, and is
+    looked up again after a wait."""
+    query = call.query
+    if "offset" in query:
+        return params.start_offset(query, partition.log_start_offset, partition.high_watermark)
+    timestamp_ms = params.integer("timestamp", query["timestamp"])
+    found = partition.offset_for_timestamp(timestamp_ms)
+    if found is None and wait_s:
+        await wait_for_data(context, partition, partition.high_watermark, 1, call.started_s + wait_s)
+        found = partition.offset_for_timestamp(timestamp_ms)
+    return partition.high_watermark if found is None else found[0]
+
+
+async def _read(
+    context: Context, partition: Partition, offset: int, bytes_max: int
+) -> tuple[FetchedBatches, list[StoredRecord]]:
+    """The records from `offset` on, up to `bytes_max` but at least one. Steps over batches that have none to show:
+    control batches, and what compaction emptied."""
+    while True:
+        fetched = partition.read(offset, bytes_max=bytes_max)
+        records: list[StoredRecord] = []
+        size = 0
+        for batch in iter_batches(fetched.data):
+            try:
+                decoded = decode_batch(batch, decompressed_bytes_max=context.limits.decoded_bytes_max)
+            except (InvalidBatch, TooLarge) as error:
+                raise FormatMismatch(
+                    f"the records from offset {batch.header.base_offset} on cannot be opened ({error.message}); "
+                    f"read them as raw batches, or go on at offset {batch.header.next_offset}"
+                ) from None
+            for record in decoded:
+                if record.offset < offset:
+                    continue
+                size += _size(record)
+                if records and size > bytes_max:
+                    return fetched, records
+                records.append(record)
+            await asyncio.sleep(0)
+        if records or fetched.next_offset <= offset:
+            return fetched, records
+        offset = fetched.next_offset
+
+
+def _size(record: StoredRecord) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
+
+
+def _shown(partition: Partition, record: StoredRecord, embedded: Embedded) -> RecordShown:
+    form = _as_json if embedded is Embedded.JSON else _as_base64
+    return RecordShown(
+        partition.topic,
+        partition.partition,
+        record.offset,
+        record.timestamp_ms,
+        form(record.key, "key", record.offset),
+        form(record.value, "value", record.offset),
+        [HeaderShown(name, value) for name, value in record.headers],
+    )
+
+
+def _as_base64(data: bytes | None, _field: str, _offset: int) -> Raw:
+    return _NULL if data is None else Raw(b'"%b"' % b64encode(data))
+
+
+def _as_json(data: bytes | None, field: str, offset: int) -> Raw:
+    if data is None:
+        return _NULL
+    if not is_json(data):
+        raise FormatMismatch(
+            f"the {field} of the record at offset {offset} is not JSON; read it with Accept: {Embedded.BINARY.value}"
+        )
+    return Raw(data)

@@ -1,0 +1,130 @@
+"""One v3 record object: from JSON to a stored record, and the receipt that says what became of it."""
+
+from __future__ import annotations
+
+import binascii
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from tidelog.broker.http.json_body import DataV3, RecordV3, iso_time, milliseconds, stored_json
+from tidelog.broker.http.params import shown
+from tidelog.model.errors import InvalidRequest, TidelogError
+from tidelog.model.records import Record
+
+if TYPE_CHECKING:
+    from tidelog.broker.proposals import ProduceReceipt
+
+OK: Final = 200
+_TEXT: Final = msgspec.json.Decoder(str | None)
+
+
+class SizeV3(Struct, frozen=True):
+    """The type and the stored size of a key or value."""
+
+    type: str
+    size: int
+
+
+class ReceiptV3(Struct, frozen=True, omit_defaults=True):
+    """What became of one record; `error_code` is 200, and `id` is there if the record had one."""
+
+    error_code: int
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+    offset: int | None
+    timestamp: str | None
+    key: SizeV3 | None
+    value: SizeV3 | None
+    leader_epoch: int
+    acked_by: list[int]
+    durability: str
+    id: str | None = None
+
+
+class FailureV3(Struct, frozen=True, omit_defaults=True):
+    """Why a record was not appended, or may not have been (504xx); `id` is there if the record had one."""
+
+    error_code: int
+    message: str
+    id: str | None = None
+
+
+def record_of(sent: RecordV3, now_ms: int) -> Record:
+    """The record as it will be stored. `InvalidRequest` for an unknown type, or data that is not of its type."""
+    timestamp_ms = now_ms if sent.timestamp is None else milliseconds(sent.timestamp)
+    headers = tuple((header.name, header.value) for header in sent.headers) if sent.headers else ()
+    return Record(timestamp_ms, _stored(sent.key, "key"), _stored(sent.value, "value"), headers)
+
+
+def receipt_of(
+    cluster_id: str,
+    topic: str,
+    partition: int,
+    sent: RecordV3,
+    record: Record,
+    index: int,
+    produced: ProduceReceipt,
+    entry_id: str | None = None,
+) -> ReceiptV3:
+    """The receipt of the record that is number `index` in the batch that was `produced`."""
+    timestamp_ms = record.timestamp_ms if produced.log_append_time_ms is None else produced.log_append_time_ms
+    return ReceiptV3(
+        OK,
+        cluster_id,
+        topic,
+        partition,
+        None if produced.base_offset is None else produced.base_offset + index,
+        iso_time(timestamp_ms),
+        _size(sent.key, record.key),
+        _size(sent.value, record.value),
+        produced.leader_epoch,
+        list(produced.acked_by),
+        produced.durability,
+        entry_id,
+    )
+
+
+def failure_of(error: TidelogError, entry_id: str | None = None) -> FailureV3:
+    """The receipt of a record that failed."""
+    return FailureV3(error.code, error.message, entry_id)
+
+
+def _stored(sent: DataV3 | None, field: str) -> bytes | None:
+    if sent is None:
+        return None
+    match sent.type:
+        case "JSON":
+            return stored_json(sent.data)
+        case "STRING":
+            text = _text(sent, field)
+            return None if text is None else text.encode()
+        case "BINARY":
+            text = _text(sent, field)
+            return None if text is None else _base64(text, field)
+        case None:
+            raise InvalidRequest(f"the {field} has no type: give BINARY, JSON or STRING")
+        case other:
+            raise InvalidRequest(f"the {field} has type {shown(other)}: give BINARY, JSON or STRING")
+
+
+def _text(sent: DataV3, field: str) -> str | None:
+    try:
+        return _TEXT.decode(sent.data) if bytes(sent.data) else None
+    except msgspec.DecodeError:
+        raise InvalidRequest(f"the data of a {sent.type} {field} must be a string or null") from None
+
+
+def _base64(text: str, field: str) -> bytes:
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except (binascii.Error, ValueError):
+        raise InvalidRequest(f"the data of the BINARY {field} is not base64") from None
+
+
+def _size(sent: DataV3 | None, stored: bytes | None) -> SizeV3 | None:
+    if sent is None or stored is None:
+        return None
+    return SizeV3(str(sent.type), len(stored))

@@ -1,0 +1,102 @@
+"""What an entry of the route table says: where, what, on which resource, in which form."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.media import JSON_TYPE
+
+Handler = Callable[[Context, Call], Awaitable[web.StreamResponse]]
+
+
+class Operation(enum.Enum):
+    """What a request does to its resource, in the words of Kafka's ACLs."""
+
+    NONE = "None"
+    """Open to everybody: it tells nothing."""
+    READ = "Read"
+    WRITE = "Write"
+    CREATE = "Create"
+    DELETE = "Delete"
+    ALTER = "Alter"
+    DESCRIBE = "Describe"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+    ALTER_CONFIGS = "AlterConfigs"
+    IDEMPOTENT_WRITE = "IdempotentWrite"
+
+
+class Resource(NamedTuple):
+    """What a request is about: a resource type of Kafka's ACLs, and a name."""
+
+    type: str
+    name: str
+
+
+def cluster_resource(_path: Mapping[str, str]) -> Resource:
+    """The cluster as a whole."""
+    return Resource("Cluster", "kafka-cluster")
+
+
+def topic_resource(path: Mapping[str, str]) -> Resource:
+    """The topic of the path."""
+    return Resource("Topic", path["topic"])
+
+
+def any_topic_resource(_path: Mapping[str, str]) -> Resource:
+    """Topics that the path does not name: each one has to be judged, and a list is filtered."""
+    return Resource("Topic", "*")
+
+
+ResourceOf = Callable[[Mapping[str, str]], Resource]
+"""Finds the resource of a request from its path's placeholders."""
+
+
+class Query(NamedTuple):
+    """A query parameter, for the reader of the API's description."""
+
+    name: str
+    schema: Mapping[str, object]
+    description: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    """One operation of the API. Placeholders in `path` are written `{name}` and match one segment.
+
+    `request` and `answer` are the types of the JSON bodies, None where there is none or it is no JSON;
+    `request_media` and `answer_media` name their content types. `statuses` are those of success.
+    """
+
+    method: str
+    path: str
+    operation: Operation
+    resource: ResourceOf
+    handler: Handler
+    request: Any = None
+    answer: Any = None
+    statuses: tuple[int, ...] = (200,)
+    query: tuple[Query, ...] = ()
+    request_media: tuple[str, ...] = (JSON_TYPE,)
+    answer_media: tuple[str, ...] = (JSON_TYPE,)
+    has_raw_body: bool = False
+    """True if the request's body is bytes, or a stream, rather than one JSON document."""
+    is_always_on: bool = False
+    """True if it is served before the broker is ready, too."""
+    prefix: str = ""
+    """Under which name REST v3 was asked: `/v3` or `/kafka/v3`; empty for all others."""
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a line: the handler's own words."""
+        return (self.handler.__doc__ or "").partition("\n")[0]
+
+    @property
+    def template(self) -> str:
+        """The whole path with its placeholders."""
+        return self.prefix + self.path

@@ -1,0 +1,203 @@
+"""The one table of all routes. What is not here does not exist: not for clients, not in `/openapi.json`, not for ACLs.
+
+REST v3 is mounted twice, under `/v3` as Confluent's REST Proxy has it and under `/kafka/v3` as Confluent Server has it,
+because clients are written against either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tidelog.broker.http import (
+    batches,
+    bulk,
+    clusters_v3,
+    configs_v3,
+    json_body,
+    ops,
+    partitions_v3,
+    produce_v2,
+    produce_v3,
+    records,
+    records_v3,
+    stream_v3,
+    topics_v2,
+    topics_v3,
+)
+from tidelog.broker.http.envelope import ResourceList
+from tidelog.broker.http.media import BATCHES_TYPE, JSON_TYPE, Embedded
+from tidelog.broker.http.route import Handler, Operation, Query, ResourceOf, Route
+from tidelog.broker.http.route import any_topic_resource as topics
+from tidelog.broker.http.route import cluster_resource as cluster
+from tidelog.broker.http.route import topic_resource as topic
+
+_INTEGER: Final[Mapping[str, object]] = {"type": "integer", "minimum": 0}
+_TEXT: Final[Mapping[str, object]] = {"type": "string"}
+_OFFSET: Final = Query("offset", {"type": ["integer", "string"]}, "Where to begin: a number, `earliest` or `latest`.")
+_MAX_BYTES: Final = Query("max_bytes", _INTEGER, "The most to return, 1 MiB by default; one record or batch always is.")
+_REPLICA: Final = Query("replica", {"enum": ["local", "any"]}, "Read the addressed broker's copy, or any copy.")
+_TOPICS: Final = Query("topics", _TEXT, "Names, separated by commas; all topics by default.")
+_PRODUCE: Final = (
+    Query("acks", {"enum": ["all", "1", "0", "-1"]}, "Who must have the records before the answer; all by default."),
+    Query("async", {"type": "boolean"}, "`true` is `acks=0`: answered at once with 204."),
+    Query("timeout_ms", _INTEGER, "When to give up waiting: 503 if nothing was appended, 504 if it is unknown."),
+)
+_READ_RECORDS: Final = (
+    _OFFSET,
+    Query("timestamp", _INTEGER, "Begin at the first record of this time (ms) or later."),
+    _MAX_BYTES,
+    Query("timeout", _INTEGER, "How long to wait for a record, in ms; 0 by default."),
+    _REPLICA,
+)
+_READ_BATCHES: Final = (
+    _OFFSET,
+    Query("to", _INTEGER, "Stream up to this offset (exclusive), clipped to the high watermark."),
+    _MAX_BYTES,
+    Query("min_bytes", _INTEGER, "How much to wait for; 1 by default."),
+    Query("wait_ms", _INTEGER, "How long to wait for it; 0 by default."),
+    _REPLICA,
+)
+_OFFSET_TYPE: Final = Query("offset_type", {"enum": ["earliest_and_latest"]}, "The only one there is.")
+_V2_RECORDS: Final = (Embedded.JSON.value, Embedded.BINARY.value, JSON_TYPE)
+
+_TOPIC: Final = "/topics/{topic}"
+_PARTITION: Final = "/topics/{topic}/partitions/{partition}"
+_OPEN, _READ, _WRITE, _CREATE = Operation.NONE, Operation.READ, Operation.WRITE, Operation.CREATE
+_DELETE, _ALTER, _DESCRIBE = Operation.DELETE, Operation.ALTER, Operation.DESCRIBE
+_DESCRIBE_CONFIGS, _ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+
+
+def _always(path: str, operation: Operation, handler: Handler, answer: Any, media: str = JSON_TYPE) -> Route:
+    """A route that is served whatever state the broker is in."""
+    return Route("GET", path, operation, cluster, handler, None, answer, answer_media=(media,), is_always_on=True)
+
+
+def _v2(path: str, resource: ResourceOf, handler: Handler, answer: Any) -> Route:
+    """A reading route of REST v2."""
+    return Route("GET", path, _DESCRIBE, resource, handler, None, answer, answer_media=(topics_v2.ANSWER_TYPE,))
+
+
+def _v2_produce(path: str, handler: Handler) -> Route:
+    """A producing route of REST v2."""
+    return Route(
+        "POST",
+        path,
+        _WRITE,
+        topic,
+        handler,
+        json_body.JsonRecords,
+        produce_v2.ProducedV2,
+        (200, 204),
+        _PRODUCE,
+        _V2_RECORDS,
+        (topics_v2.ANSWER_TYPE,),
+    )
+
+
+def _v3(
+    method: str,
+    path: str,
+    operation: Operation,
+    resource: ResourceOf,
+    handler: Handler,
+    request: Any = None,
+    answer: Any = None,
+    *statuses: int,
+    query: tuple[Query, ...] = (),
+    has_raw_body: bool = False,
+) -> Route:
+    """A route of REST v3; `path` is what follows the cluster's."""
+    return Route(
+        method,
+        f"/clusters/{{cluster_id}}{path}",
+        operation,
+        resource,
+        handler,
+        request,
+        answer,
+        statuses or (200,),
+        query,
+        has_raw_body=has_raw_body,
+    )
+
+
+OWN: Final = (
+    _always("/healthz", _OPEN, ops.get_health, ops.Health),
+    _always("/readyz", _OPEN, ops.get_readiness, ops.Readiness),
+    _always("/metrics", _DESCRIBE, ops.get_metrics, str, "text/plain"),
+    _always("/openapi.json", _OPEN, ops.get_openapi, dict),
+    Route("GET", "/metadata", _DESCRIBE, topics, bulk.get_metadata, None, bulk.MetadataShown, query=(_TOPICS,)),
+    Route("POST", "/offsets", _DESCRIBE, topics, bulk.post_offsets, bulk.OffsetsRequest, bulk.OffsetsAnswer),
+    Route("GET", f"{_PARTITION}/records", _READ, topic, records.get_records, None, list[records.RecordShown],
+          query=_READ_RECORDS, answer_media=(Embedded.BINARY.value, Embedded.JSON.value)),
+    Route("POST", f"{_PARTITION}/batches", _WRITE, topic, batches.post_batches, None, batches.BatchesReceipt,
+          (200, 204), _PRODUCE, (BATCHES_TYPE,), has_raw_body=True),
+    Route("GET", f"{_PARTITION}/batches", _READ, topic, batches.get_batches, query=_READ_BATCHES,
+          answer_media=(BATCHES_TYPE,)),
+)  # fmt: skip
+
+V2: Final = (
+    _always("/", _OPEN, topics_v2.get_root, topics_v2.Nothing, topics_v2.ANSWER_TYPE),
+    Route("POST", "/", _OPEN, cluster, topics_v2.post_root, None, topics_v2.Nothing),
+    _v2("/brokers", cluster, topics_v2.list_brokers, topics_v2.BrokersV2),
+    _v2("/topics", topics, topics_v2.list_topics, list[str]),
+    _v2(_TOPIC, topic, topics_v2.get_topic, topics_v2.TopicV2),
+    _v2(f"{_TOPIC}/partitions", topic, topics_v2.list_partitions, list[topics_v2.PartitionV2]),
+    _v2(_PARTITION, topic, topics_v2.get_partition, topics_v2.PartitionV2),
+    _v2(f"{_PARTITION}/offsets", topic, topics_v2.get_offsets, topics_v2.OffsetsV2),
+    _v2_produce(_TOPIC, produce_v2.produce_to_topic),
+    _v2_produce(_PARTITION, produce_v2.produce_to_partition),
+)
+
+V3: Final = (
+    Route("GET", "/clusters", _DESCRIBE, cluster, clusters_v3.list_clusters, None, ResourceList[clusters_v3.ClusterV3]),
+    _v3("GET", "", _DESCRIBE, cluster, clusters_v3.get_cluster, None, clusters_v3.ClusterV3),
+    _v3("POST", "/producer-ids", Operation.IDEMPOTENT_WRITE, cluster, clusters_v3.allocate_producer_id, None,
+        clusters_v3.ProducerIdV3, 201),
+    _v3("GET", "/brokers", _DESCRIBE, cluster, clusters_v3.list_brokers, None, ResourceList[clusters_v3.BrokerV3]),
+    _v3("GET", "/brokers/{broker_id}", _DESCRIBE, cluster, clusters_v3.get_broker, None, clusters_v3.BrokerV3),
+    _v3("GET", "/brokers/{broker_id}/partition-replicas", _DESCRIBE, cluster, clusters_v3.list_broker_replicas, None,
+        ResourceList[partitions_v3.ReplicaV3]),
+    _v3("GET", "/brokers/{broker_id}/configs", _DESCRIBE_CONFIGS, cluster, configs_v3.list_broker_configs, None,
+        ResourceList[configs_v3.BrokerConfigV3]),
+    _v3("GET", "/brokers/{broker_id}/configs/{name}", _DESCRIBE_CONFIGS, cluster, configs_v3.get_broker_config, None,
+        configs_v3.BrokerConfigV3),
+    _v3("GET", "/topics", _DESCRIBE, topics, topics_v3.list_topics, None, ResourceList[topics_v3.TopicV3]),
+    _v3("POST", "/topics", _CREATE, cluster, topics_v3.create_topic, topics_v3.CreateTopic, topics_v3.TopicV3,
+        200, 201),
+    _v3("GET", _TOPIC, _DESCRIBE, topic, topics_v3.get_topic, None, topics_v3.TopicV3),
+    _v3("PATCH", _TOPIC, _ALTER, topic, topics_v3.grow_topic, topics_v3.GrowTopic, topics_v3.TopicV3),
+    _v3("DELETE", _TOPIC, _DELETE, topic, topics_v3.delete_topic, None, None, 204),
+    _v3("GET", "/topics/-/configs", _DESCRIBE_CONFIGS, topics, configs_v3.list_all_topic_configs, None,
+        ResourceList[configs_v3.TopicConfigV3]),
+    _v3("GET", f"{_TOPIC}/configs", _DESCRIBE_CONFIGS, topic, configs_v3.list_topic_configs, None,
+        ResourceList[configs_v3.TopicConfigV3]),
+    _v3("GET", f"{_TOPIC}/configs/{{name}}", _DESCRIBE_CONFIGS, topic, configs_v3.get_topic_config, None,
+        configs_v3.TopicConfigV3),
+    _v3("PUT", f"{_TOPIC}/configs/{{name}}", _ALTER_CONFIGS, topic, configs_v3.put_topic_config, configs_v3.ConfigValue,
+        None, 204),
+    _v3("DELETE", f"{_TOPIC}/configs/{{name}}", _ALTER_CONFIGS, topic, configs_v3.delete_topic_config, None, None, 204),
+    _v3("POST", f"{_TOPIC}/configs:alter", _ALTER_CONFIGS, topic, configs_v3.alter_topic_configs,
+        configs_v3.ConfigChanges, None, 204),
+    _v3("GET", f"{_TOPIC}/partitions", _DESCRIBE, topic, partitions_v3.list_partitions, None,
+        ResourceList[partitions_v3.PartitionV3]),
+    _v3("GET", _PARTITION, _DESCRIBE, topic, partitions_v3.get_partition, None, partitions_v3.PartitionV3),
+    _v3("GET", f"{_PARTITION}/offset", _DESCRIBE, topic, partitions_v3.get_offset, None,
+        partitions_v3.PartitionOffsetV3, query=(_OFFSET_TYPE,)),
+    _v3("GET", f"{_PARTITION}/replicas", _DESCRIBE, topic, partitions_v3.list_replicas, None,
+        ResourceList[partitions_v3.ReplicaV3]),
+    _v3("GET", f"{_PARTITION}/replicas/{{broker_id}}", _DESCRIBE, topic, partitions_v3.get_replica, None,
+        partitions_v3.ReplicaV3),
+    _v3("POST", f"{_TOPIC}/records", _WRITE, topic, stream_v3.produce_stream, json_body.RecordV3,
+        records_v3.ReceiptV3, query=_PRODUCE, has_raw_body=True),
+    _v3("POST", f"{_TOPIC}/records:batch", _WRITE, topic, produce_v3.produce_entries, json_body.EntriesV3,
+        produce_v3.BatchReceiptV3, 207, query=_PRODUCE),
+)  # fmt: skip
+
+ROUTES: Final = (
+    *OWN,
+    *V2,
+    *(replace(route, prefix=prefix) for prefix in ("/v3", "/kafka/v3") for route in V3),
+)

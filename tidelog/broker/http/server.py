@@ -1,0 +1,70 @@
+"""Starts and stops the HTTP listener of a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+
+from tidelog.broker.http.broker_metrics import BrokerMetrics
+from tidelog.broker.http.budget import ByteBudget
+from tidelog.broker.http.connection import Gate, Server
+from tidelog.broker.http.context import Context, Waits
+from tidelog.broker.http.edge import Edge
+from tidelog.broker.http.limits import Limits
+from tidelog.broker.http.metrics import RequestMetrics
+from tidelog.broker.http.openapi import describe
+from tidelog.broker.http.routes import ROUTES
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+BACKLOG = 1024
+"""Connections that the system completes for us while we are busy."""
+
+
+class HttpServer:
+    """A listener that serves. `address` is where it is bound."""
+
+    def __init__(self, server: Server, listener: asyncio.Server, context: Context) -> None:
+        self._server = server
+        self._listener = listener
+        self._context = context
+        host, port, *_ = listener.sockets[0].getsockname()
+        self.address: tuple[str, int] = (host, port)
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes no more connections, ends waits at once, gives requests under way `grace_s` to finish, and cuts the
+        rest. Idempotent."""
+        self._listener.close()
+        self._context.waits.end_all()
+        self._server.pre_shutdown()
+        await self._server.shutdown(grace_s / 2)  # a request gets that long twice: to end, and to be cancelled
+
+
+async def start_http(broker: Broker, host: str, port: int, *, limits: Limits | None = None) -> HttpServer:
+    """Opens the listener; port 0 takes any free one. Raises `OSError` if the address cannot be had."""
+    limits = limits or Limits.of(broker.config)
+    metrics = RequestMetrics()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    registry.register(BrokerMetrics(broker))
+    context = Context(
+        broker=broker,
+        limits=limits,
+        metrics=metrics,
+        bodies=ByteBudget(limits.body_budget_bytes, "request bodies"),
+        answers=ByteBudget(limits.answer_budget_bytes, "answers"),
+        waits=Waits(),
+        registry=registry,
+        openapi=describe(ROUTES),
+    )
+    gate = Gate(limits.connections_max, metrics)
+    metrics.gauge("tidelog_http_connections", "Open client connections.", lambda: gate.open)
+    metrics.gauge("tidelog_http_body_bytes", "Memory taken by request bodies.", lambda: context.bodies.used)
+    metrics.gauge("tidelog_http_answer_bytes", "Memory taken by answers under way.", lambda: context.answers.used)
+    metrics.gauge("tidelog_http_waiting_requests", "Requests that wait for data.", lambda: len(context.waits))
+    server = Server(Edge(context, ROUTES).serve, limits, gate)
+    listener = await asyncio.get_running_loop().create_server(server, host, port, backlog=BACKLOG)
+    return HttpServer(server, listener, context)

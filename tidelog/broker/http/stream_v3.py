@@ -1,0 +1,290 @@
+"""POST .../topics/{topic}/records: a stream of records in, a stream of receipts out, on one connection (REST v3).
+
+Full duplex: receipts come back in the order of the records while the body is still open. Two loops share a bounded
+window. The reader cuts the body into objects and reads them into records; the appender takes whatever is in the
+window, appends it as one batch per partition, and writes the receipts. So there is always one group of records under
+way and one gathering: many records sent at once share a batch and its fsync, a lone record waits for nobody, order is
+kept without any bookkeeping, and a client that sends faster than the disk is slowed down by TCP.
+
+A record that is readable JSON but no good (type, base64, an unknown field) gets an error receipt, and the stream goes
+on. What is no JSON object ends it, because nothing tells where the next record begins. Until the first receipt is
+written nothing is promised, so what fails before that is an ordinary error answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import encode, open_stream, send_piece
+from tidelog.broker.http.body import check_encoding, invite_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Place
+from tidelog.broker.http.idempotency import refuse_key
+from tidelog.broker.http.json_body import RecordV3, decode_body, json_decoder
+from tidelog.broker.http.json_text import ObjectCutter
+from tidelog.broker.http.media import JSON_TYPE, check_document
+from tidelog.broker.http.produce import (
+    Placer,
+    Terms,
+    append,
+    batch_of,
+    check_record,
+    common_error,
+    config_of,
+    stored_bytes_max,
+)
+from tidelog.broker.http.records_v3 import failure_of, receipt_of, record_of
+from tidelog.model.batch_header import HEADER_BYTES, RecordBatch
+from tidelog.model.cluster import Topic
+from tidelog.model.errors import InvalidRequest, RequestTimeout, ShuttingDown, TidelogError, TooLarge, UnprocessableBody
+from tidelog.model.records import Record
+
+if TYPE_CHECKING:
+    from tidelog.broker.proposals import ProduceReceipt
+
+HTTP_SERVER_ERROR: Final = 500
+ITEM_OVERHEAD_BYTES: Final = 256
+"""What a record in the window costs beside its JSON."""
+ITEMS_MAX: Final = 2_000
+"""Records appended, and receipts written, in one go."""
+_RECORD: Final = json_decoder(RecordV3)
+_RECEIPT_END: Final = b"\r\n"
+
+
+@dataclass(slots=True)
+class Arrived:
+    """A record that was read, or why it could not be; `size` is that of its JSON."""
+
+    size: int
+    sent: RecordV3 | None = None
+    record: Record | None = None
+    partition: int = -1
+    error: TidelogError | None = None
+
+
+class Window:
+    """What has arrived and is not yet taken, bounded by bytes; one record always fits."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._items: deque[Arrived] = deque()
+        self._bytes = 0
+        self._changed = asyncio.Event()
+        self.is_closed = False
+
+    async def put(self, item: Arrived) -> None:
+        """Adds an item, waiting for room."""
+        while self._items and self._bytes + item.size > self._bytes_max:
+            self._changed.clear()
+            await self._changed.wait()
+        self._items.append(item)
+        self._bytes += item.size
+        self._changed.set()
+
+    async def take(self) -> list[Arrived]:
+        """What is there, waiting for something, at most `ITEMS_MAX`; empty once the window is closed and drained."""
+        while not self._items and not self.is_closed:
+            self._changed.clear()
+            await self._changed.wait()
+        items = [self._items.popleft() for _ in range(min(len(self._items), ITEMS_MAX))]
+        self._bytes -= sum(item.size for item in items)
+        self._changed.set()
+        return items
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.is_closed = True
+        self._changed.set()
+
+
+async def produce_stream(context: Context, call: Call) -> web.StreamResponse:
+    """Produces a stream of records: JSON objects in, receipts out."""
+    cluster_id = Place(context, call).cluster_id
+    topic = context.broker.topic(call.topic_name())
+    check_document(call.request)
+    check_encoding(call.request)
+    refuse_key(call.request, "cannot be honoured on a stream: use records:batch")
+    stream = RecordStream(context, call, topic, cluster_id, params.acks(call.query))
+    window_bytes = context.limits.stream_window_bytes
+    context.bodies.take(window_bytes)
+    call.body_bytes += window_bytes
+    await invite_body(call.request)
+    return await stream.run()
+
+
+class RecordStream:
+    """One streamed request."""
+
+    def __init__(self, context: Context, call: Call, topic: Topic, cluster_id: str, acks: int) -> None:
+        self._context = context
+        self._call = call
+        self._topic = topic
+        self._cluster_id = cluster_id
+        self._acks = acks
+        self._placer = Placer(context, topic)
+        self._window = Window(context.limits.stream_window_bytes)
+        self._response = web.StreamResponse(headers={"Content-Type": JSON_TYPE})
+        self._arrived = 0
+
+    async def run(self) -> web.StreamResponse:
+        """Serves the stream to its end. Raises what can still be an ordinary error answer."""
+        appender = asyncio.create_task(self._append_all())
+        reader = asyncio.create_task(self._read_all())
+        try:
+            await asyncio.wait((appender, reader), return_when=asyncio.FIRST_EXCEPTION)
+            if appender.done():  # it ends before the reader only by an error
+                return await appender
+            await reader
+            return await appender
+        finally:
+            await _end(reader)
+            await _end(appender)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def _read_all(self) -> None:
+        """Reads the body to its end, or to what ends the stream: that becomes the last receipt."""
+        try:
+            await self._read_objects()
+        except TidelogError as error:
+            if not self._arrived:
+                raise
+            await self._window.put(Arrived(0, error=error))
+            self._response.force_close()
+        self._window.close()
+
+    async def _read_objects(self) -> None:
+        cutter = ObjectCutter(self._context.limits.json_bytes_max)
+        while chunk := await self._next_chunk():
+            cutter.add(chunk)
+            while (text := cutter.next_object()) is not None:
+                item = self._read_record(text)
+                self._arrived += 1
+                await self._window.put(item)
+        if not cutter.is_between_objects:
+            raise UnprocessableBody("the body ends within a JSON object")
+        if not self._arrived:
+            raise UnprocessableBody("Payload error. Request body is empty. Data is required.")
+
+    async def _next_chunk(self) -> bytes:
+        """What arrives next; empty at the end. A body of declared length has to come as quickly as any other."""
+        limits = self._context.limits
+        now_s = asyncio.get_running_loop().time()
+        if "Content-Length" in self._call.request.headers:
+            deadline_s = self._call.started_s + limits.body_timeout_s
+        else:
+            deadline_s = min(now_s + limits.stream_idle_s, self._call.started_s + limits.stream_duration_s)
+        async with self._context.waits.until(deadline_s):
+            try:
+                return await self._call.request.content.readany()
+            except web.RequestPayloadError:
+                raise InvalidRequest("the body is not correctly chunked") from None
+        if self._context.waits.is_ended:
+            raise ShuttingDown("this broker is shutting down; go on with another one")
+        raise RequestTimeout("no more records came in time, or the stream was open for longer than allowed")
+
+    def _read_record(self, text: bytes) -> Arrived:
+        size = len(text) + ITEM_OVERHEAD_BYTES
+        try:
+            sent = decode_body(_RECORD, text)
+            record = record_of(sent, self._context.broker.clock.wall_ms())
+            check_record(self._context.limits, record)
+            return Arrived(size, sent, record, self._placer.place(record.key, sent.partition_id))
+        except TidelogError as error:
+            return Arrived(size, error=error)
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    async def _append_all(self) -> web.StreamResponse:
+        while items := await self._window.take():
+            receipts = await self._append(items)
+            if not self._call.is_open:
+                await open_stream(self._call, self._response)
+            await send_piece(self._context, self._call, self._response, receipts)
+        return self._response
+
+    async def _append(self, items: list[Arrived]) -> bytes:
+        """Appends a group and gives its receipts. Raises the error, if it is the whole story of the request."""
+        groups: dict[int, list[Arrived]] = {}
+        for item in items:
+            if item.record is not None:
+                groups.setdefault(item.partition, []).append(item)
+        batches = {partition: self._pack(group) for partition, group in groups.items()}
+        batches = {partition: packed for partition, packed in batches.items() if packed}
+        now_s = asyncio.get_running_loop().time()
+        timeout_s = self._call.duration_s(self._context, "timeout_ms", self._context.limits.request_timeout_ms_max)
+        terms = Terms(self._acks, now_s + timeout_s)
+        outcomes = await append(self._context, self._topic, batches, terms) if batches else {}
+        self._refuse_if_all_failed(items, outcomes)
+        return b"".join(part for receipt in self._receipts(items, outcomes) for part in (receipt, _RECEIPT_END))
+
+    def _pack(self, group: list[Arrived]) -> list[RecordBatch]:
+        """The records of one partition in as few batches as `max.message.bytes` allows; one that is too large even
+        alone gets its error instead."""
+        config = config_of(self._context, self._topic)
+        batches: list[RecordBatch] = []
+        for part in _parts(group, config.max_message_bytes):
+            try:
+                batches.append(batch_of(config, [item.record for item in part if item.record is not None]))
+            except TooLarge as error:
+                for item in part:
+                    item.error, item.record = error, None
+        return batches
+
+    def _refuse_if_all_failed(self, items: list[Arrived], outcomes: dict[int, ProduceReceipt | TidelogError]) -> None:
+        """Raises the error if this is all there is of the request, nothing has been answered, and the broker, not
+        the records, is why all of it failed."""
+        if self._call.is_open or not self._window.is_closed or len(items) != self._arrived or not outcomes:
+            return
+        if any(item.error is not None for item in items):
+            return
+        error = common_error(list(outcomes.values()))
+        if error is not None and error.status >= HTTP_SERVER_ERROR:
+            raise error
+
+    def _receipts(self, items: list[Arrived], outcomes: dict[int, ProduceReceipt | TidelogError]) -> Iterator[bytes]:
+        indices: dict[int, int] = {}
+        for item in items:
+            if item.record is None or item.sent is None:
+                assert item.error is not None
+                yield encode(failure_of(item.error))
+                continue
+            outcome = outcomes[item.partition]
+            index = indices.get(item.partition, 0)
+            indices[item.partition] = index + 1
+            if isinstance(outcome, TidelogError):
+                yield encode(failure_of(outcome))
+            else:
+                name = self._topic.name
+                yield encode(receipt_of(self._cluster_id, name, item.partition, item.sent, item.record, index, outcome))
+
+
+def _parts(group: list[Arrived], batch_bytes_max: int) -> Iterator[list[Arrived]]:
+    """Cuts a group so that each part surely makes a batch within the bound; a record that may not is alone."""
+    room = batch_bytes_max - batch_bytes_max // 64 - HEADER_BYTES  # codecs add a little to what they cannot compress
+    part: list[Arrived] = []
+    size = 0
+    for item in group:
+        assert item.record is not None
+        stored = stored_bytes_max(item.record)
+        if part and size + stored > room:
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += stored
+    yield part
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    """Sees a task off; whoever cared for its result has it."""
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()

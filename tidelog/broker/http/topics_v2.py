@@ -1,0 +1,122 @@
+"""The reading side of REST v2: liveness, broker and topic names, partitions, offsets.
+
+Shapes are those of Confluent's REST Proxy; partitions add `leader_epoch`, and `leader` is -1 where there is none.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.produce import check_partition
+from tidelog.config.describe import describe_topic
+from tidelog.model.cluster import PartitionInfo, Topic
+
+ANSWER_TYPE = "application/vnd.kafka.v2+json"
+
+
+class Nothing(Struct, frozen=True):
+    """An empty object."""
+
+
+class BrokersV2(Struct, frozen=True):
+    """The node ids of the live brokers."""
+
+    brokers: list[int]
+
+
+class ReplicaV2(Struct, frozen=True):
+    """One replica of a partition."""
+
+    broker: int
+    leader: bool
+    in_sync: bool
+
+
+class PartitionV2(Struct, frozen=True):
+    """One partition."""
+
+    partition: int
+    leader: int
+    replicas: list[ReplicaV2]
+    leader_epoch: int
+
+
+class TopicV2(Struct, frozen=True):
+    """One topic, with all its settings in force."""
+
+    name: str
+    configs: dict[str, str | None]
+    partitions: list[PartitionV2]
+    topic_id: str
+
+
+class OffsetsV2(Struct, frozen=True):
+    """The readable range of a partition; `end_offset` is the high watermark."""
+
+    beginning_offset: int
+    end_offset: int
+
+
+async def get_root(_context: Context, _call: Call) -> web.StreamResponse:
+    """An empty object."""
+    return json_answer(Nothing(), content_type=ANSWER_TYPE)
+
+
+async def post_root(context: Context, call: Call) -> web.StreamResponse:
+    """An empty object; some clients try here whether bodies are taken."""
+    await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
+    return json_answer(Nothing(), content_type=ANSWER_TYPE)
+
+
+async def list_brokers(context: Context, _call: Call) -> web.StreamResponse:
+    """Node ids of the live brokers."""
+    return json_answer(BrokersV2(sorted(context.broker.image.brokers)), content_type=ANSWER_TYPE)
+
+
+async def list_topics(context: Context, _call: Call) -> web.StreamResponse:
+    """Names of all topics."""
+    return json_answer(sorted(context.broker.image.topics), content_type=ANSWER_TYPE)
+
+
+async def get_topic(context: Context, call: Call) -> web.StreamResponse:
+    """A topic."""
+    topic = context.broker.topic(call.topic_name())
+    entries = describe_topic(context.broker.config, topic.configs, replication_factor=len(topic.partitions[0].replicas))
+    configs = {entry.name: entry.value for entry in entries}
+    partitions = [_shown(partition) for partition in topic.partitions]
+    return json_answer(TopicV2(topic.name, configs, partitions, topic.topic_id), content_type=ANSWER_TYPE)
+
+
+async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
+    """A topic's partitions."""
+    topic = context.broker.topic(call.topic_name())
+    return json_answer([_shown(partition) for partition in topic.partitions], content_type=ANSWER_TYPE)
+
+
+async def get_partition(context: Context, call: Call) -> web.StreamResponse:
+    """A partition."""
+    return json_answer(_shown(partition_of(context.broker.topic(call.topic_name()), call)), content_type=ANSWER_TYPE)
+
+
+async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
+    """The readable range of a partition."""
+    partition = context.broker.partition(call.topic_name(), call.partition_number())
+    return json_answer(OffsetsV2(partition.log_start_offset, partition.high_watermark), content_type=ANSWER_TYPE)
+
+
+def partition_of(topic: Topic, call: Call) -> PartitionInfo:
+    """The partition of the path. `UnknownPartition` if the topic has no such one."""
+    number = call.partition_number()
+    check_partition(topic, number)
+    return topic.partitions[number]
+
+
+def _shown(partition: PartitionInfo) -> PartitionV2:
+    replicas = [
+        ReplicaV2(node_id, node_id == partition.leader, node_id in partition.isr) for node_id in partition.replicas
+    ]
+    return PartitionV2(partition.partition, partition.leader, replicas, partition.leader_epoch)

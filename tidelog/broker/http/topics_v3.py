@@ -1,0 +1,151 @@
+"""REST v3: topics are created, listed, described, grown and deleted.
+
+A topic shows where its replicas are (`partitions`), also when it is only validated: an administrator sees the
+placement before it is made.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from tidelog.broker.controller.state import NewTopic
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import json_answer, no_content
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Metadata, Place, Related
+from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber, decode_body, json_decoder
+from tidelog.broker.http.media import check_document
+from tidelog.model.cluster import Topic
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import NodeId
+from tidelog.model.names import check_topic_name
+
+PartitionCount = Annotated[int, Meta(ge=1, le=10_000)]
+ReplicaCount = Annotated[int, Meta(ge=1, le=9)]
+
+
+class ConfigGiven(Body):
+    """A setting of a new topic."""
+
+    name: str
+    value: str | None = None
+
+
+class CreateTopic(Body):
+    """The body of a topic's creation."""
+
+    topic_name: str
+    partitions_count: PartitionCount | None = None
+    replication_factor: ReplicaCount | None = None
+    replicas_assignments: dict[PartitionNumber, list[NodeNumber]] | None = None
+    configs: list[ConfigGiven] | None = None
+    validate_only: bool = False
+
+
+class GrowTopic(Body):
+    """The body of a topic's growth: the new total number of partitions."""
+
+    partitions_count: PartitionCount
+
+
+class PartitionPlace(Struct, frozen=True):
+    """Where a partition's replicas are, the preferred leader first."""
+
+    partition_id: int
+    replicas: list[int]
+
+
+class TopicV3(Struct, frozen=True):
+    """A topic."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    topic_name: str
+    topic_id: str
+    is_internal: bool
+    replication_factor: int
+    partitions_count: int
+    partitions: list[PartitionPlace]
+    configs: Related
+
+
+_CREATE: Final = json_decoder(CreateTopic)
+_GROW: Final = json_decoder(GrowTopic)
+
+
+async def create_topic(context: Context, call: Call) -> web.StreamResponse:
+    """Creates a topic, or (`validate_only`) shows how it would be created."""
+    place = Place(context, call)
+    check_document(call.request)
+    asked = decode_body(_CREATE, await read_body(context, call, context.limits.json_bytes_max))
+    topic = await context.broker.create_topic(_new_topic(asked), validate_only=asked.validate_only)
+    shown = _topic(place, topic)
+    if asked.validate_only:
+        return json_answer(shown)
+    return json_answer(shown, status=201, headers={"Location": shown.metadata.self})
+
+
+async def list_topics(context: Context, call: Call) -> web.StreamResponse:
+    """All topics."""
+    place = Place(context, call)
+    topics = context.broker.image.topics
+    return json_answer(place.list_of("KafkaTopic", [_topic(place, topics[name]) for name in sorted(topics)], "topics"))
+
+
+async def get_topic(context: Context, call: Call) -> web.StreamResponse:
+    """A topic."""
+    place = Place(context, call)
+    return json_answer(_topic(place, context.broker.topic(call.topic_name())))
+
+
+async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
+    """Gives a topic more partitions."""
+    place = Place(context, call)
+    name = call.topic_name()
+    check_document(call.request)
+    asked = decode_body(_GROW, await read_body(context, call, context.limits.json_bytes_max))
+    return json_answer(_topic(place, await context.broker.add_partitions(name, asked.partitions_count)))
+
+
+async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
+    """Deletes a topic with all its records."""
+    Place(context, call)
+    await context.broker.delete_topic(call.topic_name())
+    return no_content()
+
+
+def _new_topic(asked: CreateTopic) -> NewTopic:
+    name = check_topic_name(asked.topic_name)
+    configs: dict[str, str] = {}
+    for config in asked.configs or ():
+        if config.name in configs:
+            raise InvalidRequest(f"the setting {params.shown(config.name)} is given twice; keep one")
+        if config.value is not None:  # null is the default, which needs no saying
+            configs[config.name] = config.value
+    assignments = None
+    given = asked.replicas_assignments
+    if given is not None:
+        if asked.partitions_count is not None or asked.replication_factor is not None:
+            raise InvalidRequest("replicas_assignments says how many there are of each: leave the counts out")
+        assignments = {partition: [NodeId(node_id) for node_id in nodes] for partition, nodes in given.items()}
+    return NewTopic(name, asked.partitions_count, asked.replication_factor, assignments, configs)
+
+
+def _topic(place: Place, topic: Topic) -> TopicV3:
+    return TopicV3(
+        "KafkaTopic",
+        place.metadata("topics", topic.name),
+        place.cluster_id,
+        topic.name,
+        topic.topic_id,
+        topic.is_internal,
+        len(topic.partitions[0].replicas),
+        len(topic.partitions),
+        [PartitionPlace(partition.partition, list(partition.replicas)) for partition in topic.partitions],
+        place.related("topics", topic.name, "configs"),
+    )
