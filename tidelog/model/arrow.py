@@ -135,11 +135,12 @@ def _open_batches(buffer: Buffer, bounds: _Bounds, bytes_max: int) -> tuple[byte
     position = 0
     for batch in iter_batches(buffer):
         header = batch.header
-        if not header.is_control and header.base_offset < bounds.end and header.next_offset > bounds.start:
+        if not header.is_control:
             check_batch(batch)
-            check_crc(header, batch.data)
-            batches.append(batch)
-            spans.append(RecordSpan(header, position + HEADER_BYTES, position + header.size))
+            if header.base_offset < bounds.end and header.next_offset > bounds.start:
+                check_crc(header, batch.data)
+                batches.append(batch)
+                spans.append(RecordSpan(header, position + HEADER_BYTES, position + header.size))
         position += header.size
     if any(batch.header.compression for batch in batches):
         return _decompressed(batches, min(bytes_max, ARROW_BYTES_MAX))

@@ -74,7 +74,7 @@ def read_vectors(data: bytes, spans: Sequence[RecordSpan]) -> RecordVectors:
     except IndexError:
         raise InvalidBatch("the batches end within a record") from None
     _require(position < ends, "a record's length is not the sum of its parts")
-    _require(~no_headers | (position + 1 == ends), "a record's length is not the sum of its parts")
+    _require(no_headers == (position + 1 == ends), "a record's length is not the sum of its parts")
 
     def spread(numbers: list[int]) -> Ints:
         return np.repeat(np.array(numbers, np.int64), counts)

@@ -217,80 +217,20 @@ def test_lengths_may_be_written_longer_than_needed() -> None:
     assert decode_batch(raw_batch(nulls, 1)) == [StoredRecord(0, 1000, None, None, ())]
 
 
-# -- decode_batch: lies ----------------------------------------------------------------------------------------------
-
-SOUND = raw_record(b"\0" + varints(0, 0, 1) + b"k" + varints(1) + b"v" + varints(0))
-HUGE = 2**60
-LIES = {
-    "nothing there": (b"", 1),
-    "fewer records than counted": (SOUND, 2),
-    "more records than counted": (SOUND + raw_record(b"\0" + varints(0, 1, -1, -1, 0)), 1),
-    "an absurd count": (SOUND, 2**31 - 1),
-    "a cut record": (SOUND[:-1], 1),
-    "a record longer than the batch": (raw_record(SOUND[1:], length=HUGE), 1),
-    "a record longer than its parts": (raw_record(b"\0" + varints(0, 0, -1, -1, 0) + b"?"), 1),
-    "a record shorter than its parts": (raw_record(SOUND[1:], length=3) + b"", 1),
-    "a record of negative length": (raw_record(SOUND[1:], length=-len(SOUND)), 1),
-    "a record of minus its length": (raw_record(SOUND[1:], length=1 - len(SOUND)), 1),
-    "a key longer than the batch": (raw_record(b"\0" + varints(0, 0, HUGE, -1, 0)), 1),
-    "a key longer than its record": (raw_record(b"\0" + varints(0, 0, 3) + b"k" + varints(0, 0)), 1),
-    "a key of length -2": (raw_record(b"\0" + varints(0, 0, -2, -1, 0)), 1),
-    "a key of a very negative length": (raw_record(b"\0" + varints(0, 0, -HUGE, -1, 0)), 1),
-    "a value longer than the batch": (raw_record(b"\0" + varints(0, 0, -1, HUGE, 0)), 1),
-    "a value that takes the header count": (raw_record(b"\0" + varints(0, 0, -1, 1, 0)), 1),
-    "a value of length -2": (raw_record(b"\0" + varints(0, 0, -1, -2, 0)), 1),
-    "a value of a long negative length": (raw_record(b"\0" + varints(0, 0, -1, -9000, 0)), 1),
-    "a varint without end": (b"\xff" * 40, 1),
-    "a timestamp varint without end": (raw_record(b"\0" + b"\xff" * 20), 1),
-    "a timestamp beyond all time": (raw_record(b"\0" + varints(TIMESTAMP_MS_MAX + 2, 0, -1, -1, 0)), 1),
-    "a timestamp before all time": (raw_record(b"\0" + varints(-(2**63), 0, -1, -1, 0)), 1),
-    "a negative offset": (raw_record(b"\0" + varints(0, -1, -1, -1, 0)), 1),
-    "an offset outside the batch": (raw_record(b"\0" + varints(0, 1, -1, -1, 0)), 1),
-    "an offset twice": (SOUND + SOUND, 2),
-    "headers missing": (raw_record(b"\0" + varints(0, 0, -1, -1, 1)), 1),
-    "a negative header count": (raw_record(b"\0" + varints(0, 0, -1, -1, -1)), 1),
-    "an absurd header count": (raw_record(b"\0" + varints(0, 0, -1, -1, HUGE)), 1),
-    "a header without a name": (raw_record(b"\0" + varints(0, 0, -1, -1, 1, -1, -1)), 1),
-    "a header name of length -2": (raw_record(b"\0" + varints(0, 0, -1, -1, 1, -2, -1)), 1),
-    "a header name longer than the batch": (raw_record(b"\0" + varints(0, 0, -1, -1, 1, HUGE, -1)), 1),
-    "a header value longer than the batch": (raw_record(b"\0" + varints(0, 0, -1, -1, 1, 0, HUGE)), 1),
-    "a header beyond its record": (raw_record(b"\0" + varints(0, 0, -1, -1, 1), length=6) + varints(0, -1), 1),
-}
+def test_a_batch_of_another_size_than_its_header_says_is_refused() -> None:
+    data = encode_batch([(1, b"k", b"v")])
+    for view in (memoryview(data)[:-1], memoryview(data + b"?")):
+        with pytest.raises(InvalidBatch, match="the header says"):
+            decode_batch(RecordBatch(parse_header(data), view))
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_an_invalid_batch(lie: str) -> None:
-    records, count = LIES[lie]
-    batch = raw_batch(records, count)
-    verify_batch(batch.data)
-    with pytest.raises(InvalidBatch):
-        decode_batch(batch)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"magic": 1},
-        {"record_count": 3},
-        {"record_count": -1},
-        {"batch_length": 1000},
-        {"base_offset": -1},
-        {"base_offset": 2**63 - 1},
-        {"attributes": 6},
-        {"base_timestamp": TIMESTAMP_MS_MAX + 1},
-        {"base_timestamp": -(2**63)},
-        {"max_timestamp": 2**63 - 1},
-    ],
-)
-def test_a_header_that_lies_is_an_invalid_batch(fields: dict[str, int]) -> None:
-    with pytest.raises(InvalidBatch):
-        decode_batch(raw_batch(SOUND, 1, **fields))
+# -- decode_batch: compressed records --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", list(Compression)[1:])
 def test_records_that_are_not_of_their_codec(codec: Compression) -> None:
     with pytest.raises(InvalidBatch):
-        decode_batch(raw_batch(SOUND, 1, attributes=int(codec)))
+        decode_batch(raw_batch(raw_record(b"\0" + varints(0, 0, -1, -1, 0)), 1, attributes=int(codec)))
 
 
 @pytest.mark.parametrize("codec", list(Compression)[1:])
