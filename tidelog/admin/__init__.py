@@ -1,0 +1,25 @@
+"""Managing a cluster from Python: `async with AdminClient() as admin: await admin.create_topic("t", partitions=12)`."""
+
+from tidelog.admin.client import AdminClient
+from tidelog.admin.results import (
+    BrokerDescription,
+    ClusterDescription,
+    ConfigDescription,
+    ConfigSynonym,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicPlacement,
+)
+
+__all__ = [
+    "AdminClient",
+    "BrokerDescription",
+    "ClusterDescription",
+    "ConfigDescription",
+    "ConfigSynonym",
+    "NewTopic",
+    "PartitionDescription",
+    "TopicDescription",
+    "TopicPlacement",
+]

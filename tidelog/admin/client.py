@@ -1,0 +1,195 @@
+"""The admin client: topics, settings, brokers, offsets, over HTTP at any broker.
+
+Reads are repeated until they succeed or time runs out. Changes are repeated only after errors that say nothing was
+changed; where the outcome is unknown the error says so (`definite` is False), and looking is better than repeating.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import msgspec
+
+from tidelog.admin.results import (
+    BrokerDescription,
+    ClusterDescription,
+    ConfigDescription,
+    NewTopic,
+    TopicDescription,
+    TopicPlacement,
+)
+from tidelog.model.errors import NotFound, UnknownTopic
+from tidelog.model.ids import TopicPartition
+from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
+from tidelog.transport.session import ClusterSession
+
+
+class _Configs(msgspec.Struct, frozen=True):
+    data: list[ConfigDescription]
+
+
+_PLACEMENT = msgspec.json.Decoder(TopicPlacement)
+_CONFIGS = msgspec.json.Decoder(_Configs)
+
+
+class AdminClient:
+    """Manages topics and looks at a cluster. An async context manager; or call `start` and `stop`.
+
+    `bootstrap` is a comma list of URLs or `host:port` of any brokers; `request_timeout_ms` bounds each call.
+    """
+
+    def __init__(self, bootstrap: str = "http://127.0.0.1:8082", *, request_timeout_ms: float = 30_000) -> None:
+        self._session = ClusterSession(bootstrap, request_timeout_s=request_timeout_ms / 1000, connections_max=8)
+
+    async def start(self) -> None:
+        """Connects. Raises `ConnectFailed` if no broker of the bootstrap list can be reached."""
+        await self._session.open()
+
+    async def stop(self) -> None:
+        """Closes. Idempotent."""
+        await self._session.close()
+
+    close = stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        replicas_assignments: Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> TopicPlacement:
+        """Creates a topic; every live broker knows it when this returns. With `validate_only` nothing is created.
+
+        Raises `InvalidRequest` if it exists, or cannot be made as asked.
+        """
+        topic = NewTopic(
+            topic_name=name,
+            partitions_count=partitions,
+            replication_factor=replication_factor,
+            replicas_assignments=replicas_assignments,
+            configs=configs or {},
+        )
+        return await self._create(topic, validate_only=validate_only)
+
+    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicPlacement]:
+        """Creates topics one after the other; the first error ends it, and what was created before stays."""
+        return [await self._create(topic, validate_only=validate_only) for topic in topics]
+
+    async def _create(self, topic: NewTopic, *, validate_only: bool) -> TopicPlacement:
+        asked: dict[str, Any] = {
+            "topic_name": topic.topic_name,
+            "partitions_count": topic.partitions_count,
+            "replication_factor": topic.replication_factor,
+            "replicas_assignments": topic.replicas_assignments,
+            "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
+            "validate_only": validate_only,
+        }
+        given = {name: value for name, value in asked.items() if value is not None}
+        return _PLACEMENT.decode(await self._change("POST", "/topics", given, safe=validate_only))
+
+    async def delete_topic(self, name: str) -> None:
+        """Deletes a topic and all its records. Raises `UnknownTopic`."""
+        await self._change("DELETE", f"/topics/{quote(name, safe='')}", safe=False)
+
+    async def list_topics(self, *, include_internal: bool = False) -> list[str]:
+        """The names of all topics, sorted."""
+        metadata = await self._session.all_metadata()
+        return sorted(topic.name for topic in metadata.topics if include_internal or not topic.is_internal)
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """A topic and the state of its partitions. Raises `UnknownTopic`."""
+        return (await self.describe_topics([name]))[0]
+
+    async def describe_topics(self, names: Sequence[str] | None = None) -> list[TopicDescription]:
+        """These topics, in this order, or all there are. Raises `UnknownTopic`."""
+        if names is None:
+            return [TopicDescription.of(topic) for topic in (await self._session.all_metadata()).topics]
+        found = {topic.name: topic for topic in (await self._session.metadata(*names)).topics}
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise UnknownTopic(f"topic {missing[0]!r} does not exist")
+        return [TopicDescription.of(found[name]) for name in names]
+
+    async def create_partitions(self, name: str, total: int) -> TopicPlacement:
+        """Grows a topic to `total` partitions. Keys may change partition. Raises `UnknownTopic`, `InvalidRequest`."""
+        body = await self._change("PATCH", f"/topics/{quote(name, safe='')}", {"partitions_count": total}, safe=False)
+        return _PLACEMENT.decode(body)
+
+    # -- settings ------------------------------------------------------------------------------------------------
+
+    async def describe_configs(self, topic: str) -> list[ConfigDescription]:
+        """All settings of a topic, with their sources. Raises `UnknownTopic`."""
+        return _CONFIGS.decode(await self._read(f"/topics/{quote(topic, safe='')}/configs")).data
+
+    async def describe_broker_configs(self, broker_id: int) -> list[ConfigDescription]:
+        """All settings of a broker, asked of itself. Raises `NotFound`."""
+        for broker in (await self._session.metadata()).brokers:
+            if broker.node_id == broker_id:
+                body = await self._read(f"/brokers/{broker_id}/configs", address=broker.address)
+                return _CONFIGS.decode(body).data
+        raise NotFound(f"there is no live broker {broker_id}")
+
+    async def alter_configs(
+        self, topic: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Sets settings of a topic, all or none; None goes back to the default. Raises `UnknownTopic`,
+        `InvalidRequest`."""
+        data = [
+            {"name": name, "operation": "DELETE"} if value is None else {"name": name, "value": value}
+            for name, value in changes.items()
+        ]
+        asked = {"data": data, "validate_only": validate_only}
+        await self._change("POST", f"/topics/{quote(topic, safe='')}/configs:alter", asked, safe=True)
+
+    # -- cluster -------------------------------------------------------------------------------------------------
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The cluster's id, its controller and its live brokers."""
+        return ClusterDescription.of(await self._session.metadata())
+
+    async def list_brokers(self) -> list[BrokerDescription]:
+        """The live brokers, by node id."""
+        return list((await self.describe_cluster()).brokers)
+
+    async def list_offsets(
+        self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """Where partitions begin and end; with a mapping to timestamps (ms), also the first offset of that time.
+
+        Entries of partitions that cannot be told have an `error`; the call itself does not fail for them.
+        """
+        times: Mapping[TopicPartition, int | None] = (
+            partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        )
+        queries = [OffsetQuery(topic, partition, time) for (topic, partition), time in times.items()]
+        return {found.key: found for found in await fetch_offsets(self._session, queries)}
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _read(self, path: str, *, address: str | None = None) -> bytes:
+        return await self._session.call("GET", self._target(path), address=address)
+
+    async def _change(self, method: str, path: str, asked: object = None, *, safe: bool) -> bytes:
+        """`safe`: making the change twice is the same as making it once."""
+        body, headers = (None, None) if asked is None else (msgspec.json.encode(asked), JSON_HEADERS)
+        return await self._session.call(method, self._target(path), body=body, headers=headers, safe=safe)
+
+    def _target(self, path: str) -> str:
+        return f"/v3/clusters/{self._session.cluster_id}{path}"

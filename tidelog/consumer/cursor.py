@@ -1,0 +1,209 @@
+"""Where the reading of one partition stands: its position, and the bytes fetched ahead of it.
+
+    fetched chunk -> iter_batches -> one batch decoded at a time -> records handed out -> position moves
+
+Fetched bytes stay bytes until somebody wants their records, so prefetching costs memory but no CPU, and what a seek
+throws away was never decoded. The position moves when records are handed out, never when they arrive.
+
+`generation` counts seeks and resets: what was fetched for an older one is dropped on arrival.
+
+Pure: no clock, no tasks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+from tidelog.consumer.records import ConsumerRecord, consumer_records
+from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
+from tidelog.model.errors import DamagedBatch, InvalidBatch, TidelogError, TooLarge
+from tidelog.model.ids import TopicPartition
+
+ResetPolicy = Literal["earliest", "latest"]
+
+
+CHUNKS_MAX = 2
+"""Fetched answers held per partition: the one that is being handed out, and the next."""
+
+
+class Cursor:
+    """One assigned partition.
+
+    Either `reset` says where to begin once that is looked up, or `fetch_offset` is where the next fetch begins.
+    `error` is what stopped the fetching; it is raised when the records before it have been handed out.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_index",
+        "_position",
+        "_records",
+        "_records_end",
+        "check_crcs",
+        "error",
+        "fetch_offset",
+        "generation",
+        "high_watermark",
+        "is_paused",
+        "partition",
+        "reset",
+    )
+
+    def __init__(self, partition: TopicPartition, reset: ResetPolicy | None, *, check_crcs: bool = True) -> None:
+        self.partition = partition
+        self.check_crcs = check_crcs
+        self.generation = 0
+        self.is_paused = False
+        self.high_watermark: int | None = None
+        self.reset: ResetPolicy | None
+        self.fetch_offset: int
+        self.error: TidelogError | None
+        self._position: int | None
+        self._chunks: deque[deque[RecordBatch]]
+        self._records: list[ConsumerRecord]
+        self._index: int
+        self._records_end: int
+        self._clear(reset)
+
+    # -- position ------------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int | None:
+        """The offset of the next record to hand out; None while a reset is being looked up."""
+        if self._index:
+            if self._index == len(self._records):
+                return self._records_end
+            return self._records[self._index].offset
+        return self._position
+
+    @property
+    def is_placed(self) -> bool:
+        """True if it is settled where to read; else only a seek or a reset can tell."""
+        return self.reset is not None or self._position is not None
+
+    def seek(self, offset: int) -> None:
+        """Goes on at `offset`; forgets what was fetched."""
+        self.generation += 1
+        self._clear(None)
+        self._position = self.fetch_offset = offset
+
+    def request_reset(self, policy: ResetPolicy) -> None:
+        """Goes on at the partition's beginning or end, once that is looked up; forgets what was fetched."""
+        self.generation += 1
+        self._clear(policy)
+
+    def resolve_reset(self, generation: int, offset: int) -> bool:
+        """The reset's offset is known. False if something newer has been asked for since."""
+        if generation != self.generation or self.reset is None:
+            return False
+        self.reset = None
+        self._position = self.fetch_offset = offset
+        return True
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    @property
+    def wants_more(self) -> bool:
+        """True if the next fetch, or the look-up of a reset, should begin."""
+        return self.is_placed and len(self._chunks) < CHUNKS_MAX and self.error is None and not self.is_paused
+
+    def add(self, generation: int, data: bytes) -> bool:
+        """Takes fetched batches in. False if they are not wanted any more, or hold no whole batch.
+
+        Raises `InvalidBatch` if they cannot be told apart.
+        """
+        if generation != self.generation or self.error is not None:
+            return False
+        batches = deque(iter_batches(data))
+        if not batches or batches[-1].header.next_offset <= self.fetch_offset:
+            return False
+        self.fetch_offset = batches[-1].header.next_offset
+        self._chunks.append(batches)
+        return True
+
+    def fail(self, generation: int, error: TidelogError) -> None:
+        """Fetching came to an end here; `error` comes out after the records before it."""
+        if generation == self.generation:
+            self.error = error
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to hand out without fetching."""
+        return self._index == len(self._records) and not self._chunks
+
+    @property
+    def has_record(self) -> bool:
+        """True if the batch that is decoded has records left."""
+        return self._index < len(self._records)
+
+    def next_record(self) -> ConsumerRecord | None:
+        """The next record of the batch that is decoded; None if that is used up: `decode` the next one."""
+        index = self._index
+        if index == len(self._records):
+            return None
+        self._index = index + 1
+        return self._records[index]
+
+    def take(self, records_max: int) -> list[ConsumerRecord]:
+        """Up to `records_max` records of the batch that is decoded; the list is the caller's."""
+        start = self._index
+        if start == 0 and len(self._records) <= records_max:
+            whole, self._records, self._position = self._records, [], self._records_end
+            return whole
+        self._index = min(len(self._records), start + records_max)
+        return self._records[start : self._index]
+
+    def decode(self) -> int:
+        """Decodes the next batch that has records from the position on; returns its size in bytes, 0 if there is none.
+
+        A batch that turns out damaged is never passed over: it becomes this cursor's `error`, what follows it is
+        forgotten, and after the error was raised it is fetched anew.
+        """
+        while self._index == len(self._records) and self._chunks:
+            batch = self._next_batch()
+            position = self.position
+            assert position is not None
+            try:
+                if self.check_crcs:
+                    verify_batch(batch.data)
+                records = consumer_records(self.partition, batch, position)
+            except (InvalidBatch, TooLarge) as error:
+                self.seek(position)
+                self.error = DamagedBatch(
+                    f"{self.partition}: the batch at offset {batch.header.base_offset} is damaged ({error.message}); "
+                    f"seek to {batch.header.next_offset} to go on after it"
+                )
+                return 0
+            self._records, self._index = records, 0
+            self._records_end = max(position, batch.header.next_offset)
+            self._position = position if records else self._records_end
+            if records:
+                return batch.header.size
+        return 0
+
+    def take_error(self) -> TidelogError | None:
+        """The error, once everything before it has been handed out; then fetching may begin again."""
+        if self.error is None or not self.is_empty:
+            return None
+        error, self.error = self.error, None
+        return error
+
+    def _next_batch(self) -> RecordBatch:
+        batches = self._chunks[0]
+        batch = batches.popleft()
+        if not batches:
+            self._chunks.popleft()
+        return batch
+
+    def _clear(self, reset: ResetPolicy | None) -> None:
+        self.reset = reset
+        self.fetch_offset = 0
+        self.error = None
+        self._position = None
+        self._chunks = deque()
+        self._records = []
+        self._index = 0
+        self._records_end = 0

@@ -1,0 +1,171 @@
+"""The consumer's loops: one per assigned partition, each with one fetch under way, ahead of what is read.
+
+A fetch is a long poll at the partition's leader: it is answered as soon as there is data. When it returns, the next
+one begins while its records are handed out; it stops while two answers wait to be read, which bounds the memory.
+
+More than `POLLS_MAX` partitions take turns, with shorter polls, so that a consumer of a thousand partitions holds no
+thousand connections and still looks at each about once per `fetch_max_wait_ms`.
+
+What may pass by itself (a leader that moves, a broker that restarts) is retried for ever, with backoff. What will not
+(a topic that was deleted, a damaged batch) becomes the cursor's error and waits until it was raised to the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from tidelog.consumer.cursor import CHUNKS_MAX, Cursor, ResetPolicy
+from tidelog.model.errors import DamagedBatch, InvalidBatch, OffsetOutOfRange, TidelogError
+from tidelog.transport.backoff import Backoff
+from tidelog.transport.connections import Answer
+from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
+from tidelog.transport.session import ClusterSession, needs_refresh
+
+logger = logging.getLogger(__name__)
+
+POLLS_MAX = 32
+FETCH_BYTES_MIN = 16 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """How to fetch; `reset` is what to do when there is no valid position, None for raising."""
+
+    reset: ResetPolicy | None
+    bytes_max: int
+    bytes_min: int
+    buffer_bytes: int
+    wait_ms: int
+
+    def bytes_max_of(self, partitions: int) -> int:
+        """The size of one fetch where so many partitions share the buffer."""
+        return max(FETCH_BYTES_MIN, min(self.bytes_max, self.buffer_bytes // (CHUNKS_MAX * partitions)))
+
+
+class Fetcher:
+    """Owns a task per cursor. `on_news` is called whenever a cursor has records or an error to hand out."""
+
+    def __init__(self, session: ClusterSession, options: FetchOptions, on_news: Callable[[], None]) -> None:
+        self._session = session
+        self._options = options
+        self._on_news = on_news
+        self._polls = asyncio.Semaphore(POLLS_MAX)
+        self._tasks: dict[Cursor, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._wanted: dict[Cursor, asyncio.Event] = {}
+
+    # -- tasks ---------------------------------------------------------------------------------------------------
+
+    def begin(self, cursor: Cursor) -> None:
+        """Starts fetching for a cursor, or starts over after a seek: a poll at the old place would only delay it."""
+        self.end(cursor)
+        self._wanted[cursor] = asyncio.Event()
+        self._tasks[cursor] = asyncio.get_running_loop().create_task(self._run(cursor))
+
+    def end(self, cursor: Cursor) -> None:
+        """Stops fetching for a cursor."""
+        task = self._tasks.pop(cursor, None)
+        if task is not None:
+            del self._wanted[cursor]
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def wake(self, cursor: Cursor) -> None:
+        """The cursor may want more: something was taken from it, or it was resumed."""
+        wanted = self._wanted.get(cursor)
+        if wanted is not None:
+            wanted.set()
+
+    async def close(self) -> None:
+        """Stops all tasks."""
+        for cursor in list(self._tasks):
+            self.end(cursor)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    # -- one partition -------------------------------------------------------------------------------------------
+
+    async def _run(self, cursor: Cursor) -> None:
+        backoff = self._session.backoff()
+        wanted = self._wanted[cursor]
+        while True:
+            wanted.clear()
+            if not cursor.wants_more:
+                await wanted.wait()
+                continue
+            generation = cursor.generation
+            try:
+                if cursor.reset is not None:
+                    await self.resolve([cursor])
+                    continue
+                await self._fetch(cursor, generation)
+                backoff.reset()
+            except TidelogError as error:
+                await self._recover(cursor, generation, error, backoff)
+
+    async def _fetch(self, cursor: Cursor, generation: int) -> None:
+        """One fetch. Raises what went wrong with it."""
+        topic, partition = cursor.partition
+        options = self._options
+        await self._session.topic(topic)  # from the cache, nearly always
+        async with self._polls:
+            wait_ms = options.wait_ms * POLLS_MAX // max(POLLS_MAX, len(self._tasks))
+            bytes_max = options.bytes_max_of(len(self._tasks))
+            target = (
+                f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?offset={cursor.fetch_offset}"
+                f"&max_bytes={bytes_max}&min_bytes={options.bytes_min}&wait_ms={wait_ms}"
+            )
+            address = self._session.leader(topic, partition)
+            timeout_s = self._session.request_timeout_s + wait_ms / 1000
+            answer = await self._session.attempt("GET", address, target, timeout_s=timeout_s)
+        self._note(cursor, answer)
+        if answer.error is not None:
+            raise answer.error
+        if cursor.add(generation, answer.body):
+            self._on_news()
+        elif answer.body:
+            raise InvalidBatch(f"{cursor.partition}: the answer at offset {cursor.fetch_offset} holds no whole batch")
+
+    def _note(self, cursor: Cursor, answer: Answer) -> None:
+        text = answer.headers.get("Tidelog-High-Watermark", "")
+        if text.isascii() and text.isdigit():
+            cursor.high_watermark = int(text)
+
+    async def _recover(self, cursor: Cursor, generation: int, error: TidelogError, backoff: Backoff) -> None:
+        """Out of range: resets or raises. Passing: waits and looks for the leader. Lasting: leaves it to the caller."""
+        if isinstance(error, OffsetOutOfRange) and self._options.reset is not None:
+            logger.warning("%s: %s; going on from the %s offset", cursor.partition, error.message, self._options.reset)
+            cursor.request_reset(self._options.reset)
+            return
+        if (error.definite and not error.retriable) or isinstance(error, DamagedBatch):
+            cursor.fail(generation, error)
+            self._session.invalidate(cursor.partition.topic)
+            self._on_news()
+            return
+        wait_s = backoff.next_s()
+        logger.info("%s: fetching again in %.3f s: %s", cursor.partition, wait_s, error.message)
+        await asyncio.sleep(wait_s)
+        if needs_refresh(error):
+            with suppress(TidelogError):
+                await self._session.refresh(cursor.partition.topic)
+
+    # -- resets --------------------------------------------------------------------------------------------------
+
+    async def resolve(self, cursors: Sequence[Cursor]) -> None:
+        """Looks up where cursors that wait for a reset begin, all in one request. Raises the first error."""
+        waiting = [(cursor, cursor.generation) for cursor in cursors if cursor.reset is not None]
+        queries = [OffsetQuery(*cursor.partition) for cursor, _ in waiting]
+        for (cursor, generation), found in zip(waiting, await fetch_offsets(self._session, queries), strict=True):
+            policy = cursor.reset
+            if policy is not None:
+                cursor.resolve_reset(generation, _start(policy, found))
+
+
+def _start(policy: ResetPolicy, found: PartitionOffsets) -> int:
+    start, end = found.extent()
+    return start if policy == "earliest" else end

@@ -1,0 +1,117 @@
+"""Which partitions a consumer reads: the assignment, who is paused, whose turn it is.
+
+Partitions take turns: after something was taken from one, it goes to the back, so that a busy one cannot starve the
+others however few records are asked for at a time.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidelog.consumer.cursor import Cursor, ResetPolicy
+from tidelog.consumer.records import ConsumerRecord
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import TopicPartition
+
+
+class Subscription:
+    """The assigned partitions and their cursors."""
+
+    def __init__(self, *, check_crcs: bool) -> None:
+        self._check_crcs = check_crcs
+        self._cursors: dict[TopicPartition, Cursor] = {}
+        self._turns: list[Cursor] = []
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All assigned partitions, sorted."""
+        return sorted(self._cursors)
+
+    @property
+    def all(self) -> Sequence[Cursor]:
+        """All cursors, longest waiting first."""
+        return self._turns
+
+    def cursors(self, partitions: Sequence[TopicPartition] = ()) -> list[Cursor]:
+        """The cursors of these partitions, or of all. Raises `InvalidRequest` for one that is not assigned."""
+        return [self.cursor(partition) for partition in partitions or self.partitions]
+
+    def cursor(self, partition: TopicPartition) -> Cursor:
+        """Raises `InvalidRequest` if the partition is not assigned."""
+        cursor = self._cursors.get(partition)
+        if cursor is None:
+            raise InvalidRequest(f"partition {partition} is not assigned to this consumer; `assign` it first")
+        return cursor
+
+    def add(self, partitions: Iterable[TopicPartition], reset: ResetPolicy | None) -> list[Cursor]:
+        """Assigns more partitions, to begin at `reset`; those that are assigned already stay as they are."""
+        fresh = [
+            Cursor(TopicPartition(*partition), reset, check_crcs=self._check_crcs)
+            for partition in dict.fromkeys(partitions)
+            if partition not in self._cursors
+        ]
+        for cursor in fresh:
+            self._cursors[cursor.partition] = cursor
+            self._turns.append(cursor)
+        return fresh
+
+    def clear(self) -> list[Cursor]:
+        """Takes all partitions away; returns their cursors."""
+        gone = self._turns
+        self._cursors, self._turns = {}, []
+        return gone
+
+    # -- taking --------------------------------------------------------------------------------------------------
+
+    def next_cursor(self, partitions: Sequence[TopicPartition] = ()) -> Cursor | None:
+        """A cursor that has a record to hand out now, of these partitions or of all. Raises as `take`."""
+        for cursor in self._in_turn(partitions):
+            if cursor.has_record or cursor.decode():
+                self._served(cursor)
+                return cursor
+        return None
+
+    def take(
+        self, partitions: Sequence[TopicPartition], records_max: int, bytes_max: int
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """What can be handed out now: at most `records_max` records, of batches of hardly more than `bytes_max` bytes.
+
+        Raises what stopped one of the partitions, once all before it has been handed out.
+        """
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for cursor in self._in_turn(partitions):
+            records = cursor.take(records_max)
+            while len(records) < records_max and bytes_max > 0 and (size := cursor.decode()):
+                bytes_max -= size
+                records.extend(cursor.take(records_max - len(records)))
+            if records:
+                found[cursor.partition] = records
+                self._served(cursor)
+                records_max -= len(records)
+            if not records_max or bytes_max <= 0:
+                break
+        return found
+
+    def _in_turn(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
+        """The cursors to take from, longest waiting first; none paused. Raises what stopped one of them."""
+        chosen = self.cursors(partitions)
+        if partitions:
+            turns = {cursor: turn for turn, cursor in enumerate(self._turns)}
+            chosen.sort(key=lambda cursor: turns[cursor])
+        else:
+            chosen = self._turns
+        chosen = [cursor for cursor in chosen if not cursor.is_paused]
+        for cursor in chosen:
+            if not cursor.is_placed:
+                raise InvalidRequest(f"{cursor.partition} has no position, and auto_offset_reset is none: `seek` first")
+            error = cursor.take_error()
+            if error is not None:
+                raise error.with_traceback(None)
+        return chosen
+
+    def _served(self, cursor: Cursor) -> None:
+        """Something was taken from this cursor: it goes to the back."""
+        self._turns.remove(cursor)
+        self._turns.append(cursor)

@@ -1,0 +1,214 @@
+"""Records become batches: per partition one open batch, then sealed ones in order, all within one memory bound.
+
+    send -> open batch --- full, or due (linger, hurry) ---> sealed (encoded once) --- take ---> one request
+
+A batch is encoded when it is sealed: from then on it is bytes, neither a list of objects for the garbage collector to
+walk nor an estimate for the memory bound. While open it reserves its full size, as Kafka's `BufferPool` hands out
+`batch.size` chunks, so that adding a record costs no accounting.
+
+Pure: no clock, no tasks. The time is an argument; waiting and sending are the shell's (`producer`, `sender`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tidelog.model.batch_codec import encode_batch
+from tidelog.model.batch_header import HEADER_BYTES, Compression
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import TopicPartition
+from tidelog.model.records import RecordLike
+
+RECORD_OVERHEAD_BYTES = 21
+"""Upper bound of a record's bytes beside key, value and headers (Kafka: `MAX_RECORD_OVERHEAD`)."""
+HEADER_OVERHEAD_BYTES = 10
+
+
+class BatchReceipt(NamedTuple):
+    """What the broker said of one batch. `base_offset` is None where it does not say."""
+
+    base_offset: int | None
+    leader_epoch: int
+    acked_by: tuple[int, ...]
+    durability: str
+
+
+class Batch:
+    """Records of one partition that travel, and succeed or fail, together.
+
+    Open: `records` grows and `room` shrinks. Sealed: `data` is the encoded batch. Settled: `outcome` says how it
+    ended, and the bytes are gone. `asked` counts the records whose outcome somebody asked for.
+    """
+
+    __slots__ = (
+        "asked",
+        "created_s",
+        "data",
+        "due_s",
+        "outcome",
+        "queue",
+        "record_count",
+        "records",
+        "reserved_bytes",
+        "room",
+        "watchers",
+    )
+
+    def __init__(self, queue: PartitionQueue, created_s: float, due_s: float, capacity_bytes: int) -> None:
+        self.queue = queue
+        self.created_s = created_s
+        self.due_s = due_s
+        self.reserved_bytes = capacity_bytes
+        self.room = capacity_bytes - HEADER_BYTES
+        self.records: list[RecordLike] = []
+        self.record_count = 0
+        self.data = bytearray()
+        self.outcome: BatchReceipt | TidelogError | None = None
+        self.watchers: list[Callable[[], None]] = []
+        self.asked = 0
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Calls back once, when the batch is settled; at once if it is."""
+        if self.outcome is not None:
+            callback()
+        else:
+            self.watchers.append(callback)
+
+    def settle(self, outcome: BatchReceipt | TidelogError) -> None:
+        """The end, exactly once: tells everybody who watches."""
+        assert self.outcome is None
+        self.outcome = outcome
+        self.data = bytearray()
+        watchers, self.watchers = self.watchers, []
+        for callback in watchers:
+            callback()
+
+
+class PartitionQueue:
+    """One partition's batches, oldest first: `taken` (the youngest under way), `sealed`, `open`.
+
+    Invariant: every record in `sealed` was accepted before any in `open`.
+    """
+
+    __slots__ = ("_accumulator", "open", "partition", "sealed", "taken")
+
+    def __init__(self, partition: TopicPartition, accumulator: Accumulator) -> None:
+        self.partition = partition
+        self.open: Batch | None = None
+        self.sealed: deque[Batch] = deque()
+        self.taken: Batch | None = None
+        self._accumulator = accumulator
+
+    @property
+    def due_s(self) -> float | None:
+        """When there will be something to send: -inf for now, None for never unless a record comes."""
+        if self.sealed:
+            return -math.inf
+        return None if self.open is None else self.open.due_s
+
+    @property
+    def last(self) -> Batch | None:
+        """The youngest batch: once it is settled, all of the queue at this moment are. None if all are."""
+        if self.open is not None:
+            return self.open
+        if self.sealed:
+            return self.sealed[-1]
+        return None if self.taken is None or self.taken.outcome is not None else self.taken
+
+    def hurry(self, batch: Batch) -> None:
+        """Ends a batch's linger. Nothing happens to one that is sealed already."""
+        if batch is self.open:
+            batch.due_s = -math.inf
+            self._accumulator.on_ready(self)
+
+
+class Accumulator:
+    """All queues of a producer, their sizes and their memory.
+
+    `on_ready` is called with a queue whose `due_s` may have come nearer: a batch was opened, sealed or hurried.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_bytes: int,
+        linger_s: float,
+        compression: Compression,
+        buffer_memory: int,
+        on_ready: Callable[[PartitionQueue], None],
+    ) -> None:
+        assert 0 < batch_bytes <= buffer_memory
+        self._batch_bytes = batch_bytes
+        self._linger_s = linger_s
+        self._compression = compression
+        self._buffer_memory = buffer_memory
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self.reserved_bytes = 0
+        self.on_ready = on_ready
+
+    def queue(self, partition: TopicPartition) -> PartitionQueue:
+        """The queue of a partition, made at first use."""
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = PartitionQueue(partition, self)
+        return queue
+
+    def queues(self) -> list[PartitionQueue]:
+        """All queues, in the order of their first use."""
+        return list(self._queues.values())
+
+    def has_memory_for(self, record_bytes: int) -> bool:
+        """True if a batch for this record may be opened now. An empty buffer takes anything, one batch at a time."""
+        return self.reserved_bytes + self._capacity_for(record_bytes) <= self._buffer_memory or not self.reserved_bytes
+
+    def open_batch(self, queue: PartitionQueue, record_bytes: int, now_s: float) -> Batch:
+        """A fresh open batch with room for a record of `record_bytes`, which the caller adds before anything else runs.
+
+        The queue must have no open batch, and the buffer memory for one.
+        """
+        assert queue.open is None
+        capacity = self._capacity_for(record_bytes)
+        self.reserved_bytes += capacity
+        batch = queue.open = Batch(queue, now_s, now_s + self._linger_s, capacity)
+        self.on_ready(queue)
+        return batch
+
+    def seal(self, queue: PartitionQueue) -> None:
+        """Encodes the open batch; no record joins it any more."""
+        batch = queue.open
+        assert batch is not None and batch.records
+        queue.open = None
+        batch.data = encode_batch(batch.records, compression=self._compression)
+        batch.record_count = len(batch.records)
+        batch.records = []
+        self.reserved_bytes += len(batch.data) - batch.reserved_bytes
+        batch.reserved_bytes = len(batch.data)
+        queue.sealed.append(batch)
+        self.on_ready(queue)
+
+    def take(self, queue: PartitionQueue, now_s: float, *, bytes_max: int, batches_max: int) -> list[Batch]:
+        """The batches of the next request, oldest first: at least one if any is ready, then as many as fit."""
+        if queue.open is not None and queue.open.due_s <= now_s:
+            self.seal(queue)
+        taken: list[Batch] = []
+        size = 0
+        while queue.sealed and len(taken) < batches_max:
+            size += len(queue.sealed[0].data)
+            if taken and size > bytes_max:
+                break
+            queue.taken = queue.sealed.popleft()
+            taken.append(queue.taken)
+        return taken
+
+    def release(self, batch: Batch) -> None:
+        """Gives a batch's memory back, when it is settled."""
+        self.reserved_bytes -= batch.reserved_bytes
+        batch.reserved_bytes = 0
+        assert self.reserved_bytes >= 0
+
+    def _capacity_for(self, record_bytes: int) -> int:
+        """The size of the batch that a record opens: the usual one, or its own if it is larger."""
+        return max(self._batch_bytes, HEADER_BYTES + record_bytes)

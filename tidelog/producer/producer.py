@@ -1,0 +1,352 @@
+"""The public producer: aiokafka's method names, tidelog's guarantees.
+
+`send` puts a record into its partition's open batch and returns; the sender (`sender`) does the rest. Batches go out
+when they are full, when their linger ends, or when somebody says hurry. Everything runs in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from types import TracebackType
+from typing import Self
+
+from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.model.batch_header import HEADER_BYTES, Compression
+from tidelog.model.errors import InvalidRequest, TidelogError, TooLarge, UnknownTopic
+from tidelog.model.ids import TopicPartition
+from tidelog.model.ports import Clock, Entropy
+from tidelog.model.records import Header, RecordLike
+from tidelog.producer.accumulator import RECORD_OVERHEAD_BYTES, Batch, PartitionQueue
+from tidelog.producer.checks import check_timestamp, checked_record, checked_triples
+from tidelog.producer.delivery import Deliveries, Delivery, RecordMetadata, settled
+from tidelog.producer.options import ProducerOptions, parse_acks
+from tidelog.producer.routes import TopicRoute
+from tidelog.producer.sender import Sender
+from tidelog.transport.errors import BufferFull, ClientClosed
+from tidelog.transport.session import ClusterSession
+
+logger = logging.getLogger(__name__)
+
+
+class Producer:
+    """Writes records to topics, in order per partition, each once.
+
+    - `bootstrap`: comma list of URLs or `host:port` of any brokers of the cluster.
+    - `acks`: `"all"` waits for the commit quorum, on disk; `1` for the leader; `0` for nobody, and learns nothing.
+    - `linger_ms`: how long a record may wait for others to share its batch. `send_and_wait` never lingers.
+    - `batch_bytes`: a batch of this size is full (Kafka: `batch.size`).
+    - `compression`: `none`, `gzip`, `snappy`, `lz4` or `zstd`, of whole batches.
+    - `idempotent`: number records so that retries never append twice. Without it, or with `acks=0`, a request whose
+      outcome is unknown is not tried again.
+    - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
+    - `request_bytes_max`: how much one request carries (Kafka: `max.request.size`).
+    - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
+
+    Use it as an async context manager, or call `start` and `stop`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str = "http://127.0.0.1:8082",
+        *,
+        acks: str | int = "all",
+        linger_ms: float = 5,
+        batch_bytes: int = 65536,
+        compression: str = "none",
+        idempotent: bool = True,
+        buffer_memory: int = 32 << 20,
+        max_block_ms: float = 60_000,
+        request_bytes_max: int = 1 << 20,
+        request_timeout_ms: float = 30_000,
+        delivery_timeout_ms: float = 120_000,
+        metadata_max_age_ms: float = 300_000,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        self._options = ProducerOptions(
+            acks=parse_acks(acks),
+            linger_s=linger_ms / 1000,
+            batch_bytes=batch_bytes,
+            compression=Compression.from_name(compression),
+            idempotent=idempotent and parse_acks(acks) != "0",
+            buffer_memory=buffer_memory,
+            max_block_s=max_block_ms / 1000,
+            request_bytes_max=request_bytes_max,
+            request_timeout_s=request_timeout_ms / 1000,
+            delivery_timeout_s=delivery_timeout_ms / 1000,
+        )
+        self._entropy = entropy or SystemEntropy()
+        self._wall_ms = (clock or SystemClock()).wall_ms
+        self._session = ClusterSession(
+            bootstrap,
+            request_timeout_s=request_timeout_ms / 1000,
+            metadata_max_age_s=metadata_max_age_ms / 1000,
+            entropy=self._entropy,
+        )
+        self._sender = Sender(self._session, self._options)
+        self._routes: dict[str, TopicRoute] = {}
+        self._turn = asyncio.Lock()
+        self._renewal: asyncio.Task[None] | None = None
+        self._is_open = False
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connects. Raises `ConnectFailed` if no broker of the bootstrap list can be reached."""
+        await self._session.open()
+        self._is_open = True
+
+    async def stop(self) -> None:
+        """Delivers what was sent, then closes; takes no more records from now on. Idempotent.
+
+        Raises as `flush` does, after closing.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._routes.clear()
+        try:
+            await self.flush()
+        finally:
+            if self._renewal is not None:
+                self._renewal.cancel()
+            await self._sender.close()
+            await self._session.close()
+
+    close = stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.stop()
+        except TidelogError:
+            if error is None:  # the caller's own error says more than what it did to the records on their way
+                raise
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of a topic. Raises `UnknownTopic`."""
+        return list(range(len((await self._session.topic(topic)).partitions)))
+
+    # -- sending -------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] | None = None,
+    ) -> Delivery:
+        """Takes a record in, and returns before it is sent. `await` the result for where it went, or why it did not.
+
+        The partition is `partition`, or the key's, or one that changes with every batch. A `None` value is a
+        tombstone. Waits only for metadata at a topic's first record, and for memory when `buffer_memory` is used up.
+
+        Raises `UnknownTopic`, `UnknownPartition`, `TooLarge`, `InvalidRequest`; `BufferFull` after `max_block_ms`;
+        `ClientClosed`, or the error that stopped this producer.
+        """
+        route = self._routes.get(topic) or await self._route(topic)
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        else:
+            check_timestamp(timestamp_ms)
+        # The common record by the short way: bytes, no headers. Everything else is checked with care.
+        record: RecordLike = (timestamp_ms, key, value)
+        if type(value) is bytes and not headers and key is None:
+            size = RECORD_OVERHEAD_BYTES + len(value)
+        else:
+            record, size = checked_record(timestamp_ms, key, value, headers)
+        queue = None
+        if partition is not None:
+            queue = route.at(partition)
+        elif key is not None:
+            queue = route.for_key(key)
+        batch = (queue or route.sticky).open
+        if batch is None or batch.room < size:
+            batch = await self._open_batch(route, queue, size)
+        batch.room -= size
+        records = batch.records
+        index = len(records)
+        records.append(record)
+        return Delivery(batch, index, timestamp_ms)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] | None = None,
+    ) -> RecordMetadata:
+        """Sends a record and waits for its outcome. It does not linger: whoever waits wants the answer.
+
+        Many tasks that do this at once still share batches, because one request at a time is under way per partition.
+        """
+        delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
+        delivery.hurry()
+        return await delivery
+
+    async def send_batch(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        partition: int | None = None,
+    ) -> Deliveries:
+        """As `send` for every value (with the key beside it), several times cheaper; `await` the result for all.
+
+        Records of one partition keep their order. Without keys and partition they fill batch after batch, so they
+        spread over partitions only in large amounts.
+        """
+        route = self._routes.get(topic) or await self._route(topic)
+        if keys is not None and len(keys) != len(values):
+            raise InvalidRequest(f"{len(values)} values and {len(keys)} keys: give as many of each")
+        timestamp_ms = self._wall_ms()
+        triples, sizes = checked_triples(timestamp_ms, values, keys)
+        spans: list[tuple[Batch, int, Sequence[int]]] = []
+        if keys is None or partition is not None:
+            queue = None if partition is None else route.at(partition)
+            await self._fill(route, queue, triples, sizes, range(len(triples)), spans)
+            return Deliveries(spans, len(values), timestamp_ms)
+        for queue, positions in _by_queue(route, triples).items():
+            chosen = [triples[position] for position in positions]
+            await self._fill(route, queue, chosen, [sizes[position] for position in positions], positions, spans)
+        return Deliveries(spans, len(values), timestamp_ms)
+
+    async def _fill(
+        self,
+        route: TopicRoute,
+        queue: PartitionQueue | None,
+        records: Sequence[RecordLike],
+        sizes: Sequence[int],
+        positions: Sequence[int],
+        spans: list[tuple[Batch, int, Sequence[int]]],
+    ) -> None:
+        """Puts records into batch after batch of `queue`, or of the sticky ones; notes in `spans` what went where."""
+        ends = list(accumulate(sizes, initial=0))
+        start = 0
+        while start < len(records):
+            target = route.sticky if queue is None else queue
+            batch = target.open
+            if batch is None or batch.room < sizes[start]:
+                batch = await self._open_batch(route, queue, sizes[start])
+            stop = bisect_right(ends, ends[start] + batch.room) - 1
+            spans.append((batch, len(batch.records), positions[start:stop]))
+            batch.records.extend(records[start:stop])
+            batch.room -= ends[stop] - ends[start]
+            start = stop
+
+    async def flush(self) -> None:
+        """Sends everything now, and waits until every record taken in before this call has its outcome.
+
+        Raises the first error that no `await` on a delivery has asked about yet: a record that nobody watches does
+        not get lost in silence.
+        """
+        self._sender.hurry()
+        for batch in [queue.last for queue in self._sender.accumulator.queues()]:
+            if batch is not None:
+                await settled(batch)
+        error = self._sender.take_unreported()
+        if error is not None:
+            raise error.with_traceback(None)
+
+    # -- room ----------------------------------------------------------------------------------------------------
+
+    async def _route(self, topic: str) -> TopicRoute:
+        """Finds the way to a topic, or looks again whether it changed."""
+        self._check_usable()
+        metadata = await self._session.topic(topic, timeout_s=self._options.max_block_s)
+        accumulator = self._sender.accumulator
+        queues = [accumulator.queue(TopicPartition(topic, found.partition)) for found in metadata.partitions]
+        available = [found.partition for found in metadata.partitions if found.leader >= 0]
+        self._check_usable()
+        route = TopicRoute(topic, queues, available, int(self._entropy.uniform(0, len(queues))))
+        self._routes[topic] = route
+        return route
+
+    async def _open_batch(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
+        """An open batch of `queue`, or of the sticky one, with room for a record of `size` bytes.
+
+        The caller adds the record before it awaits anything. A full batch gives way to the event loop once, so that a
+        tight loop of sends starves neither the sender nor anybody else.
+        """
+        if HEADER_BYTES + size > self._options.request_bytes_max:
+            raise TooLarge(f"a record of {size} bytes is over request_bytes_max ({self._options.request_bytes_max})")
+        full = route.sticky if queue is None else queue
+        if queue is None:
+            route.advance()
+        if full.open is not None:
+            self._sender.accumulator.seal(full)
+            await asyncio.sleep(0)
+        self._renew(route)
+        if self._turn.locked() or not self._sender.accumulator.has_memory_for(size):
+            return await self._open_in_turn(route, queue, size)
+        return self._open_now(route, queue, size)
+
+    async def _open_in_turn(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
+        """Waits for memory, first come, first served."""
+        sender = self._sender
+        try:
+            async with asyncio.timeout(self._options.max_block_s), self._turn:
+                while not sender.accumulator.has_memory_for(size):
+                    self._check_usable()
+                    sender.hurry()  # what lingers holds memory
+                    sender.memory_freed.clear()
+                    await sender.memory_freed.wait()
+                return self._open_now(route, queue, size)
+        except TimeoutError:
+            raise BufferFull(
+                f"buffer_memory ({self._options.buffer_memory} bytes) stayed full for max_block_ms; "
+                "brokers take records in more slowly than they are sent"
+            ) from None
+
+    def _open_now(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
+        self._check_usable()
+        target = route.sticky if queue is None else queue
+        if target.open is not None:
+            if target.open.room >= size:
+                return target.open
+            self._sender.accumulator.seal(target)
+        return self._sender.accumulator.open_batch(target, size, asyncio.get_running_loop().time())
+
+    def _renew(self, route: TopicRoute) -> None:
+        """Looks for new partitions, beside the sending, when the metadata is old."""
+        if self._renewal is None and not self._session.is_fresh(route.topic):
+            self._renewal = asyncio.get_running_loop().create_task(self._renew_route(route.topic))
+
+    async def _renew_route(self, topic: str) -> None:
+        try:
+            await self._route(topic)
+        except UnknownTopic:
+            self._routes.pop(topic, None)  # the next `send` says so
+        except TidelogError as error:
+            logger.info("metadata of %s could not be renewed: %s", topic, error.message)
+        finally:
+            self._renewal = None
+
+    def _check_usable(self) -> None:
+        if self._sender.fatal is not None:
+            raise self._sender.fatal.with_traceback(None)
+        if not self._is_open:
+            raise ClientClosed("this producer is closed, or was never started (use `async with`)")
+
+
+def _by_queue(route: TopicRoute, triples: Sequence[RecordLike]) -> dict[PartitionQueue, list[int]]:
+    """The positions of the records of each partition, in order; records without a key go to the sticky one."""
+    positions: dict[PartitionQueue, list[int]] = {}
+    for position, triple in enumerate(triples):
+        key = triple[1]
+        queue = route.sticky if key is None else route.for_key(key)
+        positions.setdefault(queue, []).append(position)
+    return positions

@@ -1,0 +1,310 @@
+"""The producer's loop: takes what is ready, sends it, and sees every batch to its end.
+
+One request is in flight per partition. It carries all batches that are ready, so a slow broker makes requests larger,
+not more; and order needs no further thought, because nothing is sent after a request before its fate is sealed. A
+numbered request carries no more batches than a broker remembers of a producer, so that a lost answer can always be
+asked for again, offsets and all.
+
+A partition with nothing to send has no task, at most a timer for its linger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from urllib.parse import quote
+
+import msgspec
+
+from tidelog.model.batch_header import RecordBatch, parse_header, stamp_producer
+from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownPartition, UnknownTopic
+from tidelog.model.ids import ProducerId
+from tidelog.model.producers import BATCHES_REMEMBERED
+from tidelog.producer.accumulator import Accumulator, Batch, BatchReceipt, PartitionQueue
+from tidelog.producer.options import ProducerOptions
+from tidelog.producer.sequences import Sequences, Stamp
+from tidelog.producer.verdicts import Verdict, expired, judge
+from tidelog.transport.connections import Pieces
+from tidelog.transport.errors import ClientClosed, DeliveryExpired, DeliveryUnknown, NoAnswer
+from tidelog.transport.session import ClusterSession, needs_refresh
+
+logger = logging.getLogger(__name__)
+
+BATCHES_MAX = 1024
+"""Batches of one request that is not numbered."""
+FAILED_REMEMBERED = 1024
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    base_offset: int | None
+
+
+class _Receipt(msgspec.Struct, frozen=True):
+    batches: tuple[_Placed, ...]
+    leader_epoch: int
+    acked_by: tuple[int, ...]
+    durability: str
+
+
+class _NewProducerId(msgspec.Struct, frozen=True):
+    producer_id: int
+
+
+_RECEIPT = msgspec.json.Decoder(_Receipt)
+_PRODUCER_ID = msgspec.json.Decoder(_NewProducerId)
+
+
+class _Request:
+    """Batches that are sent together until they are settled together.
+
+    `stamp` is the first batch's, once numbered. `uncertain`: if we stopped now, a copy might be in the log.
+    """
+
+    __slots__ = ("batches", "deadline_s", "queue", "stamp", "uncertain")
+
+    def __init__(self, queue: PartitionQueue, batches: list[Batch], deadline_s: float) -> None:
+        self.queue = queue
+        self.batches = batches
+        self.deadline_s = deadline_s
+        self.stamp: Stamp | None = None
+        self.uncertain = False
+
+
+class Sender:
+    """Owns the accumulator and a task per partition that has something under way."""
+
+    def __init__(self, session: ClusterSession, options: ProducerOptions) -> None:
+        self.accumulator = Accumulator(
+            batch_bytes=options.batch_bytes,
+            linger_s=options.linger_s,
+            compression=options.compression,
+            buffer_memory=options.buffer_memory,
+            on_ready=self.notice,
+        )
+        self.fatal: TidelogError | None = None
+        self._failed: deque[Batch] = deque(maxlen=FAILED_REMEMBERED)
+        self.memory_freed = asyncio.Event()
+        self._session = session
+        self._options = options
+        self._sequences = Sequences() if options.idempotent else None
+        self._tasks: dict[PartitionQueue, asyncio.Task[None]] = {}
+        self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
+
+    # -- when to send --------------------------------------------------------------------------------------------
+
+    def notice(self, queue: PartitionQueue) -> None:
+        """Sees to it that a queue's batches are taken when they are due."""
+        due_s = queue.due_s
+        if due_s is None or queue in self._tasks:  # a running task looks again before it ends
+            return
+        loop = asyncio.get_running_loop()
+        if due_s <= loop.time():
+            self._tasks[queue] = loop.create_task(self._drain(queue))
+        elif queue not in self._timers:
+            self._timers[queue] = loop.call_at(due_s, self._on_timer, queue)
+
+    def hurry(self) -> None:
+        """Ends the linger of everything."""
+        for queue in self.accumulator.queues():
+            if queue.open is not None:
+                queue.hurry(queue.open)
+
+    def _on_timer(self, queue: PartitionQueue) -> None:
+        del self._timers[queue]
+        self.notice(queue)
+
+    async def close(self) -> None:
+        """Stops all tasks. What is not settled by now fails: unknown if it was under way, else surely not sent."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._abandon(ClientClosed("the producer was closed before this record was sent"))
+        self.memory_freed.set()
+
+    # -- sending -------------------------------------------------------------------------------------------------
+
+    async def _drain(self, queue: PartitionQueue) -> None:
+        """One request after the other while there is something to take."""
+        now_s = asyncio.get_running_loop().time
+        batches_max = BATCHES_MAX if self._sequences is None else BATCHES_REMEMBERED
+        bytes_max = self._options.request_bytes_max
+        try:
+            while batches := self.accumulator.take(queue, now_s(), bytes_max=bytes_max, batches_max=batches_max):
+                deadline_s = batches[0].created_s + self._options.delivery_timeout_s
+                await self._deliver(_Request(queue, batches, deadline_s))
+        finally:
+            del self._tasks[queue]
+        self.notice(queue)
+
+    async def _deliver(self, request: _Request) -> None:
+        """Sees one request to its end: every batch of it is settled when this returns or raises."""
+        try:
+            await self._try_until_settled(request)
+        except BaseException as error:
+            self._settle_all(request, _stopped(error, uncertain=request.uncertain))
+            raise
+
+    async def _try_until_settled(self, request: _Request) -> None:
+        loop = asyncio.get_running_loop()
+        backoff = self._session.backoff()
+        while True:
+            before, request.uncertain = request.uncertain, True
+            error, wait_at_least_s = await self._attempt(request)
+            if error is None:
+                return
+            request.uncertain = before or not error.definite
+            verdict = judge(error, numbered=self._sequences is not None, uncertain=before)
+            wait_s = backoff.next_s(wait_at_least_s)
+            if verdict in (Verdict.RETRY, Verdict.RENUMBER) and loop.time() + wait_s >= request.deadline_s:
+                error = DeliveryExpired(f"not delivered within delivery_timeout_ms; the last error: {error.message}")
+                verdict = expired(uncertain=request.uncertain)
+            if verdict not in (Verdict.RETRY, Verdict.RENUMBER):
+                self._give_up(request, verdict, error)
+                return
+            logger.info("%s: trying again in %.3f s: %s", request.queue.partition, wait_s, error.message)
+            if verdict is Verdict.RENUMBER:
+                self._forget_numbers(request)
+            await asyncio.sleep(wait_s)
+            if needs_refresh(error):
+                await self._refresh(request)
+
+    async def _attempt(self, request: _Request) -> tuple[TidelogError | None, float]:
+        """One try. Returns the error and the seconds the broker asked to wait, or None if the batches are settled."""
+        left_s = request.deadline_s - asyncio.get_running_loop().time()
+        topic, partition = request.queue.partition
+        target = f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?acks={self._options.acks}"
+        try:
+            if self._sequences is not None and request.stamp is None:
+                await self._number(request, self._sequences)
+            answer = await self._session.attempt(
+                "POST",
+                self._session.leader(topic, partition),
+                target,
+                body=Pieces([batch.data for batch in request.batches]),
+                timeout_s=min(self._options.request_timeout_s, left_s),
+            )
+            error = answer.error
+            if error is None:
+                self._settle(request, _parse_receipt(answer.body, len(request.batches)))
+        except TidelogError as failure:
+            return failure, 0.0
+        return error, answer.retry_after_s
+
+    async def _refresh(self, request: _Request) -> None:
+        left_s = request.deadline_s - asyncio.get_running_loop().time()
+        with suppress(TidelogError):  # the next try will meet it, and its verdict counts
+            await self._session.refresh(request.queue.partition.topic, timeout_s=left_s)
+
+    # -- numbers -------------------------------------------------------------------------------------------------
+
+    async def _number(self, request: _Request, sequences: Sequences) -> None:
+        if sequences.needs_id:
+            sequences.adopt(await self._new_producer_id())
+        stamps = [sequences.assign(request.queue.partition, batch.record_count) for batch in request.batches]
+        for batch, stamp in zip(request.batches, stamps, strict=True):
+            stamp_producer(RecordBatch(parse_header(batch.data), memoryview(batch.data)), *stamp)
+        request.stamp = stamps[0]
+
+    async def _new_producer_id(self) -> ProducerId:
+        """Asks for a producer id. Whatever goes wrong, no record was sent: indefinite errors become definite."""
+        target = f"/v3/clusters/{self._session.cluster_id}/producer-ids"
+        try:
+            body = await self._session.call("POST", target, timeout_s=self._options.request_timeout_s)
+        except TidelogError as error:
+            if error.definite:
+                raise
+            raise LeaderNotAvailable(f"no producer id: {error.message}") from error
+        return ProducerId(_PRODUCER_ID.decode(body).producer_id)
+
+    def _forget_numbers(self, request: _Request) -> None:
+        assert self._sequences is not None
+        self._sequences.bump(request.queue.partition)
+        request.stamp = None
+
+    # -- ends ----------------------------------------------------------------------------------------------------
+
+    def _give_up(self, request: _Request, verdict: Verdict, error: TidelogError) -> None:
+        """Fails a request, and puts the numbering in order for what comes after it."""
+        partition = request.queue.partition
+        if isinstance(error, (UnknownTopic, UnknownPartition)):
+            self._session.invalidate(partition.topic)
+        if request.stamp is not None and self._sequences is not None:
+            if verdict is Verdict.FAIL:
+                self._sequences.rewind(partition, request.stamp)
+            else:
+                self._sequences.bump(partition)
+        if verdict is Verdict.LOSE:
+            unknown = DeliveryUnknown(f"sent to {partition}, and whether it was appended is unknown: {error.message}")
+            unknown.__cause__ = error
+            error = unknown
+        self._settle_all(request, error)
+        if verdict is Verdict.FATAL:
+            self.fatal = error
+            self._abandon(error)
+            self.memory_freed.set()
+
+    def _settle(self, request: _Request, receipts: list[BatchReceipt]) -> None:
+        for batch, receipt in zip(request.batches, receipts, strict=True):
+            self._release(batch)
+            batch.settle(receipt)
+
+    def _settle_all(self, request: _Request, error: TidelogError) -> None:
+        for batch in request.batches:
+            if batch.outcome is None:
+                self._fail(batch, error)
+
+    def _abandon(self, error: TidelogError) -> None:
+        """Fails everything that waits in the queues."""
+        for queue in self.accumulator.queues():
+            if queue.open is not None:
+                self.accumulator.seal(queue)
+            while queue.sealed:
+                self._fail(queue.sealed.popleft(), error)
+
+    def _fail(self, batch: Batch, error: TidelogError) -> None:
+        if not batch.asked:
+            count, partition = batch.record_count, batch.queue.partition
+            logger.warning("%d records to %s were not delivered: %s", count, partition, error.message)
+        self._failed.append(batch)
+        self._release(batch)
+        batch.settle(error)
+
+    def take_unreported(self) -> TidelogError | None:
+        """The first failure since the last call that nobody has asked about: each is told of once."""
+        failed, self._failed = self._failed, deque(maxlen=FAILED_REMEMBERED)
+        for batch in failed:
+            if batch.asked < batch.record_count and isinstance(batch.outcome, TidelogError):
+                return batch.outcome
+        return None
+
+    def _release(self, batch: Batch) -> None:
+        self.accumulator.release(batch)
+        self.memory_freed.set()
+
+
+def _stopped(error: BaseException, *, uncertain: bool) -> TidelogError:
+    if uncertain:
+        return DeliveryUnknown(f"the producer stopped with this record under way ({error!r})")
+    return ClientClosed("the producer was closed before this record was sent")
+
+
+def _parse_receipt(body: bytes, batch_count: int) -> list[BatchReceipt]:
+    """The receipts of a request's batches; an empty body (acks=0) promises nothing."""
+    if not body:
+        return [BatchReceipt(None, -1, (), "none")] * batch_count
+    try:
+        receipt = _RECEIPT.decode(body)
+    except msgspec.DecodeError as error:
+        raise NoAnswer(f"the answer to a produce request is no receipt: {error}") from error
+    if len(receipt.batches) != batch_count:
+        raise NoAnswer(f"the receipt names {len(receipt.batches)} batches, {batch_count} were sent")
+    return [
+        BatchReceipt(placed.base_offset, receipt.leader_epoch, receipt.acked_by, receipt.durability)
+        for placed in receipt.batches
+    ]

@@ -1,0 +1,10 @@
+"""For tests of programs that use tidelog: a real cluster, started and broken on purpose.
+
+`with LocalCluster() as cluster: ...` or `async with LocalCluster() as cluster: ...`; a fixture is in
+`tidelog.testing.pytest_plugin`.
+"""
+
+from tidelog.testing.broker_process import BrokerFailed, BrokerProcess
+from tidelog.testing.local_cluster import LocalCluster
+
+__all__ = ["BrokerFailed", "BrokerProcess", "LocalCluster"]

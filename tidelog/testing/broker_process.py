@@ -1,0 +1,152 @@
+"""One real broker as a child process: `tidelog start`, its ready line, its signals, its output when it fails.
+
+The first start lets the system choose a port; every later one keeps it, so that clients find the broker again.
+Standard error goes to a file, of which a failure shows the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import tidelog
+
+READY = re.compile(r"tidelog: ready (?P<url>http://\S+) cluster=(?P<cluster>\S+) node=(?P<node>\d+)")
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 15.0
+SHOWN_OUTPUT_BYTES = 4000
+
+
+class BrokerFailed(RuntimeError):
+    """A broker did not start, or did not stop, as it should; the message shows what it printed."""
+
+
+class BrokerProcess:
+    """A broker with its data in `directory`/data. `settings` are given by their dotted names."""
+
+    def __init__(self, node_id: int, directory: Path, settings: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.url = ""
+        self.cluster_id = ""
+        self._listener = "127.0.0.1:0"
+        self._settings = dict(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def command(self) -> list[str]:
+        """What is run; it can be run again by hand."""
+        settings = [part for name, value in self._settings.items() for part in ("--set", f"{name}={value}")]
+        return [
+            sys.executable, "-m", "tidelog", "start", "--node-id", str(self.node_id),
+            "--data-dir", str(self.data_dir), "--http", self._listener, *settings,
+        ]  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """The process id. Raises `BrokerFailed` if the broker does not run."""
+        if not self.is_running:
+            raise BrokerFailed(f"broker {self.node_id} is not running")
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """True from start to end, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        """All that the broker printed on standard error, over all its runs."""
+        path = self.directory / "stderr.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Starts the broker and waits until it is ready. Raises `BrokerFailed` if it dies first, or time runs out."""
+        assert not self.is_running
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "stderr.log").open("ab") as errors:
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=_environment()
+            )
+        ready = READY.search(self._wait_for_line(time.monotonic() + timeout_s))
+        if ready is None:
+            self.kill()
+            raise BrokerFailed(f"broker {self.node_id} printed something else than its ready line\n{self._tail()}")
+        self.url = ready["url"]
+        self.cluster_id = ready["cluster"]
+        self._listener = self.url.removeprefix("http://")
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stops gracefully (SIGTERM), paused or not. Raises `BrokerFailed` if that takes too long or ends badly."""
+        if not self.is_running:
+            self._forget()
+            return
+        assert self._process is not None
+        self.resume()
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerFailed(f"broker {self.node_id} did not stop within {timeout_s:.0f} s\n{self._tail()}") from None
+        self._forget()
+        if status:
+            raise BrokerFailed(f"broker {self.node_id} stopped with exit status {status}\n{self._tail()}")
+
+    def kill(self) -> None:
+        """Kills the process at once (SIGKILL); what the operating system had buffered survives."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._forget()
+
+    def pause(self) -> None:
+        """Stops the process in its tracks (SIGSTOP): connections stay open, nothing is answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Ends a pause (SIGCONT)."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def _wait_for_line(self, deadline_s: float) -> str:
+        """The first line on standard output, complete."""
+        assert self._process is not None and self._process.stdout is not None
+        line = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(max(0.0, deadline_s - time.monotonic())):
+                    self.kill()
+                    raise BrokerFailed(f"broker {self.node_id} was not ready in time\n{self._tail()}")
+                piece = os.read(self._process.stdout.fileno(), 4096)
+                if not piece:
+                    status = self._process.wait()
+                    self._forget()
+                    raise BrokerFailed(f"broker {self.node_id} died at start, exit status {status}\n{self._tail()}")
+                line += piece
+        return line.decode(errors="replace")
+
+    def _forget(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None
+
+    def _tail(self) -> str:
+        return f"$ {' '.join(self.command)}\n{self.output[-SHOWN_OUTPUT_BYTES:]}"
+
+
+def _environment() -> dict[str, str]:
+    """The parent's environment, without settings that would leak in, and with this very package importable."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDELOG_")}
+    package_parent = str(Path(tidelog.__file__).parent.parent)
+    paths = [package_parent, *filter(None, [environment.get("PYTHONPATH")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,0 +1,128 @@
+"""One table: HTTP error answers to exceptions, and what a client may conclude when there is no answer at all.
+
+A broker says `{"error_code", "message"}`; the code names the exception (`tidelog.model.errors`). A code this version
+does not know becomes the nearest exception of its status, so that a newer broker never makes an older client
+misjudge what is definite.
+
+Some faults never cross the wire, because no broker saw or answered the request. They are `TidelogError`s as well, so
+that one rule decides about retries:
+
+- `ConnectFailed`, `BufferFull`, `DeliveryExpired`: definite, nothing was sent.
+- `NoAnswer`, `DeliveryUnknown`: indefinite, the request may have done its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from tidelog.model import errors
+from tidelog.model.errors import (
+    InternalError,
+    InvalidRequest,
+    OffsetOutOfRange,
+    Overloaded,
+    RequestTimeout,
+    ShuttingDown,
+    TidelogError,
+    TimedOutAfterAppend,
+    TooLarge,
+)
+
+
+class ConnectFailed(TidelogError):
+    """No connection to a broker; the request was not sent."""
+
+    code = 50380
+    retriable = True
+
+
+class BufferFull(TidelogError):
+    """The producer's buffer stayed full for `max_block_ms`; the record was not taken (Kafka: BufferExhausted)."""
+
+    code = 50381
+    retriable = True
+
+
+class DeliveryExpired(TidelogError):
+    """`delivery_timeout_ms` passed before the record could be appended; surely it was not."""
+
+    code = 50382
+
+
+class NoAnswer(TidelogError):
+    """The request was sent and the answer never came: the connection was cut, or time ran out."""
+
+    code = 50480
+    retriable = True
+
+
+class DeliveryUnknown(TidelogError):
+    """The record was sent at least once, and whether it was appended could not be found out."""
+
+    code = 50481
+
+
+class ClientClosed(TidelogError):
+    """The client was closed, or never started."""
+
+    code = 40980
+
+
+_BY_CODE: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
+    {
+        kind.code: kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, TidelogError) and kind is not TidelogError
+    }
+)
+
+_BY_STATUS: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
+    {408: RequestTimeout, 413: TooLarge, 429: Overloaded, 503: ShuttingDown, 504: TimedOutAfterAppend, 507: Overloaded}
+)
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """The body of every error answer."""
+
+    error_code: int
+    message: str
+
+
+_ERROR_BODY = msgspec.json.Decoder(ErrorBody)
+
+
+def error_from_answer(status: int, headers: Mapping[str, str], body: bytes) -> TidelogError:
+    """The exception that an answer with a status of 300 or more stands for."""
+    try:
+        said = _ERROR_BODY.decode(body)
+    except msgspec.DecodeError:
+        return _error_of_status(status, f"the answer has status {status} and no error body; is this a tidelog broker?")
+    return error_from_code(said.error_code, said.message, headers)
+
+
+def error_from_code(code: int, message: str, headers: Mapping[str, str] = MappingProxyType({})) -> TidelogError:
+    """The exception of a five-digit code, as it stands in error bodies and in receipts."""
+    kind = _BY_CODE.get(code)
+    if kind is None:
+        return _error_of_status(code // 100, f"{message} (error code {code})")
+    if kind is OffsetOutOfRange:
+        return OffsetOutOfRange(
+            message, _offset(headers, "Tidelog-Log-Start-Offset"), _offset(headers, "Tidelog-Log-End-Offset")
+        )
+    return kind(message)
+
+
+def _error_of_status(status: int, message: str) -> TidelogError:
+    kind = _BY_STATUS.get(status)
+    if kind is None:
+        kind = InvalidRequest if 300 <= status < 500 else InternalError
+    return kind(message)
+
+
+def _offset(headers: Mapping[str, str], name: str) -> int:
+    text = headers.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else -1

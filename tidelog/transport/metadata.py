@@ -1,0 +1,121 @@
+"""What a smart client knows of its cluster: brokers, and who leads which partition (`GET /metadata`).
+
+A cache of answers, never of wishes: an entry is used until it is `metadata_max_age_s` old or an error says that it
+is wrong. It may be stale at any time, and staleness costs a hop or a retry, never correctness, because every broker
+judges for itself what it leads and forwards what it does not.
+
+Pure: the time is an argument.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+
+from tidelog.model.errors import LeaderNotAvailable, UnknownPartition, UnknownTopic
+from tidelog.transport.addresses import base_url
+
+
+class BrokerMetadata(msgspec.Struct, frozen=True):
+    """A live broker and where its HTTP listener is."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The broker's base URL."""
+        return base_url(self.host, self.port)
+
+
+class PartitionMetadata(msgspec.Struct, frozen=True):
+    """Who holds a partition; `leader` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicMetadata(msgspec.Struct, frozen=True):
+    """A topic; `partitions` are in order of their numbers, without gaps."""
+
+    name: str
+    topic_id: str
+    protocol: str
+    is_internal: bool
+    partitions: tuple[PartitionMetadata, ...]
+
+
+class ClusterMetadata(msgspec.Struct, frozen=True):
+    """One answer of `GET /metadata`: all brokers, and the topics that were asked for and exist."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[BrokerMetadata, ...]
+    topics: tuple[TopicMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    topic: TopicMetadata
+    fetched_s: float
+
+
+class MetadataCache:
+    """The newest answers, by topic."""
+
+    def __init__(self, *, max_age_s: float) -> None:
+        self._max_age_s = max_age_s
+        self._brokers: dict[int, BrokerMetadata] = {}
+        self._topics: dict[str, _Entry] = {}
+
+    def apply(self, answer: ClusterMetadata, asked: tuple[str, ...], now_s: float) -> None:
+        """Takes an answer in; topics that were asked for and are not in it do not exist."""
+        self._brokers = {broker.node_id: broker for broker in answer.brokers}
+        for name in asked:
+            self._topics.pop(name, None)
+        for topic in answer.topics:
+            self._topics[topic.name] = _Entry(topic, now_s)
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """What is known of a topic, fresh or not."""
+        entry = self._topics.get(name)
+        return None if entry is None else entry.topic
+
+    def is_fresh(self, name: str, now_s: float) -> bool:
+        """True if the topic is known and its entry is young."""
+        entry = self._topics.get(name)
+        return entry is not None and now_s - entry.fetched_s < self._max_age_s
+
+    def invalidate(self, name: str) -> None:
+        """Marks a topic's entry as stale; it serves until there is a better one."""
+        entry = self._topics.get(name)
+        if entry is not None:
+            self._topics[name] = _Entry(entry.topic, -math.inf)
+
+    def fetched_since(self, name: str, moment_s: float) -> bool:
+        """True if the topic's entry was fetched at `moment_s` or later."""
+        entry = self._topics.get(name)
+        return entry is not None and entry.fetched_s >= moment_s
+
+    def addresses(self) -> list[str]:
+        """Base URLs of all brokers known."""
+        return [broker.address for broker in self._brokers.values()]
+
+    def leader_address(self, topic: str, partition: int) -> str:
+        """Base URL of a partition's leader. Raises `UnknownTopic`, `UnknownPartition` or `LeaderNotAvailable`."""
+        entry = self._topics.get(topic)
+        if entry is None:
+            raise UnknownTopic(f"topic {topic!r} does not exist")
+        if not 0 <= partition < len(entry.topic.partitions):
+            raise UnknownPartition(f"topic {topic!r} has {len(entry.topic.partitions)} partitions, and no {partition}")
+        leader = self._brokers.get(entry.topic.partitions[partition].leader)
+        if leader is None:
+            raise LeaderNotAvailable(f"partition {topic}-{partition} has no leader at the moment")
+        return leader.address

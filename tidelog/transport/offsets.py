@@ -1,0 +1,88 @@
+"""Where partitions begin and end, many in one request (`POST /offsets`, Kafka's ListOffsets).
+
+Asked of any broker: one that does not lead a partition asks the one that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import TopicPartition
+from tidelog.transport.errors import error_from_code
+from tidelog.transport.session import ClusterSession
+
+JSON_HEADERS = {"Content-Type": "application/json"}
+PARTITIONS_MAX = 1000
+"""Partitions of one request; more take several."""
+
+
+class OffsetQuery(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One partition; with `timestamp` (ms) also the first offset of that time or later."""
+
+    topic: str
+    partition: int
+    timestamp: int | None = None
+
+
+class PartitionOffsets(msgspec.Struct, frozen=True):
+    """The extent of one partition, or why it is not known (`error_code`, `message`).
+
+    `offset` and `timestamp` are those of the first record that is not older than the timestamp asked for; None if
+    there is none.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    log_end_offset: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+    error_code: int | None = None
+    message: str | None = None
+
+    @property
+    def key(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def error(self) -> TidelogError | None:
+        """The exception this entry stands for, if it is no answer."""
+        return None if self.error_code is None else error_from_code(self.error_code, self.message or "")
+
+    def extent(self) -> tuple[int, int]:
+        """Log start offset and high watermark. Raises the entry's error."""
+        if self.error is not None:
+            raise self.error
+        assert self.log_start_offset is not None and self.high_watermark is not None
+        return self.log_start_offset, self.high_watermark
+
+
+class _Request(msgspec.Struct, frozen=True):
+    partitions: Sequence[OffsetQuery]
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    partitions: list[PartitionOffsets]
+
+
+_ENCODER = msgspec.json.Encoder()
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+async def fetch_offsets(
+    session: ClusterSession, queries: Sequence[OffsetQuery], *, timeout_s: float | None = None
+) -> list[PartitionOffsets]:
+    """One entry per query, in their order; a partition's error is in its entry."""
+    found: list[PartitionOffsets] = []
+    for start in range(0, len(queries), PARTITIONS_MAX):
+        body = _ENCODER.encode(_Request(queries[start : start + PARTITIONS_MAX]))
+        answer = await session.call("POST", "/offsets", body=body, headers=JSON_HEADERS, timeout_s=timeout_s)
+        found += _ANSWER.decode(answer).partitions
+    return found

@@ -1,0 +1,230 @@
+"""A client's view of one cluster: which broker to ask, what to do when it does not answer.
+
+Producer, consumer and admin client each own one `ClusterSession`. It keeps the metadata, sends partition requests
+straight to the partition's leader and everything else to any broker, and repeats what may be repeated: after a
+definite, retriable error always; after an indefinite one only if the caller says that repeating is safe.
+
+A broker that cannot be reached is passed over for `AVOID_S` in favour of the next one known, leader or not, since any
+broker forwards. So an address that the cluster advertises and this client cannot reach costs a hop, not the service.
+
+Follows Kafka's `NetworkClient` and `Metadata`. One event loop; no tasks of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+from yarl import URL
+
+from tidelog.adapters.system import SystemEntropy
+from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownTopic
+from tidelog.model.ports import Entropy
+from tidelog.transport.addresses import parse_bootstrap
+from tidelog.transport.backoff import Backoff
+from tidelog.transport.connections import Answer, Connections, Pieces
+from tidelog.transport.errors import ConnectFailed, NoAnswer
+from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata
+
+AVOID_S = 1.0
+OPEN_TIMEOUT_S = 10.0
+
+T = TypeVar("T")
+
+_METADATA = msgspec.json.Decoder(ClusterMetadata)
+
+
+class ClusterSession:
+    """Requests to the brokers of one cluster.
+
+    `bootstrap` is a comma list of URLs or `host:port` of any of its brokers; `request_timeout_s` bounds one try.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        request_timeout_s: float = 30.0,
+        connections_max: int = 64,
+        metadata_max_age_s: float = 300.0,
+        retry_backoff_s: float = 0.1,
+        retry_backoff_max_s: float = 1.0,
+        entropy: Entropy | None = None,
+    ) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._connections = Connections(connections_max=connections_max)
+        self._cache = MetadataCache(max_age_s=metadata_max_age_s)
+        self._entropy = entropy or SystemEntropy()
+        self._avoid_until_s: dict[str, float] = {}
+        self._refreshing = asyncio.Lock()
+        self._retry_backoff_s = retry_backoff_s
+        self._retry_backoff_max_s = retry_backoff_max_s
+        self.request_timeout_s = request_timeout_s
+        self.cluster_id = ""
+
+    async def open(self) -> None:
+        """Opens the pool and finds the cluster. Raises `ConnectFailed` if no bootstrap broker answers in time."""
+        await self._connections.open()
+        try:
+            await self.metadata(timeout_s=min(OPEN_TIMEOUT_S, self.request_timeout_s))
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Cuts all connections; requests under way end with an error. Idempotent."""
+        await self._connections.close()
+
+    def backoff(self) -> Backoff:
+        """A fresh backoff with this session's bounds, for a caller with a retry loop of its own."""
+        return Backoff(self._entropy, initial_s=self._retry_backoff_s, max_s=self._retry_backoff_max_s)
+
+    # -- metadata ------------------------------------------------------------------------------------------------
+
+    async def metadata(self, *topics: str, timeout_s: float | None = None) -> ClusterMetadata:
+        """Asks any broker for the cluster and the named topics, and remembers the answer."""
+        answer = await self._ask_metadata("?topics=" + ",".join(quote(name, safe="") for name in topics), timeout_s)
+        self._cache.apply(answer, topics, self._now_s())
+        return answer
+
+    async def all_metadata(self, *, timeout_s: float | None = None) -> ClusterMetadata:
+        """As `metadata`, of every topic there is."""
+        answer = await self._ask_metadata("", timeout_s)
+        self._cache.apply(answer, (), self._now_s())
+        return answer
+
+    async def _ask_metadata(self, query: str, timeout_s: float | None) -> ClusterMetadata:
+        answer = _METADATA.decode(await self.call("GET", f"/metadata{query}", timeout_s=timeout_s))
+        self.cluster_id = answer.cluster_id
+        return answer
+
+    async def topic(self, name: str, *, timeout_s: float | None = None) -> TopicMetadata:
+        """A topic, from the cache if it is fresh there. Raises `UnknownTopic`."""
+        if not self.is_fresh(name):
+            await self.refresh(name, timeout_s=timeout_s)
+        topic = self._cache.topic(name)
+        if topic is None:
+            raise UnknownTopic(f"topic {name!r} does not exist; create it first, topics are never created by use")
+        return topic
+
+    def is_fresh(self, name: str) -> bool:
+        """True if the topic is known and nothing speaks against what is known."""
+        return self._cache.is_fresh(name, self._now_s())
+
+    def invalidate(self, name: str) -> None:
+        """An error said that the topic is not what it was: asks anew at the next use."""
+        self._cache.invalidate(name)
+
+    async def refresh(self, name: str, *, timeout_s: float | None = None) -> None:
+        """Asks anew for a topic, unless somebody else did since this call began."""
+        asked_s = self._now_s()
+        async with self._refreshing:
+            if not self._cache.fetched_since(name, asked_s):
+                await self.metadata(name, timeout_s=timeout_s)
+
+    def leader(self, topic: str, partition: int) -> str:
+        """Base URL to send a partition's requests to: its leader, or while that is out of reach any other broker.
+
+        Raises `UnknownPartition` or `LeaderNotAvailable`: then `refresh` and try again.
+        """
+        address = self._cache.leader_address(topic, partition)
+        return self._any_address() if self._is_avoided(address) else address
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    async def attempt(
+        self,
+        method: str,
+        address: str,
+        target: str,
+        *,
+        body: bytes | Pieces | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """One try at one broker; `target` is the encoded path and query. Raises `ConnectFailed` or `NoAnswer`."""
+        limit_s = self.request_timeout_s if timeout_s is None else timeout_s
+        try:
+            return await self._connections.request(
+                method, URL(address + target, encoded=True), body=body, headers=headers, timeout_s=limit_s
+            )
+        except (ConnectFailed, NoAnswer):
+            self._avoid_until_s[address] = self._now_s() + AVOID_S
+            raise
+
+    async def call(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        address: str | None = None,
+        safe: bool = True,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """The body of a successful answer of `address`, or of any broker, tried until `timeout_s` has passed.
+
+        `safe`: doing it twice is the same as doing it once, so an indefinite error is tried again as well. Raises
+        the last error as it came.
+        """
+        deadline_s = self._now_s() + (self.request_timeout_s if timeout_s is None else timeout_s)
+        backoff = self.backoff()
+        while True:
+            wait_at_least_s = 0.0
+            try:
+                answer = await self.attempt(
+                    method,
+                    address or self._any_address(),
+                    target,
+                    body=body,
+                    headers=headers,
+                    timeout_s=min(self.request_timeout_s, deadline_s - self._now_s()),
+                )
+                error = answer.error
+                if error is None:
+                    return answer.body
+                wait_at_least_s = answer.retry_after_s
+            except (ConnectFailed, NoAnswer) as failure:
+                error = failure
+            wait_s = backoff.next_s(wait_at_least_s)
+            if not _may_repeat(error, safe=safe) or self._now_s() + wait_s >= deadline_s:
+                raise error
+            await asyncio.sleep(wait_s)
+
+    # -- which broker --------------------------------------------------------------------------------------------
+
+    def _any_address(self) -> str:
+        """The first broker in reach: of those in the metadata, then of the bootstrap list; failing that the one
+        that has been out of reach longest."""
+        candidates = list(dict.fromkeys((*self._cache.addresses(), *self._bootstrap)))
+        for address in candidates:
+            if not self._is_avoided(address):
+                return address
+        return min(candidates, key=lambda address: self._avoid_until_s[address])
+
+    def _is_avoided(self, address: str) -> bool:
+        until_s = self._avoid_until_s.get(address)
+        if until_s is None:
+            return False
+        if until_s > self._now_s():
+            return True
+        del self._avoid_until_s[address]
+        return False
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _may_repeat(error: TidelogError, *, safe: bool) -> bool:
+    if error.definite:
+        return error.retriable
+    return safe
+
+
+def needs_refresh(error: TidelogError) -> bool:
+    """True if the error hints at stale metadata: the leader moved, or its broker is gone."""
+    return isinstance(error, (LeaderNotAvailable, ConnectFailed, NoAnswer))
