@@ -13,7 +13,8 @@ not verify ends the log, and it is cut there.
   bad    bad      keep, serve an error             cut here
 
 Segments with a sound seal below D are not read at all, so opening takes two small reads a segment plus the rows of the
-last one. Everything that was kept beyond D is fsynced before anybody can see it: it may be in the page cache only.
+last one. Everything that was kept beyond D is written again and fsynced before anybody can see it: it may be in the page
+cache only, and even marked clean there by an fsync that failed.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ from dataclasses import dataclass, field
 from xxhash import xxh3_128_digest
 
 from tidelog.model.ids import PartitionId
+from tidelog.model.ports import File
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog, remove_segment
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Row, RowCodec, Tail
 from tidelog.storage.segment import Damage, Segment
 from tidelog.storage.trails import read_trails
+
+
+COPY_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -177,6 +182,8 @@ class _Loader:
                 self._error = self._error or scan.error
                 if not is_settled and (scan.is_cut or tail.offset != segments[index + 1].base_offset):
                     self._drop(segments, index + 1)
+                    tail = scan.unseal(tail)
+                    self._error = self._error or scan.error
                     return tail
                 if following is not None and not segment.is_sealed:
                     tail = scan.seal(tail)
@@ -210,6 +217,7 @@ class _Loader:
                 raise self._error
             for segment in segments:
                 if not segment.is_sealed or segment.next_sequence > durable or segment is segments[-1]:
+                    _write_again(segment, durable)
                     segment.log.sync()
                     segment.catalog.sync()
             self._files.sync_dir(self._directory)
@@ -244,6 +252,28 @@ class _Loader:
         except OSError as error:
             return f"metainfo could not be written: {error}"
         return None
+
+
+def _write_again(segment: Segment, durable: int) -> None:
+    """Makes everything from the row `durable` on dirty, so that the next fsync has to write it.
+
+    After a failed fsync the kernel holds the lost pages as clean: this process, or the one before it, can read them, an
+    fsync says yes, and they are gone with the power (PostgreSQL's fsync trouble of 2018). Raises `OSError`.
+    """
+    slot = max(0, durable - segment.first_sequence)
+    unsettled = segment.rows(max(slot, segment.body_slot))
+    position = next((row.file_position for row in unsettled if row is not None), segment.log_bytes)
+    _copy_onto_itself(segment.log, position, segment.log_bytes)
+    _copy_onto_itself(segment.catalog, slot * ROW_BYTES, segment.slots * ROW_BYTES)
+
+
+def _copy_onto_itself(file: File, position: int, end: int) -> None:
+    while position < end:
+        data = file.pread(min(COPY_BYTES, end - position), position)
+        if not data:
+            return
+        file.pwritev([data], position)
+        position += len(data)
 
 
 class _Scan:
@@ -292,6 +322,15 @@ class _Scan:
         segment.extend(1, sealed)
         segment.is_sealed = True
         return sealed
+
+    def unseal(self, tail: Tail) -> Tail:
+        """Makes this the last segment after all: whatever is written behind a seal is not read again."""
+        segment = self._segment
+        if not segment.is_sealed:
+            return tail
+        tail = tail._replace(sequence=tail.sequence - 1)
+        self._attempt(lambda: segment.cut(segment.slots - 1, tail))
+        return tail
 
     def _restore_header(self, start: Tail) -> None:
         segment = self._segment
