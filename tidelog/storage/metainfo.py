@@ -2,7 +2,8 @@
 
 Nobody else can give these back: which incarnation of the replica this is, how far its log was known durable, which
 offsets it has let go. So there are two files, written one after the other, each made durable before the next is
-touched: whatever moment a crash or a bad sector picks, one whole copy is left. The higher sequence wins.
+touched, and the worse one first: whatever moment a crash picks, one whole copy is left, and if both are whole, one of
+them may rot. The higher sequence wins.
 
 A copy is a header (magic, version, sequence, length, CRC32C seeded with the log's identity) and a JSON object, so that
 later versions can add facts.
@@ -18,6 +19,7 @@ from crc32c import crc32c
 
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Files
+from tidelog.storage.open_files import open_file
 
 NAMES = ("metainfo.0", "metainfo.1")
 MAGIC = 0x7D11
@@ -54,35 +56,44 @@ class MetainfoStore:
 
     def __init__(self, files: Files, directory: str, identity: PartitionId) -> None:
         self._files = files
-        self._paths = [f"{directory}/{name}" for name in NAMES]
+        self._paths = [f"{directory}/{name}" for name in NAMES]  # the one to write first comes first
         self._directory = directory
         self._seed = crc32c(bytes.fromhex(identity.topic_id) + identity.partition.to_bytes(4, "little"))
         self._sequence = 0
 
     def load(self) -> LoadedMetainfo | None:
-        """The newest sound copy; None if there is none (a new log, or both are lost)."""
-        found = [copy for copy in map(self._read, self._paths) if copy is not None]
+        """The newest sound copy; None if there is none (a new log, or both are lost).
+
+        Raises `Overloaded` or `PermissionError` if that cannot be told: a copy out of reach is not a lost one.
+        """
+        copies = {path: self._read(path) for path in self._paths}
+        found = {path: copy for path, copy in copies.items() if copy is not None}
+        self._paths.sort(key=lambda path: found[path][0] if path in found else -1)
         if not found:
             return None
-        sequence, info = max(found, key=lambda copy: copy[0])
-        self._sequence = sequence
-        stale = sum(1 for other, _ in found if other != sequence)
-        return LoadedMetainfo(info, sequence, len(NAMES) - len(found) + stale)
+        self._sequence, info = found[self._paths[-1]]
+        good = sum(1 for sequence, _ in found.values() if sequence == self._sequence)
+        return LoadedMetainfo(info, self._sequence, len(NAMES) - good)
 
     def store(self, info: Metainfo) -> None:
         """Writes both copies, each durable before the next. Blocking. Raises `OSError`; one copy may then be new."""
         self._sequence += 1
         block = self._encode(self._sequence, info)
-        for path in self._paths:
-            is_new = not self._files.exists(path)
-            file = self._files.open(path, create=True)
-            try:
-                file.pwritev([block], 0)
-                file.sync()
-            finally:
-                file.close()
-            if is_new:
-                self._files.sync_dir(self._directory)
+        for path in list(self._paths):
+            self._write(path, block)
+            self._paths.remove(path)
+            self._paths.append(path)  # should the next write fail, it is the other copy's turn again
+
+    def _write(self, path: str, block: bytes) -> None:
+        is_new = not self._files.exists(path)
+        file = self._files.open(path, create=True)
+        try:
+            file.pwritev([block], 0)
+            file.sync()
+        finally:
+            file.close()
+        if is_new:
+            self._files.sync_dir(self._directory)
 
     def _encode(self, sequence: int, info: Metainfo) -> bytes:
         payload = msgspec.json.encode(info)
@@ -94,7 +105,9 @@ class MetainfoStore:
 
     def _read(self, path: str) -> tuple[int, Metainfo] | None:
         try:
-            file = self._files.open(path)
+            file = open_file(self._files, path)
+        except PermissionError:
+            raise
         except OSError:
             return None
         try:
