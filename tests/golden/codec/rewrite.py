@@ -23,7 +23,7 @@ CASES = {
         Record(NOW, None, None),
         Record(NOW, b"", b""),
     ],
-    "times to and fro": [Record(NOW + delta, b"k", b"v") for delta in (0, 1, -1, 64, -65, 8192, -8193, 86_400_000, 0)],
+    "times back and forth": [Record(NOW + delta, b"k", b"v") for delta in (0, 1, -1, 64, -65, 8192, -8193, 86_400_000, 0)],
     "headers": [
         Record(NOW, b"k", b"v", [("trace", b"\x00\xff"), ("trace", b""), ("gone", None)]),
         Record(NOW, b"k", b"v"),
