@@ -26,8 +26,9 @@ from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
 
-HANDOUT_BYTES = 1 << 20
-"""A `getmany` without `max_records` decodes no more than about this: some ten milliseconds of the event loop."""
+HANDOUT_BYTES = 256 << 10
+"""A `getmany` without `max_records` decodes no more than about this: some three milliseconds of the event loop. More at
+once is not faster, since the records outlive more rounds of the garbage collector."""
 
 
 class Consumer:
@@ -156,7 +157,7 @@ class Consumer:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """What is there, of these partitions or of all, by partition; waits up to `timeout_ms` if there is nothing.
 
-        At most `max_records` records in all; without it about a megabyte. Raises as `getone`.
+        At most `max_records` records in all; without it some hundred kilobytes. Raises as `getone`.
         """
         if max_records is not None and max_records < 1:
             raise InvalidRequest(f"max_records must be at least 1, not {max_records}")

@@ -150,7 +150,7 @@ class Cursor:
     def take(self, records_max: int) -> list[ConsumerRecord]:
         """Up to `records_max` records of the batch that is decoded; the list is the caller's."""
         start = self._index
-        if start == 0 and len(self._records) <= records_max:
+        if start == 0 and 0 < len(self._records) <= records_max:
             whole, self._records, self._position = self._records, [], self._records_end
             return whole
         self._index = min(len(self._records), start + records_max)

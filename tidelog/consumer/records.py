@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from tidelog.model.batch_codec import decode_batch
+from tidelog.model.batch_codec import decode_rows
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.ids import TopicPartition
 from tidelog.model.records import Header
@@ -36,14 +36,14 @@ _consumer_record: Callable[[tuple[object, ...]], ConsumerRecord] = partial(tuple
 
 
 def consumer_records(partition: TopicPartition, batch: RecordBatch, start: int) -> list[ConsumerRecord]:
-    """The records of a batch from offset `start` on. Raises as `decode_batch`."""
+    """The records of a batch from offset `start` on. Raises as `decode_rows`."""
     topic, number = partition
     kind = int(batch.header.is_log_append_time)
-    stored = decode_batch(batch)
+    rows = decode_rows(batch)
     if batch.header.base_offset < start:
-        stored = [record for record in stored if record.offset >= start]
+        rows = [row for row in rows if row[0] >= start]
     make = _consumer_record
     return [
         make((topic, number, offset, timestamp, kind, key, value, headers))
-        for offset, timestamp, key, value, headers in stored
+        for offset, timestamp, key, value, headers in rows
     ]

@@ -31,7 +31,7 @@ from tidelog.model.batch_header import (
 from tidelog.model.compression import compress, decompress
 from tidelog.model.errors import InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
 from tidelog.model.ids import OFFSET_MAX
-from tidelog.model.record_decoder import decode_records
+from tidelog.model.record_decoder import Row, decode_records
 from tidelog.model.record_encoder import encode_records
 from tidelog.model.records import RecordLike, StoredRecord
 
@@ -90,11 +90,16 @@ def decode_batch(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESS
     Raises `InvalidBatch` if the bytes do not hold what the header promises, `TooLarge` if the records
     decompress to more than `decompressed_bytes_max` bytes.
     """
+    return list(map(_stored_record, decode_rows(batch, decompressed_bytes_max=decompressed_bytes_max)))
+
+
+def decode_rows(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Row]:
+    """As `decode_batch`, in plain tuples: for a consumer, which makes records of its own of them."""
     if batch.header.is_control:
         return []
     check_batch(batch)
     records = decompress(batch.header.compression, batch.data[HEADER_BYTES:], bytes_max=decompressed_bytes_max)
-    return decode_stored(records, batch.header)
+    return _rows(records, batch.header)
 
 
 def check_batch(batch: RecordBatch) -> None:
@@ -111,6 +116,10 @@ def check_batch(batch: RecordBatch) -> None:
 
 def decode_stored(records: bytes, header: BatchHeader) -> list[StoredRecord]:
     """`decode_batch` from where the records' bytes are decompressed, for a header that `check_batch` passed."""
+    return list(map(_stored_record, _rows(records, header)))
+
+
+def _rows(records: bytes, header: BatchHeader) -> list[Row]:
     try:
         rows = decode_records(records, header)
     except IndexError:
@@ -118,4 +127,4 @@ def decode_stored(records: bytes, header: BatchHeader) -> list[StoredRecord]:
     if header.is_log_append_time:
         timestamp = header.max_timestamp
         rows = [(offset, timestamp, key, value, headers) for offset, _, key, value, headers in rows]
-    return list(map(_stored_record, rows))
+    return rows

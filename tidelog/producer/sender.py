@@ -1,9 +1,9 @@
 """The producer's loop: takes what is ready, sends it, and sees every batch to its end.
 
 One request is in flight per partition. It carries all batches that are ready, so a slow broker makes requests larger,
-not more; and order needs no further thought, because nothing is sent after a request before its fate is sealed. A
-numbered request carries no more batches than a broker remembers of a producer, so that a lost answer can always be
-asked for again, offsets and all.
+not more, and each of its fsyncs covers more; and order needs no further thought, because nothing is sent after a
+request before its fate is sealed. (Two in flight gained nothing measurable where the disk is the limit, and would make
+every retry a question of order.)
 
 A partition with nothing to send has no task, at most a timer for its linger.
 """
@@ -21,7 +21,6 @@ import msgspec
 from tidelog.model.batch_header import RecordBatch, parse_header, stamp_producer
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownPartition, UnknownTopic
 from tidelog.model.ids import ProducerId
-from tidelog.model.producers import BATCHES_REMEMBERED
 from tidelog.producer.accumulator import Accumulator, Batch, BatchReceipt, PartitionQueue
 from tidelog.producer.options import ProducerOptions
 from tidelog.producer.sequences import Sequences, Stamp
@@ -33,7 +32,7 @@ from tidelog.transport.session import ClusterSession, needs_refresh
 logger = logging.getLogger(__name__)
 
 BATCHES_MAX = 1024
-"""Batches of one request that is not numbered."""
+"""Batches of one request; a broker would take more."""
 FAILED_REMEMBERED = 1024
 
 
@@ -59,17 +58,18 @@ _PRODUCER_ID = msgspec.json.Decoder(_NewProducerId)
 class _Request:
     """Batches that are sent together until they are settled together.
 
-    `stamp` is the first batch's, once numbered. `uncertain`: if we stopped now, a copy might be in the log.
+    `stamp` is the first batch's, once numbered. `unknown_tries` counts the tries, the one under way included, that
+    may have left a copy in the log.
     """
 
-    __slots__ = ("batches", "deadline_s", "queue", "stamp", "uncertain")
+    __slots__ = ("batches", "deadline_s", "queue", "stamp", "unknown_tries")
 
     def __init__(self, queue: PartitionQueue, batches: list[Batch], deadline_s: float) -> None:
         self.queue = queue
         self.batches = batches
         self.deadline_s = deadline_s
         self.stamp: Stamp | None = None
-        self.uncertain = False
+        self.unknown_tries = 0
 
 
 class Sender:
@@ -132,10 +132,9 @@ class Sender:
     async def _drain(self, queue: PartitionQueue) -> None:
         """One request after the other while there is something to take."""
         now_s = asyncio.get_running_loop().time
-        batches_max = BATCHES_MAX if self._sequences is None else BATCHES_REMEMBERED
         bytes_max = self._options.request_bytes_max
         try:
-            while batches := self.accumulator.take(queue, now_s(), bytes_max=bytes_max, batches_max=batches_max):
+            while batches := self.accumulator.take(queue, now_s(), bytes_max=bytes_max, batches_max=BATCHES_MAX):
                 deadline_s = batches[0].created_s + self._options.delivery_timeout_s
                 await self._deliver(_Request(queue, batches, deadline_s))
         finally:
@@ -147,23 +146,24 @@ class Sender:
         try:
             await self._try_until_settled(request)
         except BaseException as error:
-            self._settle_all(request, _stopped(error, uncertain=request.uncertain))
+            self._settle_all(request, _stopped(error, uncertain=request.unknown_tries > 0))
             raise
 
     async def _try_until_settled(self, request: _Request) -> None:
         loop = asyncio.get_running_loop()
         backoff = self._session.backoff()
         while True:
-            before, request.uncertain = request.uncertain, True
+            request.unknown_tries += 1
             error, wait_at_least_s = await self._attempt(request)
             if error is None:
                 return
-            request.uncertain = before or not error.definite
-            verdict = judge(error, numbered=self._sequences is not None, uncertain=before)
+            verdict = judge(error, numbered=self._sequences is not None, uncertain=request.unknown_tries > 1)
+            if error.definite:
+                request.unknown_tries -= 1
             wait_s = backoff.next_s(wait_at_least_s)
             if verdict in (Verdict.RETRY, Verdict.RENUMBER) and loop.time() + wait_s >= request.deadline_s:
                 error = DeliveryExpired(f"not delivered within delivery_timeout_ms; the last error: {error.message}")
-                verdict = expired(uncertain=request.uncertain)
+                verdict = expired(uncertain=request.unknown_tries > 0)
             if verdict not in (Verdict.RETRY, Verdict.RENUMBER):
                 self._give_up(request, verdict, error)
                 return
@@ -250,6 +250,11 @@ class Sender:
             self.memory_freed.set()
 
     def _settle(self, request: _Request, receipts: list[BatchReceipt]) -> None:
+        """All is well. A broker knows the places of only the last few batches of a repeated request; the others are
+        found from theirs, since a try appends its batches without a gap. After several tries that may have appended
+        something this does not hold, and they stay unknown."""
+        if request.unknown_tries == 2:
+            _fill_in(receipts, request.batches)
         for batch, receipt in zip(request.batches, receipts, strict=True):
             self._release(batch)
             batch.settle(receipt)
@@ -286,6 +291,14 @@ class Sender:
     def _release(self, batch: Batch) -> None:
         self.accumulator.release(batch)
         self.memory_freed.set()
+
+
+def _fill_in(receipts: list[BatchReceipt], batches: list[Batch]) -> None:
+    """Counts back from each known base offset to the unknown ones before it."""
+    for index in range(len(receipts) - 2, -1, -1):
+        following = receipts[index + 1].base_offset
+        if receipts[index].base_offset is None and following is not None:
+            receipts[index] = receipts[index]._replace(base_offset=following - batches[index].record_count)
 
 
 def _stopped(error: BaseException, *, uncertain: bool) -> TidelogError:
