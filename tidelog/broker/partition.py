@@ -202,6 +202,10 @@ class Partition:
         self._mailbox_bytes += size
         self._wake.set()
 
+    def fingerprint_of(self, producer_id: ProducerId) -> int | None:
+        """The content's fingerprint of the request with this id, made from an idempotency key; None if it is unknown."""
+        return self.log.producers.first_sequence(producer_id)
+
     async def run(self) -> None:
         """The partition's task: appends whatever is in the mailbox, until cancelled."""
         while True:

@@ -110,6 +110,12 @@ class ProducerTable:
             f"producer {producer_id} sent sequence {base_sequence}, expected {state.next_sequence}"
         )
 
+    def first_sequence(self, producer_id: int) -> int | None:
+        """The first sequence that is remembered of a producer; None if it is unknown. For ids made from idempotency
+        keys that is the fingerprint of the request's content."""
+        state = self._states.get(producer_id)
+        return None if state is None else state.batches[0].base_sequence
+
     def remember(
         self, producer_id: int, epoch: int, base_sequence: int, record_count: int, base_offset: int, now_ms: int
     ) -> None:

@@ -19,6 +19,7 @@ from tidelog.broker.http.body import read_body
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.idempotency import HEADER, keyed_request
 from tidelog.broker.http.media import BATCHES_TYPE, check_batches
+from tidelog.broker.http.produce import refuse_other_content
 from tidelog.broker.http.reading import position_headers, readable_partition, wait_for_data
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
@@ -59,6 +60,7 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
     if HEADER in call.request.headers:
         keyed = keyed_request(call.request, partition.topic_id, str(partition.partition), body)
         _check_keyed(batches, context.limits.keyed_batches_max)
+        refuse_other_content(context, context.broker.topic(partition.topic), keyed)
     receipt = await partition.produce(batches, acks=acks, deadline_s=deadline_s, idempotency=keyed)
     if acks == 0:
         return no_content()

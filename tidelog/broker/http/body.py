@@ -38,11 +38,12 @@ async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional
         return body
     context.bodies.take(size)
     call.body_bytes += size
-    await invite_body(request)
+    call.received_bytes = size
     content = request.content
     if content.is_eof():  # it came with the head, as small bodies do: no timer needed
         await _fill(body, content)
         return body
+    await invite_body(request)
     try:
         async with asyncio.timeout(context.limits.body_timeout_s):
             await _fill(body, content)

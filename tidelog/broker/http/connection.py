@@ -72,6 +72,7 @@ class Connection(web.RequestHandler):
             stream = cast("asyncio.Transport", transport)
             stream.write(_REFUSAL)
             stream.close()
+            self.close()
             return
         self._is_admitted = True
         socket = transport.get_extra_info("socket")
@@ -86,11 +87,6 @@ class Connection(web.RequestHandler):
             self._is_admitted = False
             self._gate.leave()
             super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Feeds the parser."""
-        if self._is_admitted:
-            super().data_received(data)
 
     def handle_error(
         self,

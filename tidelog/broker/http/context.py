@@ -122,6 +122,8 @@ class Call:
     """Loop time when the request's head was complete."""
     is_open: bool = False
     """True once a streamed answer has begun: from then on nothing can be said but by cutting the connection."""
+    received_bytes: int = 0
+    """Bytes of the body so far."""
     body_bytes: int = 0
     """What this call has taken from `Context.bodies`."""
     answer_bytes: int = 0

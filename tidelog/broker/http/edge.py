@@ -90,8 +90,9 @@ class Edge:
         if call.answer_bytes:
             self._context.answers.give_back(call.answer_bytes)
 
-    def _count(self, stats: RouteStats, call: Call | None, response: web.StreamResponse, seconds: float) -> None:
-        sent = call.sent_bytes if call is not None else 0
-        if isinstance(response, web.Response) and isinstance(response.body, bytes):
-            sent += len(response.body)
-        stats.observe(response.status, seconds, call.body_bytes if call is not None else 0, sent)
+    @staticmethod
+    def _count(stats: RouteStats, call: Call | None, response: web.StreamResponse, seconds: float) -> None:
+        received, sent = (0, 0) if call is None else (call.received_bytes, call.sent_bytes)
+        if not sent and isinstance(response, web.Response) and isinstance(response.body, bytes):
+            sent = len(response.body)
+        stats.observe(response.status, seconds, received, sent)

@@ -120,9 +120,9 @@ class EntryV3(RecordV3, kw_only=True):
 
 
 class EntriesV3(Body):
-    """The body of v3 `records:batch`. Each entry is decoded by itself, so that a bad one fails alone."""
+    """The body of v3 `records:batch`."""
 
-    entries: list[Raw]
+    entries: list[EntryV3]
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:

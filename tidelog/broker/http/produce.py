@@ -18,7 +18,14 @@ from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import Compression, RecordBatch, parse_header
 from tidelog.model.cluster import Topic
-from tidelog.model.errors import LeaderNotAvailable, TidelogError, TooLarge, UnknownPartition, UnprocessableBody
+from tidelog.model.errors import (
+    IdempotencyKeyReused,
+    LeaderNotAvailable,
+    TidelogError,
+    TooLarge,
+    UnknownPartition,
+    UnprocessableBody,
+)
 from tidelog.model.partitioner import partition_for_key
 from tidelog.model.records import Record
 
@@ -110,6 +117,20 @@ def config_of(context: Context, topic: Topic) -> TopicConfig:
         if not isinstance(partition, LeaderNotAvailable):
             return partition.config
     return context.broker.topic_config(topic.name)
+
+
+def refuse_other_content(context: Context, topic: Topic, keyed: KeyedRequest | None) -> None:
+    """`IdempotencyKeyReused` if any partition of the topic knows the key with other content: the new content may go to
+    other partitions than the old, which would not notice."""
+    if keyed is None:
+        return
+    for info in topic.partitions:
+        partition = _partition(context, topic, info.partition)
+        if isinstance(partition, LeaderNotAvailable):
+            continue
+        known = partition.fingerprint_of(keyed.producer_id)
+        if known is not None and known != keyed.fingerprint:
+            raise IdempotencyKeyReused("this Idempotency-Key came with other content before; use a new key")
 
 
 async def append(

@@ -35,6 +35,7 @@ from tidelog.broker.http.produce import (
     check_record,
     common_error,
     config_of,
+    refuse_other_content,
 )
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.records import Record
@@ -87,6 +88,7 @@ async def _produce(context: Context, call: Call, partition: int | None) -> web.S
     body = await read_body(context, call, context.limits.json_bytes_max)
     keyed = keyed_request(call.request, topic.topic_id, f"{partition} {embedded.name}", body)
     now_ms = context.broker.clock.wall_ms()
+    refuse_other_content(context, topic, keyed)
     records = decode_records(body, embedded)
     if not 0 < len(records) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(records)} records: send 1 to {context.limits.entries_max}")

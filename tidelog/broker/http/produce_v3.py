@@ -1,6 +1,6 @@
 """POST .../topics/{topic}/records:batch: up to 10,000 records in one document, and a receipt for each (REST v3).
 
-An entry that cannot be read fails alone; the others make one batch per partition. The answer is 207 with `successes`
+An entry whose data is not of its type fails alone; the others make one batch per partition. The answer is 207 with `successes`
 and `failures`, which name the entries by their ids.
 """
 
@@ -19,13 +19,21 @@ from tidelog.broker.http.envelope import Place
 from tidelog.broker.http.idempotency import keyed_request
 from tidelog.broker.http.json_body import EntriesV3, EntryV3, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
-from tidelog.broker.http.produce import Placer, Terms, append, batch_of, check_record, common_error, config_of
+from tidelog.broker.http.produce import (
+    Placer,
+    Terms,
+    append,
+    batch_of,
+    check_record,
+    common_error,
+    config_of,
+    refuse_other_content,
+)
 from tidelog.broker.http.records_v3 import FailureV3, ReceiptV3, failure_of, receipt_of, record_of
 from tidelog.model.errors import TidelogError, UnprocessableBody
 from tidelog.model.records import Record
 
 _ENTRIES: Final = json_decoder(EntriesV3)
-_ENTRY: Final = json_decoder(EntryV3)
 
 
 class BatchReceiptV3(Struct, frozen=True):
@@ -43,6 +51,7 @@ async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     acks = params.acks(call.query)
     body = await read_body(context, call, context.limits.json_bytes_max)
     keyed = keyed_request(call.request, topic.topic_id, "records:batch", body)
+    refuse_other_content(context, topic, keyed)
     entries = decode_body(_ENTRIES, body).entries
     if not 0 < len(entries) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(entries)} entries: send 1 to {context.limits.entries_max}")
@@ -51,7 +60,7 @@ async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     groups: dict[int, list[Record]] = {}
     placed: list[tuple[EntryV3, Record, int, int]] = []  # with its partition, and which record of that batch it is
     failures: list[FailureV3] = []
-    for entry in _distinct(context, [decode_body(_ENTRY, bytes(text)) for text in entries]):
+    for entry in _distinct(context, entries):
         try:
             record = record_of(entry, now_ms)
             check_record(context.limits, record)

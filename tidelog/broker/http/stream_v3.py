@@ -163,6 +163,7 @@ class RecordStream:
     async def _read_objects(self) -> None:
         cutter = ObjectCutter(self._context.limits.json_bytes_max)
         while chunk := await self._next_chunk():
+            self._call.received_bytes += len(chunk)
             cutter.add(chunk)
             while (text := cutter.next_object()) is not None:
                 item = self._read_record(text)
