@@ -13,8 +13,8 @@ not verify ends the log, and it is cut there.
   bad    bad      keep, serve an error             cut here
 
 Segments with a sound seal below D are not read at all, so opening takes two small reads a segment plus the rows of the
-last one. Everything that was kept beyond D is written again and fsynced before anybody can see it: it may be in the page
-cache only, and even marked clean there by an fsync that failed.
+last one. Everything that was kept beyond D is written again and fsynced before anybody can see it: it may be in the
+page cache only, and even marked clean there by an fsync that failed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from tidelog.storage.partition_log import LogSettings, PartitionLog, remove_segm
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Row, RowCodec, Tail
 from tidelog.storage.segment import Damage, Segment
 from tidelog.storage.trails import read_trails
-
 
 COPY_BYTES = 1 << 20
 
@@ -78,6 +77,7 @@ class _Loader:
         self._codec = RowCodec(identity)
         self._metainfo = MetainfoStore(opened.files, directory, identity)
         self._report = LoadReport()
+        self._seals: dict[int, Row] = {}
         self._is_changed = False
         self._error: OSError | None = None
 
@@ -136,9 +136,10 @@ class _Loader:
 
     def _survey(self, segment: Segment) -> int:
         """Finds where a segment's rows start and how many there are; returns the highest durable mark in it."""
-        if segment.open_sealed():
-            seal = segment.row(segment.slots - 1)
-            return seal.durable if seal else 0
+        seal = segment.open_sealed()
+        if seal is not None:
+            self._seals[segment.base_offset] = seal
+            return seal.durable
         raw_slots = -(-segment.catalog.size() // ROW_BYTES)
         header = self._codec.parse_header(segment.raw_rows(0, 1)) if raw_slots else None
         segment.slots = raw_slots
@@ -191,8 +192,7 @@ class _Loader:
         return tail
 
     def _tail_of_sealed(self, segment: Segment, tail: Tail) -> Tail:
-        seal = segment.row(segment.slots - 1)
-        assert seal is not None
+        seal = self._seals[segment.base_offset]
         start = max(tail.log_start_offset, seal.start_offset)
         epoch = max(tail.epoch, seal.epoch)
         return Tail(segment.next_sequence, 0, epoch, segment.end_offset, 0, NO_TIMESTAMP, start)
@@ -329,7 +329,7 @@ class _Scan:
         if not segment.is_sealed:
             return tail
         tail = tail._replace(sequence=tail.sequence - 1)
-        self._attempt(lambda: segment.cut(segment.slots - 1, tail))
+        self._attempt(lambda: segment.cut(segment.slots - 1, [], tail))
         return tail
 
     def _restore_header(self, start: Tail) -> None:
@@ -427,13 +427,9 @@ class _Scan:
         return slot
 
     def _walk(self, end_position: int) -> Iterator[Row]:
-        """Sound batches in the log behind the tail, contiguous in offsets, of no older epoch."""
-        offset, epoch = self._tail.offset, self._tail.epoch
-        for row in self._segment.walk(offset, self._tail.file_position, end_position):
-            if row.base_offset != offset or row.epoch < epoch:
-                return
-            offset, epoch = row.next_offset, row.epoch
-            yield row
+        """Sound batches in the log that follow the tail."""
+        tail = self._tail
+        return self._segment.walk(tail.offset, tail.file_position, end_position, tail.epoch)
 
     def _place(self, slot: int, row: Row | None) -> None:
         """Writes the row of a batch found in the log, or a MARK, at a slot, and moves the tail behind it."""
@@ -475,7 +471,7 @@ class _Scan:
                 f"{excess} bytes and {rows} rows behind offset {tail.offset} do not verify, were never acknowledged as "
                 f"far as this replica can tell, and are cut"
             )
-        self._attempt(lambda: segment.cut(slot, tail))
+        self._attempt(lambda: segment.cut(slot, [], tail))
 
     def _write(self, slot: int, raw: bytes) -> None:
         self._attempt(lambda: self._segment.catalog.pwritev([raw], slot * ROW_BYTES))

@@ -18,7 +18,6 @@ deletion finds the decision, not a hole.
 from __future__ import annotations
 
 import errno
-from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,11 +35,13 @@ from tidelog.model.errors import (
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import File
 from tidelog.model.producers import ProducerTable
+from tidelog.storage import log_reader
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, RowCodec, Tail
+from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec, Tail
 from tidelog.storage.segment import Damage, Extent, Segment
 from tidelog.storage.trails import read_trails
+from tidelog.storage.truncation import Cut, find_cut
 
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -328,43 +329,56 @@ class PartitionLog:
     def delete_prefix(self, offset: int) -> None:
         """Lets go of everything below `offset` (Kafka's DeleteRecords). Files go after the next commit.
 
-        Raises `OffsetOutOfRange` beyond the end, else as `append`. Below the start there is nothing to do.
+        Raises `OffsetOutOfRange` beyond what is durable, else as `append`. Below the start there is nothing to do.
         """
         self._require_online()
         if offset <= self.log_start_offset:
             return
-        self._require_in_range(offset)
+        self._require_in_range(offset, self.durable_offset)
         self._note_row(Kind.DELETE_PREFIX, offset)
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             self._doomed.append((self.tail.sequence, self.segments.pop(0)))
+        while len(self.lineage) > 1 and self.lineage[1][1] <= offset:
+            del self.lineage[0]  # the epoch in force at the start stays
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
+    def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> None:
         """Drops the batch that holds `offset` and all behind it, durably. Blocking; no commit may be under way.
 
         Only at the start of a new leader epoch: leftovers of what is dropped are told from what is written next by
-        their lower epoch. Raises `OSError`.
+        their lower epoch. Raises `OffsetOutOfRange`, or `OSError`: the log is offline then.
         """
         self._require_online()
         self._require_in_range(offset)
+        if offset == self.log_end_offset:
+            return
         if self.is_dirty:
             self._commit_now()  # what is kept must be durable, and may lie in other segments than the cut
             self._require_online()
         kept = len(self.segments)
         while kept > 1 and self.segments[kept - 1].base_offset >= offset:
             kept -= 1
-        slot, tail = find_cut(self.segments[kept - 1], offset, self.tail)
-        # Metainfo first: were it to promise more than the log holds, the loader would call the difference lost.
-        self.tail, self.durable_offset = tail._replace(durable=min(tail.sequence, tail.durable)), tail.offset
-        self.store_metainfo(self.metainfo(tail.offset))
-        while len(self.segments) > kept:
-            remove_segment(self._opened, self.segments.pop())
-            self._opened.files.sync_dir(self.directory)
-        self.active.cut(slot, tail)
-        self.active.log.sync()
-        self.active.catalog.sync()
-        self.tail = tail._replace(durable=tail.sequence)
-        self._marked = self.tail.durable
+        cut = find_cut(self._codec, self.segments[kept - 1], offset, self.tail)
+        try:
+            self._cut(kept, cut, high_watermark)
+        except OSError as error:
+            self.take_offline(f"truncation failed: {error}")
+            raise
         self.lineage, self.producers = read_trails(self._codec, self.segments, self.settings.producers_max, now_ms)
+
+    def _cut(self, kept: int, cut: Cut, high_watermark: int) -> None:
+        self.tail = cut.tail._replace(durable=cut.tail.sequence)
+        self.durable_offset, self._marked = cut.tail.offset, cut.tail.sequence
+        # Metainfo first: were it to promise more than the log holds, the loader would call the difference lost.
+        self.store_metainfo(self.metainfo(min(high_watermark, cut.tail.offset)))
+        for segment in reversed(self.segments[kept:]):
+            # The catalog first, as in `Segment.cut`: half a segment must not look like a damaged one.
+            for path in (segment.catalog_path, segment.log_path):
+                self._opened.close(path)
+                self._opened.files.remove(path)
+                self._opened.files.sync_dir(self.directory)
+            self.segments.remove(segment)
+        self.active.cut(cut.slot, cut.rows, cut.tail)
+        self.active.log.sync()
 
     def _remove_doomed(self) -> None:
         removed = False
@@ -382,21 +396,10 @@ class PartitionLog:
         Raises `OffsetOutOfRange`, or `DamagedBatch` if the very batch that holds `offset` is damaged.
         """
         self._require_in_range(offset)
-        index = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
-        expected = self.log_start_offset if index < 0 else self.segments[index].base_offset
-        for segment in self.segments[max(index, 0) :]:
-            if segment.base_offset > expected:
-                missing = Damage(expected, segment.base_offset, "segment files are missing")
-                raise damaged(self.identity, missing)
-            extent = segment.read(offset, bytes_max, end_offset)
-            if extent.data:
-                return extent
-            if extent.damage is not None:
-                raise damaged(self.identity, extent.damage)
-            if segment.end_offset >= end_offset:
-                break
-            expected = segment.end_offset
-        return Extent(b"", offset, None)
+        extent = log_reader.read(self.segments, offset, bytes_max, end_offset)
+        if extent.damage is not None and not extent.data:
+            raise damaged(self.identity, extent.damage)
+        return extent
 
     def has_bytes(self, offset: int, size: int, end_offset: int) -> bool:
         """True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read` names.
@@ -404,32 +407,20 @@ class PartitionLog:
         Looks at rows only. Raises `OffsetOutOfRange`.
         """
         self._require_in_range(offset)
-        index = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
-        for segment in self.segments[max(index, 0) :]:
-            for entry in segment.entries(offset):
-                if isinstance(entry, Damage):
-                    return True
-                if entry.next_offset > end_offset:
-                    return False
-                size -= entry.length
-                if size <= 0:
-                    return True
-        return False
+        return log_reader.has_bytes(self.segments, offset, size, end_offset)
 
     def batch_since(self, timestamp_ms: int, end_offset: int) -> Extent | None:
         """The first batch below `end_offset` with a record of that timestamp or later. Raises `DamagedBatch`."""
-        for segment in self.segments:
-            entry = segment.first_since(timestamp_ms)
-            if isinstance(entry, Damage):
-                raise damaged(self.identity, entry)
-            if entry is not None and entry.next_offset > self.log_start_offset:
-                if entry.next_offset > end_offset:
-                    return None
-                return self.read(max(entry.base_offset, self.log_start_offset), 1, end_offset)
-        return None
+        start = self.log_start_offset
+        entry = log_reader.first_since(self.segments, start, timestamp_ms)
+        if isinstance(entry, Damage):
+            raise damaged(self.identity, entry)
+        if entry is None or entry.next_offset > end_offset:
+            return None
+        return self.read(max(entry.base_offset, start), 1, end_offset)
 
-    def _require_in_range(self, offset: int) -> None:
-        start, end = self.log_start_offset, self.log_end_offset
+    def _require_in_range(self, offset: int, end: int | None = None) -> None:
+        start, end = self.log_start_offset, self.log_end_offset if end is None else end
         if not start <= offset <= end:
             raise OffsetOutOfRange(f"offset {offset} is out of range: the log holds {start} to {end}", start, end)
 
@@ -480,24 +471,6 @@ def damaged(identity: PartitionId, damage: Damage) -> DamagedBatch:
     return DamagedBatch(
         f"offsets {damage.start} to {damage.end - 1} of partition {identity} are damaged on this broker "
         f"({damage.reason}); other offsets are not affected"
-    )
-
-
-def find_cut(segment: Segment, offset: int, tail: Tail) -> tuple[int, Tail]:
-    """Where to cut a segment before the batch that holds `offset`: the slot, and the log's tail if it is cut there."""
-    slot, last = segment.body_slot, None
-    for row in segment.rows(slot):
-        if row is not None and (row.kind == Kind.SEAL or row.next_offset > offset):
-            break
-        slot, last = slot + 1, row or last
-    tail = tail._replace(sequence=segment.first_sequence + slot)
-    if last is None:
-        return slot, tail._replace(offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
-    return slot, tail._replace(
-        epoch=last.epoch,
-        offset=last.next_offset,
-        file_position=last.end_position,
-        running_max_timestamp=last.running_max_timestamp,
     )
 
 

@@ -11,7 +11,7 @@ names its offsets; all others stay readable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -97,11 +97,15 @@ class Segment:
         self.log_bytes = tail.file_position
         self.max_timestamp = tail.running_max_timestamp
 
-    def cut(self, slot: int, tail: Tail) -> None:
-        """Drops the rows from `slot` on and their batches, in both files. Durable after the next sync."""
-        self.catalog.truncate(slot * ROW_BYTES)
+    def cut(self, slot: int, rows: Sequence[bytes], tail: Tail) -> None:
+        """Puts `rows` in the place of those from `slot` on, and ends the log at `tail`. The catalog goes first, and
+        durably: batches without rows are taken in again, rows without batches are damage. The log needs a sync yet."""
+        catalog = self.catalog
+        catalog.truncate(slot * ROW_BYTES)
+        catalog.pwritev([b"".join(rows)], slot * ROW_BYTES)
+        catalog.sync()
         self.log.truncate(tail.file_position)
-        self.slots, self.end_offset, self.log_bytes = slot, tail.offset, tail.file_position
+        self.slots, self.end_offset, self.log_bytes = slot + len(rows), tail.offset, tail.file_position
         self.max_timestamp, self.is_sealed = tail.running_max_timestamp, False
         self._hints.clear()
 
@@ -195,8 +199,10 @@ class Segment:
 
     def _salvage(self, last: Row | None, end_offset: int, end_position: int) -> Iterator[Entry]:
         """What the log itself says about a stretch of damaged rows behind `last`: batches that verify, then damage."""
-        offset, position = (last.next_offset, last.end_position) if last else (self.base_offset, 0)
-        for row in self.walk(offset, position, end_position):
+        offset, position, epoch = self.base_offset, 0, 0
+        if last is not None:
+            offset, position, epoch = last.next_offset, last.end_position, last.epoch
+        for row in self.walk(offset, position, end_position, epoch):
             if row.next_offset > end_offset:
                 break
             yield row
@@ -204,20 +210,21 @@ class Segment:
         if offset < end_offset:
             yield Damage(offset, end_offset, "batch and catalog row are both damaged")
 
-    def walk(self, offset: int, position: int, end_position: int) -> Iterator[Row]:
-        """Rows made from the batches in the log from `position` on, up to the first that does not verify."""
-        tail = Tail(0, 0, 0, offset, position, NO_TIMESTAMP, 0)
+    def walk(self, offset: int, position: int, end_position: int, epoch: int) -> Iterator[Row]:
+        """Rows made from the batches in the log from `position` on: each verifies, follows the one before it without a
+        gap, and is of no older leader epoch."""
+        tail = Tail(0, 0, epoch, offset, position, NO_TIMESTAMP, 0)
         while True:
             data = self._batch_at(tail.file_position, end_position)
             if data is None:
                 return
             header = parse_header(data)
-            if header.base_offset < tail.offset:
+            if header.base_offset != tail.offset or header.leader_epoch < tail.epoch:
                 return
             row = self._codec.body(self._codec.batch(tail, header, data))
             assert row is not None
             yield row
-            tail = tail._replace(offset=row.next_offset, file_position=row.end_position)
+            tail = tail._replace(offset=row.next_offset, file_position=row.end_position, epoch=row.epoch)
 
     def _batch_at(self, position: int, end_position: int) -> bytes | None:
         """The bytes of a sound batch at `position`, or None."""
@@ -241,7 +248,7 @@ class Segment:
         size, stop = 0, None
         for entry in self.entries(offset):
             if isinstance(entry, Damage):
-                stop = entry
+                stop = entry if entry.start < end_offset else None
                 break
             full = run and (size + entry.length > bytes_max or entry.file_position != run[-1].end_position)
             if full or entry.next_offset > end_offset:
@@ -278,28 +285,30 @@ class Segment:
         except OSError:
             return bytes(row.length)
 
-    def first_since(self, timestamp_ms: int) -> Entry | None:
-        """The first batch with a record of that timestamp or later, or the damage where it may have been."""
-        if self.max_timestamp < timestamp_ms:
-            return None
+    def first_since(self, timestamp_ms: int, offset: int) -> Entry | None:
+        """The first batch, from the one that holds `offset` on, with a record of that timestamp or later; or the damage
+        where it may have been."""
         slot = max(self._search(lambda row: row.running_max_timestamp < timestamp_ms), self.body_slot)
         for entry in self._entries_from(slot):
-            if isinstance(entry, Damage) or entry.max_timestamp >= timestamp_ms:
+            if isinstance(entry, Damage):
+                if entry.end > offset:
+                    return entry
+            elif entry.max_timestamp >= timestamp_ms and entry.next_offset > offset:
                 return entry
         return None
 
     # -- opening --------------------------------------------------------------------------------------------------
 
-    def open_sealed(self) -> bool:
-        """Takes the segment's extent from its header and seal alone, two small reads. False if either is damaged."""
+    def open_sealed(self) -> Row | None:
+        """Takes the segment's extent from its header and seal alone, two small reads: the seal, if both are sound."""
         rows = self.catalog.size() // ROW_BYTES
         header = self._codec.parse_header(self.raw_rows(0, 1))
         if rows < 2 or header is None or header.base_offset != self.base_offset:
-            return False
+            return None
         self.first_sequence, self.body_slot, self.slots = header.sequence, 1 + header.checkpoint_rows, rows
         seal = self.row(rows - 1)
         if seal is None or seal.kind != Kind.SEAL:
-            return False
+            return None
         self.end_offset, self.log_bytes = seal.base_offset, seal.file_position
         self.max_timestamp, self.is_sealed = seal.running_max_timestamp, True
-        return True
+        return seal

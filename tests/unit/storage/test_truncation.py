@@ -1,0 +1,207 @@
+"""`truncate_to`: all below the offset stays, however damaged the rows around it are; nothing beyond comes back."""
+
+from __future__ import annotations
+
+import errno
+from itertools import product
+
+import pytest
+
+from tests.unit.storage.conftest import Store, WatchedFiles
+from tidelog.model.errors import DamagedBatch, InternalError, LogOffline, OffsetOutOfRange
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.faults import Crashed
+from tidelog.storage.metainfo import MetainfoStore
+
+
+def truncate(store: Store, offset: int) -> None:
+    """As at the start of a new leader epoch."""
+    store.log.truncate_to(offset, high_watermark=min(1, offset), now_ms=store.now_ms)
+    store.epoch += 1
+    for base in [base for base in store.appended if base >= store.log.log_end_offset]:
+        del store.appended[base]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4, 5, 6, 9, 10])
+def test_everything_from_the_offset_on_goes(store: Store, offset: int) -> None:
+    for n in range(10):
+        if n in (3, 6):
+            store.log.roll(store.now_ms)
+        store.append(b"value %d" % n)
+    store.commit()
+    truncate(store, offset)
+    assert (store.log.log_end_offset, store.log.durable_offset) == (offset, offset)
+    assert store.is_whole
+    store.append(b"of the new epoch")
+    assert store.is_whole
+    store.kill_and_open()
+    assert store.is_whole
+    assert store.report.findings == []
+
+
+def test_the_batch_that_holds_the_offset_goes_whole(store: Store) -> None:
+    store.append(b"a", records=4)
+    store.append(b"b", records=4)
+    store.commit()
+    truncate(store, 6)
+    assert store.log.log_end_offset == 4
+    assert store.is_whole
+
+
+def test_unsynced_batches_below_the_offset_become_durable(store: Store) -> None:
+    store.append(b"a")
+    store.log.roll(store.now_ms)
+    store.append(b"b", b"c")
+    store.files.forget()
+    truncate(store, 2)
+    assert store.files.by_path["sync", store.log_path(0)] == 1
+    assert store.log.durable_offset == 2
+
+
+def test_truncating_at_the_end_does_nothing_at_all(store: Store) -> None:
+    store.append(b"a")
+    store.files.forget()
+    truncate(store, 1)
+    assert not store.files.counts
+
+
+def test_the_offset_must_be_in_the_log(store: Store) -> None:
+    store.append(b"a", b"b", b"c")
+    store.commit()
+    store.log.delete_prefix(1)
+    store.commit()
+    for offset in (0, 4):
+        with pytest.raises(OffsetOutOfRange, match="the log holds 1 to 3"):
+            truncate(store, offset)
+
+
+def test_epochs_and_producers_are_those_of_what_is_left(store: Store) -> None:
+    store.append(b"a", producer=(7, 0, 0))
+    store.epoch = 2
+    store.append(b"b", producer=(7, 0, 1))
+    store.epoch = 3
+    store.append(b"c", producer=(7, 0, 2))
+    store.commit()
+    truncate(store, 2)
+    assert store.log.lineage == [(1, 0), (2, 1)]
+    assert store.log.producers.check(7, 0, 2, 1) is None
+    truncate(store, 0)
+    assert store.log.lineage == []
+    assert len(store.log.producers) == 0
+
+
+def test_the_high_watermark_is_the_callers_and_never_beyond_the_end(store: Store) -> None:
+    store.append(b"a", b"b", b"c")
+    store.commit()
+    for offset, expected in ((2, 2), (1, 1)):
+        store.log.truncate_to(offset, high_watermark=2, now_ms=0)
+        loaded = MetainfoStore(store.files, store.log.directory, store.log.identity).load()
+        assert loaded is not None
+        assert (loaded.info.high_watermark, loaded.info.end_offset) == (expected, offset)
+
+
+@pytest.mark.parametrize("is_at_seam", [False, True])
+def test_no_damage_to_rows_takes_a_good_batch_below_the_offset_along(is_at_seam: bool) -> None:
+    """Every subset of five damaged rows, and one damaged batch or none, with each offset to cut at."""
+    rows = range(1, 6)
+    for offset in range(6):
+        for bad_batch in (None, 1, 2):
+            for mask in product([False, True], repeat=len(rows)):
+                store = Store(WatchedFiles(SimDisk(1)))
+                for n in range(5):
+                    store.append(b"value %d" % n)
+                store.log.mark()
+                if is_at_seam:
+                    store.log.roll(store.now_ms)
+                    store.append(b"value 5")
+                store.close_and_open()
+                if bad_batch is not None:
+                    store.harm_batch(bad_batch)
+                for slot, is_bad in zip(rows, mask, strict=True):
+                    if is_bad:
+                        store.harm_row(slot)
+                expected = {base: data for base, data in store.read_sound().items() if base < offset}
+                truncate(store, offset)
+                assert store.log.log_end_offset == offset
+                assert store.read_sound() == expected
+                store.append(b"of the new epoch")
+                expected[offset] = store.appended[offset]
+                assert store.read_sound() == expected
+                store.kill_and_open()
+                assert store.read_sound() == expected
+                assert store.log.log_end_offset == offset + 1
+
+
+def test_offsets_that_were_lost_below_the_cut_stay_lost(store: Store) -> None:
+    store.append(*[b"v"] * 6)
+    store.close_and_open()
+    for slot, offset in ((3, 2), (4, 3), (5, 4)):
+        store.harm_batch(offset)
+        store.harm_row(slot)
+    store.kill_and_open()
+    assert list(store.read_sound()) == [0, 1, 5]
+    truncate(store, 4)
+    assert store.log.log_end_offset == 4
+    with pytest.raises(DamagedBatch, match="offsets 2 to 3"):
+        store.log.read(2, 1, 4)
+    store.append(b"new")
+    store.kill_and_open()
+    assert list(store.read_sound()) == [0, 1, 4]
+
+
+@pytest.mark.parametrize("kind", ["pwritev", "sync", "remove", "truncate", "sync_dir"])
+def test_a_truncation_that_fails_takes_the_log_offline(store: Store, kind: str) -> None:
+    store.append(b"a", b"b")
+    store.log.roll(store.now_ms)
+    store.append(b"c")
+    store.commit()
+    store.files.fails = lambda what, path: errno.EIO if what == kind else 0
+    with pytest.raises(OSError, match="EIO"):
+        store.log.truncate_to(1, high_watermark=1, now_ms=store.now_ms)
+    store.files.fails = lambda kind, path: 0
+    with pytest.raises(LogOffline, match="truncation failed"):
+        store.append(b"d")
+    store.kill_and_open()
+    assert store.log.log_end_offset >= 1
+    assert 0 in store.read_sound()
+
+
+def test_a_truncation_that_a_crash_cuts_short_is_done_not_done_or_done_again() -> None:
+    """A crash at each operation: what is below the offset is there, what is beyond is either sound or gone."""
+    ends = set()
+    for operation in range(1, 30):
+        for seed in range(12):
+            disk = SimDisk(seed)
+            store = Store(WatchedFiles(disk))
+            for n in range(6):
+                if n in (2, 4):
+                    store.log.roll(store.now_ms)
+                store.append(b"value %d" % n)
+                store.commit()  # each row says that those before it were durable
+            disk.crash_at(operation)
+            try:
+                store.log.truncate_to(1, high_watermark=1, now_ms=store.now_ms)
+            except Crashed:
+                pass
+            else:
+                continue
+            store.files.inner = disk.crash()
+            store.open()
+            assert store.report.damage == [], (operation, seed, store.report)
+            found = store.read_sound()
+            assert list(found) == list(range(store.log.log_end_offset))
+            assert found[0] == store.appended[0]
+            ends.add(store.log.log_end_offset)
+            truncate(store, 1)
+            assert list(store.read_sound()) == [0]
+    assert {1, 2, 4, 6} <= ends
+
+
+def test_an_append_after_an_unknown_outcome_is_refused_before_a_truncation(store: Store) -> None:
+    store.append(b"a")
+    store.files.fails = lambda kind, path: errno.EIO if kind == "pwritev" else 0
+    with pytest.raises(InternalError):
+        store.append(b"b")
+    store.files.fails = lambda kind, path: 0
+    with pytest.raises(LogOffline):
+        truncate(store, 0)

@@ -1,0 +1,77 @@
+"""Cutting a segment at an offset, so that nothing below it goes.
+
+Simple as long as the rows are sound. Where rows are damaged just below the cut they do not say what they described, and
+cutting behind the last sound one would take good batches along. So the stretch between it and the cut is described
+anew: a row for each batch that still verifies, and a LOST row for offsets of which nothing is left.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.storage.rows import NO_TIMESTAMP, Kind, Row, RowCodec, Tail
+from tidelog.storage.segment import Segment
+
+
+class Cut(NamedTuple):
+    """Rows from `slot` on give way to `rows`, and the log ends at `tail`."""
+
+    slot: int
+    rows: list[bytes]
+    tail: Tail
+
+
+def find_cut(codec: RowCodec, segment: Segment, offset: int, tail: Tail) -> Cut:
+    """How to cut a segment before the batch that holds `offset`; `tail` is the log's tail as it is."""
+    slot, last, following = _neighbours(segment, offset)
+    tail = tail._replace(
+        sequence=segment.first_sequence + slot,
+        offset=segment.base_offset,
+        file_position=0,
+        running_max_timestamp=NO_TIMESTAMP,
+    )
+    tail = tail if last is None else _behind(last, tail)
+    end, position = offset, segment.log_bytes
+    if following is not None:
+        position = following.file_position
+        end = offset if following.kind == Kind.LOST else min(offset, following.base_offset)
+    rows: list[bytes] = []
+    for row in segment.walk(tail.offset, tail.file_position, position, tail.epoch):
+        if row.next_offset > end:
+            end = min(end, row.base_offset)
+            break
+        newest = max(tail.running_max_timestamp, row.max_timestamp)
+        remade = row._replace(
+            sequence=tail.sequence,
+            durable=tail.durable,
+            running_max_timestamp=newest,
+            start_offset=tail.log_start_offset,
+        )
+        rows.append(codec.pack(remade))
+        tail = _behind(remade, tail._replace(sequence=tail.sequence + 1))
+    if tail.offset < end:
+        tail = tail._replace(file_position=position)
+        rows.append(codec.note(Kind.LOST, tail, start_offset=tail.log_start_offset, offsets=end - tail.offset))
+        tail = tail._replace(sequence=tail.sequence + 1, offset=end)
+    return Cut(slot, rows, tail)
+
+
+def _neighbours(segment: Segment, offset: int) -> tuple[int, Row | None, Row | None]:
+    """The sound rows on either side of the cut, and the slot behind the first."""
+    last, behind = None, segment.body_slot
+    for slot, row in enumerate(segment.rows(segment.body_slot), start=segment.body_slot):
+        if row is None:
+            continue
+        if row.kind == Kind.SEAL or row.next_offset > offset:
+            return behind, last, row
+        last, behind = row, slot + 1
+    return behind, last, None
+
+
+def _behind(row: Row, tail: Tail) -> Tail:
+    return tail._replace(
+        epoch=row.epoch,
+        offset=row.next_offset,
+        file_position=row.end_position,
+        running_max_timestamp=row.running_max_timestamp,
+    )
