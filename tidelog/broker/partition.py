@@ -203,7 +203,7 @@ class Partition:
         self._wake.set()
 
     def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """The content's fingerprint of the request with this id, made from an idempotency key; None if it is unknown."""
+        """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""
         return self.log.producers.first_sequence(producer_id)
 
     async def run(self) -> None:

@@ -1,7 +1,7 @@
 """POST .../topics/{topic}/records:batch: up to 10,000 records in one document, and a receipt for each (REST v3).
 
-An entry whose data is not of its type fails alone; the others make one batch per partition. The answer is 207 with `successes`
-and `failures`, which name the entries by their ids.
+An entry whose data is not of its type fails alone; the others make one batch per partition. The answer is 207 with
+`successes` and `failures`, which name the entries by their ids.
 """
 
 from __future__ import annotations
