@@ -151,7 +151,7 @@ def _varints(octets: _Octets, position: Ints) -> tuple[Ints, Ints]:
 def _fields(octets: _Octets, position: Ints, ends: Ints) -> tuple[Fields, Ints]:
     """The keys, or the values, whose sizes are at `position`; and the positions after them."""
     sizes, starts = _varints(octets, position)
-    _require((sizes >= -1) & (sizes < np.maximum(ends - starts, 0)), "a key or value that its record cannot hold")
+    _require((sizes >= -1) & (sizes <= ends - starts), "a key or value that its record cannot hold")
     return Fields(starts, sizes), starts + np.maximum(sizes, 0)
 
 

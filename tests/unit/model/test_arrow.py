@@ -220,6 +220,16 @@ def test_the_edges_of_time(timestamp: int) -> None:
     assert [row["timestamp"] for row in rows(buffer)] == [timestamp * 1000, 1000]
 
 
+@pytest.mark.usefixtures("both_ways")
+def test_every_width_of_every_number() -> None:
+    deltas = [*range(-70, 70), *range(8180, 8200), -8191, -8192, -8193, 2**20, -(2**20), 2**34]
+    sizes = [*range(70), *range(8185, 8195), 2**20]
+    buffer = bytes(encode_batch([(10**12 + delta, None, None) for delta in [0, *deltas]]))
+    buffer += bytes(encode_batch([(1, b"k" * size, b"v" * size) for size in sizes], base_offset=1000))
+    buffer += bytes(encode_batch([(1, None, b"") for _ in range(8200)], base_offset=2000))
+    assert rows(buffer) == expected(buffer)
+
+
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 

@@ -54,11 +54,12 @@ def raw_batch(records: bytes, count: int, **fields: int) -> RecordBatch:
 
 
 SOUND = raw_record(b"\0" + varints(0, 0, 1) + b"k" + varints(1) + b"v" + varints(0))
+SECOND = raw_record(b"\0" + varints(0, 1, -1, -1, 0))
 HUGE = 2**60
-LIES = {
+LIES: dict[str, tuple[bytes, int] | tuple[bytes, int, int]] = {  # records, their count, and a last offset delta
     "nothing there": (b"", 1),
     "fewer records than counted": (SOUND, 2),
-    "more records than counted": (SOUND + raw_record(b"\0" + varints(0, 1, -1, -1, 0)), 1),
+    "more records than counted": (SOUND + SECOND, 1),
     "an absurd count": (SOUND, 2**31 - 1),
     "a cut record": (SOUND[:-1], 1),
     "a record longer than the batch": (raw_record(SOUND[1:], length=HUGE), 1),
@@ -80,15 +81,18 @@ LIES = {
     "a timestamp before all time": (raw_record(b"\0" + varints(-(2**63), 0, -1, -1, 0)), 1),
     "a negative offset": (raw_record(b"\0" + varints(0, -1, -1, -1, 0)), 1),
     "an offset outside the batch": (raw_record(b"\0" + varints(0, 1, -1, -1, 0)), 1),
+    "a negative offset where compaction left gaps": (raw_record(b"\0" + varints(0, -1, -1, -1, 0)), 1, 9),
     "an offset twice": (SOUND + SOUND, 2),
     "headers missing, their count negative": (raw_record(b"\0" + varints(0, 0, -1, -1, -64)), 1),
     "headers missing": (raw_record(b"\0" + varints(0, 0, -1, -1, 1)), 1),
+    "headers missing before another record": (raw_record(b"\0" + varints(0, 0, -1, -1)) + SECOND, 2),
     "a negative header count": (raw_record(b"\0" + varints(0, 0, -1, -1, -1)), 1),
     "an absurd header count": (raw_record(b"\0" + varints(0, 0, -1, -1, HUGE)), 1),
     "a header without a name": (raw_record(b"\0" + varints(0, 0, -1, -1, 1, -1, -1)), 1),
     "a header name of length -2": (raw_record(b"\0" + varints(0, 0, -1, -1, 1, -2, -1)), 1),
     "a header name longer than the batch": (raw_record(b"\0" + varints(0, 0, -1, -1, 1, HUGE, -1)), 1),
     "a header value longer than the batch": (raw_record(b"\0" + varints(0, 0, -1, -1, 1, 0, HUGE)), 1),
+    "headers that go back and come out even": (raw_record(b"\0" + varints(0, 0, -1, -1, 2, -2, 0, 0, -1)), 1),
     "a header beyond its record": (raw_record(b"\0" + varints(0, 0, -1, -1, 1), length=6) + varints(0, -1), 1),
 }
 
@@ -99,8 +103,8 @@ def test_the_truth_is_accepted(decoder: Decoder) -> None:
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_an_invalid_batch(lie: str, decoder: Decoder) -> None:
-    records, count = LIES[lie]
-    batch = raw_batch(records, count)
+    records, count, *last_offset_delta = LIES[lie]
+    batch = raw_batch(records, count, **({"last_offset_delta": last_offset_delta[0]} if last_offset_delta else {}))
     verify_batch(batch.data)
     with pytest.raises(InvalidBatch):
         decoder(batch)
