@@ -62,7 +62,9 @@ class ProducerState:
                 return Duplicate(seen.base_offset, seen.base_offset + record_count - 1)
         age = (self.next_sequence - base_sequence) % SEQUENCES
         remembered = sum(seen.record_count for seen in self.batches)
-        if remembered < age <= self.run_records and age - record_count >= remembered:
+        # Sequences wrap round: beyond half the circle a batch is not an old one, but one that follows after a gap.
+        is_of_this_run = age <= min(self.run_records, SEQUENCES // 2)
+        if is_of_this_run and age - record_count >= remembered:
             return Duplicate(None, None)
         return None
 
@@ -134,7 +136,7 @@ class ProducerTable:
 
     def restore(self, states: Iterable[tuple[int, ProducerState]]) -> None:
         """Puts back states read from a checkpoint, least recently heard first."""
-        self._states = dict(states)
+        self._states = dict(list(states)[-self._producers_max :])
 
     def expire(self, before_ms: int) -> int:
         """Forgets producers not heard since `before_ms`; says how many."""

@@ -2,6 +2,9 @@
 
 A segment goes whole, oldest first, and only if all of it is below the high watermark. By time: its newest record is
 older than `retention_ms`. By size: the log without it still has at least `retention_bytes`.
+
+A segment without a timestamp (its records have none, or are lost on this disk) has no age: it stays as long as the one
+after it.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import NamedTuple
 
 
 class SegmentSummary(NamedTuple):
-    """What retention needs to know of a segment; `max_timestamp` is -1 if it has no records."""
+    """What retention needs to know of a segment; `max_timestamp` is -1 if it holds none."""
 
     base_offset: int
     end_offset: int
@@ -34,10 +37,13 @@ def retained_from(
     excess = sum(segment.log_bytes for segment in segments) - retention_bytes if retention_bytes >= 0 else -1
     start = segments[0].base_offset
     for index, segment in enumerate(segments):
+        if segment.end_offset > high_watermark:
+            break
         is_old = retention_ms >= 0 and 0 <= segment.max_timestamp < now_ms - retention_ms
         is_excess = segment.log_bytes <= excess and index < len(segments) - 1
-        if segment.end_offset > high_watermark or not (is_old or is_excess) or segment.log_bytes == 0:
+        if is_old or is_excess:
+            excess -= segment.log_bytes
+            start = segment.end_offset
+        elif segment.max_timestamp >= 0:
             break
-        excess -= segment.log_bytes
-        start = segment.end_offset
     return start
