@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from tidelog.adapters.system import SystemEntropy
 from tidelog.admin.results import (
     BrokerDescription,
     ClusterDescription,
@@ -42,7 +43,9 @@ class AdminClient:
     """
 
     def __init__(self, bootstrap: str = "http://127.0.0.1:8082", *, request_timeout_ms: float = 30_000) -> None:
-        self._session = ClusterSession(bootstrap, request_timeout_s=request_timeout_ms / 1000, connections_max=8)
+        self._session = ClusterSession(
+            bootstrap, request_timeout_s=request_timeout_ms / 1000, connections_max=8, entropy=SystemEntropy()
+        )
 
     async def start(self) -> None:
         """Connects. Raises `ConnectFailed` if no broker of the bootstrap list can be reached."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from tidelog.adapters.system import SystemEntropy
 from tidelog.consumer.cursor import Cursor, ResetPolicy
 from tidelog.consumer.fetcher import Fetcher, FetchOptions
 from tidelog.consumer.records import ConsumerRecord, OffsetAndTimestamp
@@ -76,7 +77,7 @@ class Consumer:
             bootstrap,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=self._metadata_max_age_s,
-            entropy=entropy,
+            entropy=entropy or SystemEntropy(),
         )
         self._subscription = Subscription(check_crcs=check_crcs)
         self._news = asyncio.Event()

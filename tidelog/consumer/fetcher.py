@@ -56,7 +56,7 @@ class Fetcher:
         self._on_news = on_news
         self._polls = asyncio.Semaphore(POLLS_MAX)
         self._tasks: dict[Cursor, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: list[asyncio.Task[None]] = []
         self._wanted: dict[Cursor, asyncio.Event] = {}
 
     # -- tasks ---------------------------------------------------------------------------------------------------
@@ -73,8 +73,8 @@ class Fetcher:
         if task is not None:
             del self._wanted[cursor]
             task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._ending.append(task)
+            task.add_done_callback(self._ending.remove)
 
     def wake(self, cursor: Cursor) -> None:
         """The cursor may want more: something was taken from it, or it was resumed."""

@@ -20,7 +20,6 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
-from tidelog.adapters.system import SystemEntropy
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownTopic
 from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import parse_bootstrap
@@ -52,12 +51,12 @@ class ClusterSession:
         metadata_max_age_s: float = 300.0,
         retry_backoff_s: float = 0.1,
         retry_backoff_max_s: float = 1.0,
-        entropy: Entropy | None = None,
+        entropy: Entropy,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
         self._connections = Connections(connections_max=connections_max)
         self._cache = MetadataCache(max_age_s=metadata_max_age_s)
-        self._entropy = entropy or SystemEntropy()
+        self._entropy = entropy
         self._avoid_until_s: dict[str, float] = {}
         self._refreshing = asyncio.Lock()
         self._retry_backoff_s = retry_backoff_s
