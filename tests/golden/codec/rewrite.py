@@ -1,4 +1,4 @@
-"""Records anew what the installed clients write: `python tests/golden/codec/rewrite.py`. The diff is the review.
+"""Records anew what the installed clients write: `python -m tests.golden.codec.rewrite`. The diff is the review.
 
 Only gzip batches change from run to run, since gzip writes the time of day.
 """
@@ -9,8 +9,7 @@ import json
 from importlib.metadata import version
 from pathlib import Path
 
-from conftest import FOREIGN, ForeignCodec
-
+from tests.golden.codec.conftest import FOREIGN, ForeignCodec
 from tidelog.model.batch_header import Compression
 from tidelog.model.records import Record
 
@@ -23,7 +22,9 @@ CASES = {
         Record(NOW, None, None),
         Record(NOW, b"", b""),
     ],
-    "times back and forth": [Record(NOW + delta, b"k", b"v") for delta in (0, 1, -1, 64, -65, 8192, -8193, 86_400_000, 0)],
+    "times back and forth": [
+        Record(NOW + delta, b"k", b"v") for delta in (0, 1, -1, 64, -65, 8192, -8193, 86_400_000, 0)
+    ],
     "headers": [
         Record(NOW, b"k", b"v", [("trace", b"\x00\xff"), ("trace", b""), ("gone", None)]),
         Record(NOW, b"k", b"v"),

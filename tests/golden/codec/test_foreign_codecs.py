@@ -45,7 +45,9 @@ def records(request: pytest.FixtureRequest) -> list[Record]:
 
 
 def stored(records: list[Record], base_offset: int = 0) -> list[StoredRecord]:
-    return [StoredRecord(base_offset + index, *record) for index, record in enumerate(records)]
+    return [
+        StoredRecord(base_offset + index, *record[:3], tuple(record.headers)) for index, record in enumerate(records)
+    ]
 
 
 def only_batch(data: bytes | bytearray) -> RecordBatch:

@@ -30,7 +30,8 @@ def test_the_size_is_never_below_what_the_record_takes(key: Any, value: Any, hea
 
 def test_anything_with_bytes_of_its_own_is_taken_and_copied() -> None:
     value = bytearray(b"abc")
-    record, _ = checked_record(0, memoryview(b"k"), value, [("h", bytearray(b"x"))])
+    headers: Any = [("h", bytearray(b"x"))]
+    record, _ = checked_record(0, memoryview(b"k"), value, headers)
     value[0] = 0
     assert record == (0, b"k", b"abc", (("h", b"x"),))
 

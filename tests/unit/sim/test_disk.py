@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -329,8 +330,8 @@ def test_a_crash_strikes_before_within_or_after_its_operation() -> None:
     for seed in range(60):
         disk = SimDisk(seed)
         file = safe_file(disk, OLD)
-        told = []
-        disk.on_crash = lambda told=told: told.append(True)
+        told: list[bool] = []
+        disk.on_crash = partial(told.append, True)
         disk.crash_at(2)
         file.pwritev([A], 0)
         with pytest.raises(Crashed):
