@@ -107,8 +107,8 @@ def test_sequences_wrap_round() -> None:
 def test_a_gap_stays_a_gap_after_more_records_than_there_are_sequences() -> None:
     """All sequences have been used by then, but not recently: a gap must not pass for a very old repeat."""
     sender = Sender()
-    for _ in range(5):
-        sender.send(SEQUENCES // 2 - 1)
+    for records in (*[SEQUENCES // 2 - 1] * 5, *[1] * BATCHES_REMEMBERED):
+        sender.send(records)
     for gap in (1, 5, 1000, SEQUENCES // 4):
         with pytest.raises(OutOfOrderSequence):
             sender.repeat(sender.sequence + gap)
