@@ -88,11 +88,13 @@ class _Loader:
         segments = self._find(info)
         if loaded is None and self._is_written(segments):
             self._report.say("both metainfo copies are lost; this replica starts a new incarnation")
-        durable = max([info.durable_sequence, *map(self._survey, segments)])
-        tail = self._scan_all(segments, durable, info)
+        self._durable, self._log_start = info.durable_sequence, info.log_start_offset
+        for segment in segments:
+            self._survey(segment)
+        durable, doomed = self._durable, self._take_doomed(segments)
+        sequence = max([0, *(segment.next_sequence for segment in doomed)])
+        tail = self._scan_all(segments, durable, info, sequence)
         offline_reason = self._make_durable(segments, tail, durable)
-        if offline_reason is None:
-            offline_reason = self._finish_deletion(segments, tail.log_start_offset)
         self._report_damage(tail.log_start_offset)
         tail = tail._replace(durable=tail.sequence)
         lineage, producers = read_trails(self._codec, segments, self._settings.producers_max, now_ms)
@@ -100,10 +102,11 @@ class _Loader:
             self._opened, self._directory, self._identity, self._settings, self._metainfo, info.incarnation,
             segments, tail, lineage, producers, now_ms,
         )  # fmt: skip
-        if loaded is None or loaded.bad_copies or info.durable_sequence > tail.sequence:
+        is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > tail.sequence
+        if loaded is None or loaded.bad_copies or is_moved:
             if loaded is not None and loaded.bad_copies:
                 self._report.say("one metainfo copy was bad or old and is written again")
-            offline_reason = offline_reason or self._store(log, info)
+            offline_reason = offline_reason or self._store(log, info) or self._finish_deletion(doomed)
         if offline_reason:
             log.take_offline(offline_reason)
         return log, self._report
@@ -134,21 +137,40 @@ class _Loader:
     def _is_written(self, segments: list[Segment]) -> bool:
         return any(segment.log.size() for segment in segments)
 
-    def _survey(self, segment: Segment) -> int:
-        """Finds where a segment's rows start and how many there are; returns the highest durable mark in it."""
+    def _survey(self, segment: Segment) -> None:
+        """Finds where a segment's rows start and how many there are, the highest durable mark, and the log's start."""
         seal = segment.open_sealed()
         if seal is not None:
             self._seals[segment.base_offset] = seal
-            return seal.durable
+            self._note_marks(seal.durable, seal.start_offset)
+            return
         raw_slots = -(-segment.catalog.size() // ROW_BYTES)
         header = self._codec.parse_header(segment.raw_rows(0, 1)) if raw_slots else None
         segment.slots = raw_slots
         if header is not None and header.base_offset == segment.base_offset:
             segment.first_sequence, segment.body_slot = header.sequence, 1 + header.checkpoint_rows
+            self._note_marks(header.durable, header.log_start_offset)
         else:
             self._infer_header(segment)
-        sound = [row.durable for row in segment.rows(segment.body_slot) if row is not None]
-        return max([header.durable if header else 0, *sound])
+        for row in segment.rows(segment.body_slot):
+            if row is not None:
+                self._note_marks(row.durable, row.start_offset)
+
+    def _note_marks(self, durable: int, log_start_offset: int) -> None:
+        self._durable = max(self._durable, durable)
+        self._log_start = max(self._log_start, log_start_offset)
+
+    def _take_doomed(self, segments: list[Segment]) -> list[Segment]:
+        """Takes out what lies wholly below the log's start: a deletion that a crash cut short.
+
+        A crash lets the files go in any order, so what is left of them must not be judged: to the scan, a hole there
+        would look like the torn end of the log. Deletions are only asked for below the high watermark, so whatever row
+        says how far, everything up to there was durable, and it does no harm if the row itself is cut off later.
+        """
+        doomed: list[Segment] = []
+        while len(segments) > 1 and segments[1].base_offset <= self._log_start:
+            doomed.append(segments.pop(0))
+        return doomed
 
     def _infer_header(self, segment: Segment) -> None:
         """Without a header: the slots behind the last checkpoint row, numbered as the first sound row says."""
@@ -164,9 +186,10 @@ class _Loader:
 
     # -- scanning -------------------------------------------------------------------------------------------------
 
-    def _scan_all(self, segments: list[Segment], durable: int, info: Metainfo) -> Tail:
+    def _scan_all(self, segments: list[Segment], durable: int, info: Metainfo, sequence: int) -> Tail:
         """Brings every segment that is not sealed below `durable` into a sound state; returns the log's tail."""
-        tail = Tail(0, 0, 0, segments[0].base_offset, 0, NO_TIMESTAMP, info.log_start_offset)
+        tail = Tail(sequence, 0, 0, segments[0].base_offset, 0, NO_TIMESTAMP, self._log_start)
+        durable_end = max(info.end_offset, self._log_start)
         for index, segment in enumerate(segments):
             following = segments[index + 1] if index + 1 < len(segments) else None
             if segment.is_sealed and segment.next_sequence <= durable and following is not None:
@@ -174,10 +197,11 @@ class _Loader:
             else:
                 start = tail._replace(offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
                 scan = _Scan(self._codec, segment, start, durable, self._report)
-                expected_end = following.base_offset if following else info.end_offset
+                expected_end = following.base_offset if following else durable_end
                 # What precedes a segment that was durable once was durable, too: it is kept, whatever has become of
                 # the segments between.
-                is_settled = following is None or any(0 <= s.first_sequence < durable for s in segments[index + 1 :])
+                is_settled = following is None or following.base_offset <= durable_end
+                is_settled = is_settled or any(0 <= s.first_sequence < durable for s in segments[index + 1 :])
                 tail = scan.run(expected_end if is_settled else segment.base_offset, is_last=following is None)
                 self._is_changed |= scan.is_changed
                 self._error = self._error or scan.error
@@ -225,16 +249,15 @@ class _Loader:
             return f"what was found could not be made durable: {error}"
         return None
 
-    def _finish_deletion(self, segments: list[Segment], log_start_offset: int) -> str | None:
-        """Removes what a deletion that a crash cut short has left. The row that ordered it is durable by now: no second
-        crash can find the files gone and the order with them."""
-        is_left = False
+    def _finish_deletion(self, doomed: list[Segment]) -> str | None:
+        """Removes what is deleted. The log's start is durable in metainfo by now: no second crash can find the files
+        gone and the order with them."""
+        if not doomed:
+            return None
         try:
-            while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
-                remove_segment(self._opened, segments.pop(0))
-                is_left = True
-            if is_left:
-                self._files.sync_dir(self._directory)
+            for segment in doomed:
+                remove_segment(self._opened, segment)
+            self._files.sync_dir(self._directory)
         except OSError as error:
             return f"deleted segments could not be removed: {error}"
         return None
@@ -316,12 +339,17 @@ class _Scan:
     def seal(self, tail: Tail) -> Tail:
         segment = self._segment
         # The next opening reads of this segment the seal alone: it has to pass on how far the log was durable.
-        last = tail._replace(durable=self._durable)
+        last = self._vouch(tail)
         self._write(segment.slots, self._codec.note(Kind.SEAL, last, start_offset=tail.log_start_offset))
         sealed = tail._replace(sequence=tail.sequence + 1)
         segment.extend(1, sealed)
         segment.is_sealed = True
         return sealed
+
+    def _vouch(self, tail: Tail) -> Tail:
+        """What a row written now says of the past. Never more than what lies before it: where a catalog was lost, its
+        rows are numbered anew, and the old mark means nothing among them."""
+        return tail._replace(durable=min(self._durable, tail.sequence))
 
     def unseal(self, tail: Tail) -> Tail:
         """Makes this the last segment after all: whatever is written behind a seal is not read again."""
@@ -343,7 +371,7 @@ class _Scan:
             self._report.say(f"the catalog header of segment {segment.base_offset} is lost and is written again")
         # An empty log's first segment has nothing before it to check-point; any other must ask older segments.
         is_first = start.sequence == 0 and segment.body_slot == 1 and not segment.catalog.size()
-        origin = start._replace(sequence=segment.first_sequence, durable=self._durable)
+        origin = self._vouch(start._replace(sequence=segment.first_sequence))
         self._write(0, self._codec.header(origin, segment.body_slot - 1, has_checkpoint=is_first))
 
     def _take_rows(self) -> int:
@@ -433,14 +461,14 @@ class _Scan:
 
     def _place(self, slot: int, row: Row | None) -> None:
         """Writes the row of a batch found in the log, or a MARK, at a slot, and moves the tail behind it."""
-        tail = self._tail._replace(sequence=self._segment.first_sequence + slot, durable=self._durable)
+        tail = self._vouch(self._tail._replace(sequence=self._segment.first_sequence + slot))
         if row is None:
             self._write(slot, self._codec.note(Kind.MARK, tail, start_offset=tail.log_start_offset))
             return
         newest = max(tail.running_max_timestamp, row.max_timestamp)
         placed = row._replace(
             sequence=tail.sequence,
-            durable=self._durable,
+            durable=tail.durable,
             running_max_timestamp=newest,
             start_offset=tail.log_start_offset,
         )
@@ -450,7 +478,7 @@ class _Scan:
 
     def _note_lost(self, slot: int, end: int) -> int:
         sequence, position = self._segment.first_sequence + slot, max(self._size, self._tail.file_position)
-        tail = self._tail._replace(sequence=sequence, durable=self._durable, file_position=position)
+        tail = self._vouch(self._tail._replace(sequence=sequence, file_position=position))
         self._report.damage.append(Damage(tail.offset, end, "neither batches nor rows are left"))
         raw = self._codec.note(Kind.LOST, tail, start_offset=tail.log_start_offset, offsets=end - tail.offset)
         self._write(slot, raw)
