@@ -102,7 +102,9 @@ class LogDriver:
             self.log.end_commit(commit, error)
             return False
         self.log.end_commit(commit, None)
-        for base in [base for base in self._unacked if base < commit.offset]:
+        if self.log.offline_reason is not None:
+            return False
+        for base in [base for base in self._unacked if base < self.log.durable_offset]:
             self.acked[base] = self._unacked.pop(base)
         if not self.log.is_dirty:
             self.start_acked = start
