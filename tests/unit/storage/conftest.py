@@ -46,7 +46,7 @@ def store(files: Files) -> Store:
 class WatchedFiles:
     """`Files` that counts operations by kind, and by kind and path, and fails those that a test picks.
 
-    `fails(kind, path)` gives the errno to fail with, or 0.
+    `fails(kind, path)` gives the errno to fail with, or 0; `bad_sectors` are (path, start, end) that cannot be read.
     """
 
     def __init__(self, inner: Files) -> None:
@@ -55,6 +55,7 @@ class WatchedFiles:
         self.by_path: Counter[tuple[str, str]] = Counter()
         self.bytes_read = 0
         self.fails: Callable[[str, str], int] = lambda kind, path: 0
+        self.bad_sectors: list[tuple[str, int, int]] = []
 
     def pass_through(self, kind: str, path: str) -> None:
         self.counts[kind] += 1
@@ -114,6 +115,9 @@ class WatchedFile:
 
     def pread(self, size: int, position: int) -> bytes:
         self._watched.pass_through("pread", self._path)
+        for path, start, end in self._watched.bad_sectors:
+            if path == self._path and start < position + size and position < end:
+                raise OSError(errno.EIO, "EIO", path)
         data = self._inner.pread(size, position)
         self._watched.bytes_read += len(data)
         return data
