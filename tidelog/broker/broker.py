@@ -302,7 +302,16 @@ class Broker:
             log_end_offset=log.log_end_offset,
             is_fsynced=config.ack_durability == "fsynced",
         )
-        partition = Partition(topic.name, partition_id, info.leader_epoch, log, protocol, config, self._surroundings)
+        partition = Partition(
+            topic.name,
+            partition_id,
+            info.leader_epoch,
+            log,
+            protocol,
+            config,
+            len(info.replicas),
+            self._surroundings,
+        )
         self._partitions[partition_id] = partition
         self._spawn(f"partition-{partition_id}", partition.run())
 

@@ -33,6 +33,7 @@ from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches
 from tidelog.model.errors import (
     DamagedBatch,
     InvalidTimestamp,
+    LeaderNotAvailable,
     Overloaded,
     ShuttingDown,
     TidelogError,
@@ -96,6 +97,7 @@ class Partition:
         log: PartitionLog,
         protocol: CommitProtocol,
         config: TopicConfig,
+        replication_factor: int,
         surroundings: Surroundings,
     ) -> None:
         self.topic = topic
@@ -104,6 +106,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.log = log
         self.config = config
+        self._replication_factor = replication_factor
         self.watchers = Watchers()
         self._protocol = protocol
         self._clock = surroundings.clock
@@ -147,8 +150,8 @@ class Partition:
         content's fingerprint. `deadline_s` is in the event loop's time.
 
         Raises definite errors (`TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`, `ProducerFenced`,
-        `IdempotencyKeyReused`, `Overloaded`, `DiskFull`, `LogOffline`, `ShuttingDown`): nothing was appended; and
-        indefinite ones (`TimedOutAfterAppend`, `InternalError`): the outcome is unknown.
+        `IdempotencyKeyReused`, `LeaderNotAvailable`, `Overloaded`, `DiskFull`, `LogOffline`, `ShuttingDown`): nothing
+        was appended; and indefinite ones (`TimedOutAfterAppend`, `InternalError`): the outcome is unknown.
         """
         proposal = self._prepare(batches, acks, deadline_s, idempotency)
         self._enqueue(proposal)
@@ -163,6 +166,8 @@ class Partition:
     def _prepare(
         self, batches: list[RecordBatch], acks: int, deadline_s: float, idempotency: tuple[ProducerId, int] | None
     ) -> Proposal:
+        if acks == ACKS_ALL:
+            self._check_in_sync()
         now_ms = self._clock.wall_ms()
         bytes_max = self.config.max_message_bytes
         for batch in batches:
@@ -178,6 +183,14 @@ class Partition:
             batches = stamp_keyed(batches, *idempotency)
         done = asyncio.get_running_loop().create_future() if acks != ACKS_NONE else None
         return Proposal(batches, acks, deadline_s, done, append_time_ms)
+
+    def _check_in_sync(self) -> None:
+        needed = self.config.min_insync_replicas_for(self._replication_factor)
+        if len(self._protocol.in_sync) < needed:
+            raise LeaderNotAvailable(
+                f"partition {self.topic}-{self.partition} has {len(self._protocol.in_sync)} replicas in sync, and "
+                f"acks=all needs {needed} (min.insync.replicas); nothing was appended"
+            )
 
     def _check_timestamps(self, batches: Sequence[RecordBatch], now_ms: int) -> None:
         newest = now_ms + self.config.message_timestamp_after_max_ms

@@ -14,6 +14,7 @@ from tidelog.model.errors import (
     DiskFull,
     IdempotencyKeyReused,
     InvalidTimestamp,
+    LeaderNotAvailable,
     LogOffline,
     OffsetOutOfRange,
     OutOfOrderSequence,
@@ -34,6 +35,14 @@ async def test_a_record_is_committed_at_the_offset_it_was_given(bench: Bench) ->
     assert (receipt.base_offset, receipt.last_offset) == (0, 1)
     assert (receipt.acked_by, receipt.durability, receipt.leader_epoch) == ([1], "fsynced", partition.leader_epoch)
     assert [(record.offset, record.value) for record in stored(partition)] == [(0, b"a"), (1, b"b")]
+
+
+async def test_too_few_replicas_in_sync_refuse_what_asks_for_all_of_them(bench: Bench) -> None:
+    partition = await bench.topic(min_insync_replicas="2")
+    with pytest.raises(LeaderNotAvailable, match=r"has 1 replicas in sync, and acks=all needs 2"):
+        await produce(partition, batch(b"a"))
+    assert partition.log_end_offset == 0
+    assert (await produce(partition, batch(b"b"), acks=1)).base_offset == 0
 
 
 async def test_requests_that_wait_share_one_write_and_one_commit(bench: Bench) -> None:

@@ -1,0 +1,33 @@
+"""A setting that is accepted and ignored is a lie: each one must be read by code outside `tidelog/config`."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tidelog.config.names import broker_synonyms, field_name, names_of
+from tidelog.config.schema import BrokerConfig, TopicConfig
+
+PACKAGE = Path(__file__).parents[3] / "tidelog"
+
+READ_BY_METHOD = {
+    "default.replication.factor": "replication_factor_for",
+    "min.insync.replicas": "min_insync_replicas_for",
+}
+"""Settings whose default is computed, with the method that gives their value."""
+WITHOUT_A_CHOICE = {"auto.create.topics.enable", "cluster.voters", "commit.protocol", "peer.listener"}
+"""Settings with one possible value, or one of use only with other brokers: the schema itself refuses all else."""
+
+
+def attributes_read() -> set[str]:
+    files = [file for file in PACKAGE.rglob("*.py") if "config" not in file.relative_to(PACKAGE).parts[0]]
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    return {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_every_setting_is_read() -> None:
+    read = attributes_read()
+    through_topics = set(broker_synonyms().values())
+    names = [*names_of(TopicConfig), *(name for name in names_of(BrokerConfig) if name not in through_topics)]
+    ignored = [name for name in names if READ_BY_METHOD.get(name, field_name(name)) not in read]
+    assert set(ignored) <= WITHOUT_A_CHOICE
