@@ -1,0 +1,108 @@
+"""The admin client on a real broker: topics from creation to deletion, settings, brokers, offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelog.admin import AdminClient, NewTopic
+from tidelog.model.errors import InvalidRequest, NotFound, UnknownTopic
+from tidelog.model.ids import TopicPartition
+from tidelog.producer import Producer
+from tidelog.testing import LocalCluster
+from tidelog.transport.errors import ClientClosed
+
+pytestmark = pytest.mark.process
+
+
+async def test_a_topics_life(admin: AdminClient) -> None:
+    placed = await admin.create_topic("life", partitions=2, configs={"retention.ms": "60000"})
+    assert (placed.topic_name, placed.partitions_count, placed.replication_factor) == ("life", 2, 1)
+    assert [(partition.partition_id, partition.replicas) for partition in placed.partitions] == [(0, (1,)), (1, (1,))]
+    described = await admin.describe_topic("life")
+    assert (described.topic_id, described.protocol, described.is_internal) == (placed.topic_id, "isr", False)
+    assert [(partition.leader, partition.isr) for partition in described.partitions] == [(1, (1,)), (1, (1,))]
+    assert "life" in await admin.list_topics()
+    assert (await admin.create_partitions("life", 3)).partitions_count == 3
+    await admin.delete_topic("life")
+    assert "life" not in await admin.list_topics()
+    with pytest.raises(UnknownTopic):
+        await admin.describe_topic("life")
+    with pytest.raises(UnknownTopic):
+        await admin.delete_topic("life")
+
+
+async def test_creating_is_checked_and_can_be_tried_out(admin: AdminClient) -> None:
+    tried = await admin.create_topic("tried", partitions=4, validate_only=True)
+    assert tried.partitions_count == 4
+    assert "tried" not in await admin.list_topics()
+    created = await admin.create_topics(
+        [NewTopic(topic_name="one"), NewTopic(topic_name="two", replicas_assignments={0: [1], 1: [1]})]
+    )
+    assert [topic.partitions_count for topic in created] == [1, 2]
+    with pytest.raises(InvalidRequest, match="one"):
+        await admin.create_topic("one")
+    with pytest.raises(InvalidRequest, match="no topic name"):
+        await admin.create_topic("../one")
+    with pytest.raises(InvalidRequest, match="retention"):
+        await admin.create_topic("three", configs={"retention.msec": "1"})
+    described = await admin.describe_topics(["two", "one"])
+    assert [topic.topic_name for topic in described] == ["two", "one"]
+    assert {"one", "two"} <= {topic.topic_name for topic in await admin.describe_topics()}
+
+
+async def test_settings_are_changed_together_or_not_at_all(admin: AdminClient, topic: str) -> None:
+    async def shown(name: str) -> tuple[str | None, str]:
+        [config] = [config for config in await admin.describe_configs(topic) if config.name == name]
+        return config.value, config.source
+
+    before = await shown("retention.ms")
+    assert before[1] == "DEFAULT_CONFIG"
+    await admin.alter_configs(topic, {"retention.ms": "5000", "max.message.bytes": "2000"})
+    assert await shown("retention.ms") == ("5000", "DYNAMIC_TOPIC_CONFIG")
+    with pytest.raises(InvalidRequest):
+        await admin.alter_configs(topic, {"retention.ms": "7000", "max.message.bytes": "many"})
+    await admin.alter_configs(topic, {"retention.ms": "8000"}, validate_only=True)
+    assert (await shown("retention.ms"))[0] == "5000"
+    await admin.alter_configs(topic, {"retention.ms": None})
+    assert await shown("retention.ms") == before
+    assert (await shown("max.message.bytes"))[0] == "2000"
+    with pytest.raises(UnknownTopic):
+        await admin.describe_configs("no-such-topic")
+
+
+async def test_the_cluster_and_its_brokers(cluster: LocalCluster, admin: AdminClient) -> None:
+    described = await admin.describe_cluster()
+    assert (described.cluster_id, described.controller_id) == (cluster.cluster_id, 1)
+    [broker] = await admin.list_brokers()
+    assert f"http://{broker.host}:{broker.port}" == cluster.bootstrap
+    names = {config.name for config in await admin.describe_broker_configs(1)}
+    assert {"node.id", "log.dir"} <= names
+    with pytest.raises(NotFound):
+        await admin.describe_broker_configs(9)
+
+
+async def test_offsets_of_many_partitions_at_once(cluster: LocalCluster, admin: AdminClient, new_topic: Any) -> None:
+    topic = await new_topic(partitions=3)
+    async with Producer(cluster.bootstrap) as producer:
+        for number in range(3):
+            await producer.send(topic, b"x", partition=1, timestamp_ms=1000 * (number + 1))
+    partitions = [TopicPartition(topic, number) for number in range(4)]
+    found = await admin.list_offsets(partitions)
+    assert list(found) == partitions
+    assert [found[partition].extent() for partition in partitions[:3]] == [(0, 0), (0, 3), (0, 0)]
+    assert found[partitions[3]].error is not None
+    at_time = await admin.list_offsets({partitions[1]: 1500, partitions[0]: 0})
+    assert [(it.offset, it.timestamp) for it in at_time.values()] == [(1, 2000), (None, None)]
+
+
+async def test_a_closed_client_says_so(cluster: LocalCluster) -> None:
+    admin = AdminClient(cluster.bootstrap)
+    with pytest.raises(ClientClosed):
+        await admin.list_topics()
+    await admin.start()
+    await admin.stop()
+    await admin.stop()
+    with pytest.raises(ClientClosed):
+        await admin.list_topics()
