@@ -18,8 +18,7 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
         name: getattr(broker, field_name(synonym)) for name, synonym in broker_synonyms().items()
     }
     for name in overrides:
-        if name not in values:
-            raise InvalidRequest(f"There is no topic setting {name}; {suggestion(name, TopicConfig)}")
+        _check_name(name)
     values.update(overrides)
     try:
         return TopicConfig.model_validate(values)
@@ -29,6 +28,11 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 
 def is_fixed(name: str) -> bool:
-    """True if the setting can be given only when the topic is created."""
-    assert name in names_of(TopicConfig)
+    """True if the setting can be given only when the topic is created. `InvalidRequest` if there is no such one."""
+    _check_name(name)
     return name == "commit.protocol"
+
+
+def _check_name(name: str) -> None:
+    if name not in names_of(TopicConfig):
+        raise InvalidRequest(f"There is no topic setting {name}; {suggestion(name, TopicConfig)}")

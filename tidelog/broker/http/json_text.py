@@ -33,6 +33,11 @@ class ObjectCutter:
         """True if no object has been begun and not ended."""
         return self._depth == 0
 
+    @property
+    def bytes_held(self) -> int:
+        """What has been added and not been taken."""
+        return len(self._buffer)
+
     def add(self, data: bytes) -> None:
         """Takes bytes in; `next_object` gives the objects."""
         self._buffer += data

@@ -24,7 +24,7 @@ _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 def shown(text: str) -> str:
     """User text for a message: quoted, escaped, cut."""
-    return repr(text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 3] + "...")
+    return ascii(text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 3] + "...")
 
 
 def percent_decoded(text: str) -> str:

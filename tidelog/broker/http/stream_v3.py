@@ -112,9 +112,6 @@ async def produce_stream(context: Context, call: Call) -> web.StreamResponse:
     check_encoding(call.request)
     refuse_key(call.request, "cannot be honoured on a stream: use records:batch")
     stream = RecordStream(context, call, topic, cluster_id, params.acks(call.query))
-    window_bytes = context.limits.stream_window_bytes
-    context.bodies.take(window_bytes)
-    call.body_bytes += window_bytes
     await invite_body(call.request)
     return await stream.run()
 
@@ -131,7 +128,10 @@ class RecordStream:
         self._placer = Placer(context, topic)
         self._window = Window(context.limits.stream_window_bytes)
         self._response = web.StreamResponse(headers={"Content-Type": JSON_TYPE})
+        self._cutter = ObjectCutter(context.limits.json_bytes_max)
         self._arrived = 0
+        self._pending_bytes = 0
+        """Of what has arrived and is not answered yet."""
 
     async def run(self) -> web.StreamResponse:
         """Serves the stream to its end. Raises what can still be an ordinary error answer."""
@@ -161,18 +161,31 @@ class RecordStream:
         self._window.close()
 
     async def _read_objects(self) -> None:
-        cutter = ObjectCutter(self._context.limits.json_bytes_max)
+        cutter = self._cutter
         while chunk := await self._next_chunk():
             self._call.received_bytes += len(chunk)
             cutter.add(chunk)
             while (text := cutter.next_object()) is not None:
                 item = self._read_record(text)
                 self._arrived += 1
+                self._pending_bytes += item.size
+                self._charge()
                 await self._window.put(item)
+            self._charge()
         if not cutter.is_between_objects:
             raise UnprocessableBody("the body ends within a JSON object")
         if not self._arrived:
             raise UnprocessableBody("Payload error. Request body is empty. Data is required.")
+
+    def _charge(self) -> None:
+        """Brings what this stream takes of the memory for bodies up to date. `Overloaded` if there is not so much."""
+        held = self._pending_bytes + self._cutter.bytes_held
+        change = held - self._call.body_bytes
+        if change > 0:
+            self._context.bodies.take(change)
+        else:
+            self._context.bodies.give_back(-change)
+        self._call.body_bytes = held
 
     async def _next_chunk(self) -> bytes:
         """What arrives next; empty at the end. A body of declared length has to come as quickly as any other."""
@@ -209,6 +222,8 @@ class RecordStream:
             if not self._call.is_open:
                 await open_stream(self._call, self._response)
             await send_piece(self._context, self._call, self._response, receipts)
+            self._pending_bytes -= sum(item.size for item in items)
+            self._charge()
         return self._response
 
     async def _append(self, items: list[Arrived]) -> bytes:

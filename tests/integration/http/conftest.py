@@ -1,0 +1,152 @@
+"""A real broker behind a real socket, in this process: on a directory, or on a simulated disk that can be broken."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.http.wire import TIMEOUT_S, Address, Reply, Wire, ask
+from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy
+from tidelog.broker.broker import Broker, NewTopic
+from tidelog.broker.http.limits import Limits
+from tidelog.broker.http.server import HttpServer, start_http
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.batch_codec import decode_batch, encode_batch
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.ports import BlockingRunner, Files
+from tidelog.model.records import Record, StoredRecord
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.environment import SimRunner
+from tidelog.storage.disk_files import DiskFiles
+
+JSON_V2 = {"Content-Type": "application/vnd.kafka.json.v2+json"}
+BINARY_V2 = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
+JSON_DOCUMENT = {"Content-Type": "application/json"}
+AS_JSON = {"Accept": "application/vnd.kafka.json.v2+json"}
+STOP_S = 5.0
+
+
+class Site:
+    """A broker with its listener, and the shortest way to ask it something."""
+
+    def __init__(self, files: Files, runner: BlockingRunner, **limits: Any) -> None:
+        self.files = files
+        self.clock = SystemClock()
+        self._runner = runner
+        self._limits = limits
+        self.broker: Broker
+        self.server: HttpServer
+
+    async def start(self, settings: Mapping[str, object] | None = None) -> None:
+        config = BrokerConfig.model_validate(settings or {})
+        self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self._runner)
+        limits = replace(Limits.of(config), **self._limits)
+        self.server = await start_http(self.broker, "127.0.0.1", 0, limits=limits)
+        await self.broker.start(self.server.address)
+
+    async def stop(self) -> None:
+        await self.server.stop(STOP_S)
+        await self.broker.stop()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    @property
+    def address(self) -> Address:
+        return self.server.address
+
+    @property
+    def v3(self) -> str:
+        return f"/v3/clusters/{self.broker.cluster_id}"
+
+    async def topic(self, name: str = "t", partitions: int = 1, **configs: str) -> None:
+        overrides = {key.replace("_", "."): value for key, value in configs.items()}
+        await self.broker.create_topic(NewTopic(name, partitions, configs=overrides))
+
+    async def ask(
+        self, method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        return await ask(self.address, method, target, body, headers)
+
+    async def get(self, target: str, headers: Mapping[str, str] | None = None) -> Reply:
+        return await self.ask("GET", target, None, headers)
+
+    async def post(self, target: str, document: object, headers: Mapping[str, str] = JSON_DOCUMENT) -> Reply:
+        return await self.ask("POST", target, json.dumps(document).encode(), headers)
+
+    async def produce(self, *values: object, topic: str = "t", query: str = "") -> Reply:
+        """JSON values to whatever partition."""
+        return await self.post(f"/topics/{topic}{query}", {"records": [{"value": value} for value in values]}, JSON_V2)
+
+    async def wire(self) -> Wire:
+        return await Wire.open(self.address)
+
+    def stored(self, topic: str = "t", partition: int = 0) -> list[StoredRecord]:
+        """All committed records of a partition, read without HTTP."""
+        runtime = self.broker.partition(topic, partition)
+        found: list[StoredRecord] = []
+        offset = runtime.log_start_offset
+        while offset < runtime.high_watermark:
+            fetched = runtime.read(offset, bytes_max=1 << 20)
+            found += [record for batch in iter_batches(fetched.data) for record in decode_batch(batch)]
+            offset = fetched.next_offset
+        return found
+
+    def values(self, topic: str = "t", partition: int = 0) -> list[bytes | None]:
+        return [record.value for record in self.stored(topic, partition)]
+
+    async def metrics(self) -> str:
+        return (await self.get("/metrics")).body.decode()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    async def until_idle(self) -> None:
+        """No request is under way, and no connection open but the one that asks."""
+        idle = ["tidelog_http_connections 1.0", "tidelog_http_body_bytes 0.0", "tidelog_http_answer_bytes 0.0"]
+        async with asyncio.timeout(TIMEOUT_S):
+            while not all(line in text for text in [await self.metrics()] for line in idle):
+                await asyncio.sleep(0.005)
+
+    def batch(self, *values: bytes, **header: int) -> bytes:
+        return bytes(encode_batch([Record(self.clock.wall_ms(), None, value) for value in values], **header))  # type: ignore[arg-type]  # plain ints all
+
+
+@asynccontextmanager
+async def simulated(disk: SimDisk | None = None, **limits: Any) -> AsyncIterator[Site]:
+    """A broker on a simulated disk, with topic `t` of one partition; `limits` replace those of the listener."""
+    site = Site(disk or SimDisk(), SimRunner(random.Random(0), mean_s=0.0002), **limits)
+    await site.start()
+    await site.topic()
+    yield site
+    await site.stop()
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    """A broker on a simulated disk, with topic `t` of one partition."""
+    async with simulated() as made:
+        yield made
+
+
+@pytest.fixture
+async def disk_site(tmp_path: Path) -> AsyncIterator[Site]:
+    """A broker on a real directory, with topic `t` of one partition."""
+    disk = DiskThread()
+    made = Site(DiskFiles(str(tmp_path / "data")), disk)
+    await made.start()
+    await made.topic()
+    yield made
+    await made.stop()
+    disk.close()
