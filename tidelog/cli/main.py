@@ -18,7 +18,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from tidelog import __version__
-from tidelog.cli.terminal import UsageError, discard_output, one_line, print_error
+from tidelog.cli.terminal import CommandError, UsageError, discard_output, one_line, print_error
 from tidelog.model.errors import TidelogError
 
 
@@ -45,20 +45,24 @@ COMMANDS: Final[dict[str, Command]] = {
 COMPLETION_VARIABLE: Final = "_TIDELOG_COMPLETE"
 """Set by the shell when it asks for completions; what was typed then comes another way, so everything is imported."""
 
+EXIT_INTERRUPTED: Final = 130
+
 
 def main() -> None:
     """Runs the command line of this process, and exits."""
     try:
         build(sys.argv[1:])(prog_name="tidelog")
-    except UsageError as error:
+    except (UsageError, CommandError) as error:
         print(f"error: {one_line(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
     except TidelogError as error:
         print_error(error)
         sys.exit(1)
     except BrokenPipeError:
         discard_output()
         sys.exit(0)
+    except KeyboardInterrupt:  # while something was still being imported
+        sys.exit(EXIT_INTERRUPTED)
 
 
 def build(words: Sequence[str]) -> typer.Typer:

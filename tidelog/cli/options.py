@@ -25,6 +25,17 @@ TopicName = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 DataDir = Annotated[str, typer.Option(metavar="DIR", help="The broker's data directory.")]
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in TOML.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting. Repeatable.")]
+KeySeparator = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="What stands between key and value; \\t is a tab.", show_default=False),
+]
+
+
+def separator_bytes(separator: str | None) -> bytes | None:
+    """The separator as it stands in the data."""
+    if separator == "":
+        raise UsageError("--key-separator is empty; give what stands between key and value")
+    return None if separator is None else separator.replace("\\t", "\t").encode()
 
 
 def parse_settings(settings: list[str] | None, option: str) -> dict[str, str]:

@@ -44,17 +44,17 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def byte_progress() -> Progress:
+def byte_progress(*, is_wanted: bool = True) -> Progress:
     """A bar over bytes, with their rate, on standard error; nothing at all if that is no terminal."""
-    return _progress(TaskProgressColumn(), TransferSpeedColumn())
+    return _progress(TaskProgressColumn(), TransferSpeedColumn(), is_wanted=is_wanted)
 
 
 def count_progress() -> Progress:
     """A bar over things that are counted, on standard error; nothing at all if that is no terminal."""
-    return _progress(MofNCompleteColumn())
+    return _progress(MofNCompleteColumn(), is_wanted=True)
 
 
-def _progress(*columns: TaskProgressColumn | MofNCompleteColumn | TransferSpeedColumn) -> Progress:
+def _progress(*columns: TaskProgressColumn | MofNCompleteColumn | TransferSpeedColumn, is_wanted: bool) -> Progress:
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
@@ -63,5 +63,5 @@ def _progress(*columns: TaskProgressColumn | MofNCompleteColumn | TransferSpeedC
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not (is_wanted and console.is_terminal),
     )

@@ -6,8 +6,10 @@ Nothing here imports more than the standard library and the error classes, becau
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
+import time
 from types import MappingProxyType
 from typing import Final
 
@@ -24,21 +26,59 @@ HINTS: Final = MappingProxyType(
 )
 """What to do about an error, by its code, where its message cannot know: it comes from a broker or a library."""
 
+NOTICE_EVERY_S: Final = 5.0
+
 
 class UsageError(Exception):
     """The command line, or a setting, is wrong: nothing was tried. Exit status 2."""
 
 
+class CommandError(Exception):
+    """A command cannot do its work here, and no broker has to do with it: an unreadable file. Exit status 1."""
+
+
 def print_error(error: TidelogError) -> None:
-    """One line, `error: what (code)`, and one more with the next step where there is an obvious one."""
+    """One line, `error: what (code)`; then what the command noted about it, and the next step if there is one."""
     print(f"error: {one_line(error.message)} ({error.code})", file=sys.stderr)
+    for note in getattr(error, "__notes__", ()):
+        print(note, file=sys.stderr)
     if error.code in HINTS:
         print(f"hint: {HINTS[error.code]}", file=sys.stderr)
+
+
+class Notices(logging.Handler):
+    """Shows on standard error what a client says while it works, such as that it waits for a broker to come back.
+
+    Clients report every single try; one line in `NOTICE_EVERY_S` is what a person can use.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._quiet_until_s = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints the message, unless another one was printed shortly before."""
+        now_s = time.monotonic()
+        if now_s >= self._quiet_until_s:
+            self._quiet_until_s = now_s + NOTICE_EVERY_S
+            print(f"notice: {one_line(record.getMessage())}", file=sys.stderr)
+
+    @staticmethod
+    def show() -> None:
+        """From now on, for the rest of this process."""
+        logger = logging.getLogger("tidelog")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(Notices())
 
 
 def print_json(document: object) -> None:
     """The one document that `--json` prints."""
     print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def counted(count: int, noun: str) -> str:
+    """`3 records`, `1 record`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def one_line(text: str) -> str:

@@ -1,0 +1,205 @@
+"""`tidelog consume`: records to standard output, as they are read.
+
+Output is flushed with every batch, so that a pipe sees records as soon as they are there. It ends when it was told to
+(`--max-records`, `--until-end`, `--timeout-ms`), with Ctrl-C, or when nobody reads the pipe any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.connection import connected, run
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, KeySeparator, TopicName, separator_bytes
+from tidelog.cli.record_text import Show, as_json, as_line
+from tidelog.cli.terminal import Notices, UsageError, counted
+from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
+from tidelog.model.errors import UnknownPartition
+from tidelog.model.ids import OFFSET_MAX
+
+POLL_S = 0.5
+"""How long to wait for records before looking whether the end was reached without any."""
+RECORDS_MAX = 10_000
+"""Records to decode and print at a time."""
+EXIT_INTERRUPTED = 130
+
+
+def consume(
+    topic: TopicName,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Begin with the oldest record.")] = False,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", min=0, metavar="P", help="Only this one. Repeatable.")
+    ] = None,
+    offset: Annotated[
+        str | None, typer.Option(metavar="N", help="Begin at offset N; at -N, so many before the end.")
+    ] = None,
+    max_records: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N records.")] = None,
+    until_end: Annotated[bool, typer.Option("--until-end", help="Stop at what is the end now.")] = False,
+    timeout_ms: Annotated[
+        int | None, typer.Option(min=1, metavar="MS", help="Stop when nothing comes for so long.")
+    ] = None,
+    key_separator: KeySeparator = None,
+    show_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object a line, with all a record has.")
+    ] = False,
+    group: Annotated[str | None, typer.Option(metavar="G", help="Not in this version.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Print a topic's records, a line each; new ones as they come, unless told where to begin.
+
+    Keys and values in the JSON objects are text where they are UTF-8, else base64 in key_base64 and value_base64.
+    Headers' values are base64.
+
+    \b
+    Examples:
+      tidelog consume flights
+      tidelog consume flights --from-beginning --max-records 10
+      tidelog consume flights --partition 0 --offset -10 --until-end --json
+    """
+    if group is not None:
+        raise UsageError(
+            "--group: consumer groups are not in this version; leave it out, and say where to begin with "
+            "--from-beginning or --offset"
+        )
+    if offset is not None and from_beginning:
+        raise UsageError("--offset and --from-beginning both say where to begin; keep one")
+    show = as_json if show_json else as_line(separator_bytes(key_separator), is_for_screen=sys.stdout.isatty())
+    reading = _Reading(
+        topic,
+        partitions or [],
+        reset="earliest" if from_beginning else "latest",
+        offset=None if offset is None else _parse_offset(offset),
+        records_max=OFFSET_MAX if max_records is None else max_records,
+        until_end=until_end,
+        idle_s_max=math.inf if timeout_ms is None else timeout_ms / 1000,
+    )
+    Notices.show()
+    try:
+        run(_consume(reading, show, bootstrap))
+    except KeyboardInterrupt:
+        if reading.has_end:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What to read: where to begin and when to end."""
+
+    topic: str
+    partitions: Sequence[int]
+    reset: str
+    offset: int | None
+    records_max: int
+    until_end: bool
+    idle_s_max: float
+
+    @property
+    def has_end(self) -> bool:
+        """False if only Ctrl-C ends it, which is then no interruption."""
+        return self.until_end or self.records_max < OFFSET_MAX or self.idle_s_max < math.inf
+
+
+async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
+    # An offset that was asked for and does not exist is an error, not a reason to begin elsewhere.
+    reset = reading.reset if reading.offset is None else "none"
+    topics = () if reading.partitions else (reading.topic,)
+    async with connected(Consumer(*topics, bootstrap=bootstrap, auto_offset_reset=reset), bootstrap) as consumer:
+        await _place(consumer, reading)
+        with _reader_watched():
+            async for records in _batches(consumer, reading):
+                sys.stdout.buffer.write(b"".join(map(show, records)))
+                sys.stdout.buffer.flush()
+
+
+async def _place(consumer: Consumer, reading: _Reading) -> None:
+    """Assigns the partitions, if some were named, and goes to where reading begins."""
+    if reading.partitions:
+        known = await consumer.partitions_for_topic(reading.topic)
+        for partition in reading.partitions:
+            if partition not in known:
+                raise UnknownPartition(
+                    f"topic {reading.topic} has {counted(len(known), 'partition')}, and no {partition}"
+                )
+        consumer.assign([TopicPartition(reading.topic, partition) for partition in reading.partitions])
+    if reading.offset is None:
+        if reading.reset == "latest":
+            await consumer.seek_to_end()  # now, not when the first fetch gets there
+        return
+    begins = await consumer.beginning_offsets(consumer.assignment())
+    ends = await consumer.end_offsets(consumer.assignment())
+    for assigned, end in ends.items():
+        consumer.seek(assigned, reading.offset if reading.offset >= 0 else max(begins[assigned], end + reading.offset))
+
+
+async def _batches(consumer: Consumer, reading: _Reading) -> AsyncIterator[list[ConsumerRecord]]:
+    """Records as they come, until the reading ends."""
+    loop = asyncio.get_running_loop()
+    ends = await consumer.end_offsets(consumer.assignment()) if reading.until_end else {}
+    left = reading.records_max
+    idle_deadline_s = loop.time() + reading.idle_s_max
+    while left and not await _is_at_end(consumer, ends):
+        wait_s = min(POLL_S, idle_deadline_s - loop.time())
+        if wait_s <= 0:
+            return
+        found = await consumer.getmany(timeout_ms=wait_s * 1000, max_records=min(left, RECORDS_MAX))
+        for partition, records in found.items():
+            wanted = [record for record in records if record.offset < ends.get(partition, OFFSET_MAX)]
+            left -= len(wanted)
+            yield wanted
+        if found:
+            idle_deadline_s = loop.time() + reading.idle_s_max
+
+
+async def _is_at_end(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
+    """True if there is an end, and every partition is there; those that are get no more turns."""
+    arrived = [partition for partition, end in ends.items() if await consumer.position(partition) >= end]
+    if arrived:
+        consumer.pause(*arrived)
+    return bool(ends) and len(arrived) == len(ends)
+
+
+@contextmanager
+def _reader_watched() -> Iterator[None]:
+    """Raises `BrokenPipeError` as soon as nobody reads our standard output any more, also while there is nothing to
+    write: what `| head -1` got must not have to wait for one more record."""
+    if not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    is_gone = asyncio.Event()
+
+    def end() -> None:
+        loop.remove_reader(sys.stdout.fileno())
+        is_gone.set()
+        task.cancel()
+
+    loop.add_reader(sys.stdout.fileno(), end)  # the writing end of a pipe is readable only by its error
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_gone.is_set():
+            raise BrokenPipeError from None
+        raise
+    finally:
+        loop.remove_reader(sys.stdout.fileno())
+
+
+def _parse_offset(text: str) -> int:
+    try:
+        offset = int(text)
+    except ValueError:
+        raise UsageError(f"--offset {text}: give a number; -10 means ten before the end") from None
+    if abs(offset) > OFFSET_MAX:
+        raise UsageError(f"--offset {text} is beyond what an offset can be, {OFFSET_MAX}")
+    return offset

@@ -1,0 +1,177 @@
+"""`tidelog produce`: a line is a record.
+
+Every record's outcome is followed up, because an error that only says "some were lost" cannot be repaired. So a failure
+says how many records are surely in the log, how many surely are not, and for how many nobody knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.connection import connected, run
+from tidelog.cli.lines import LineReader
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, KeySeparator, TopicName, separator_bytes
+from tidelog.cli.tables import byte_progress
+from tidelog.cli.tally import Tally
+from tidelog.cli.terminal import CommandError, Notices, print_json
+from tidelog.model.errors import InvalidRequest, TidelogError
+from tidelog.producer import Delivery, Producer
+
+CHUNKS_MAX = 16
+"""Chunks of lines on their way at one time: enough to keep a broker busy, far less than the producer's memory."""
+EXIT_INTERRUPTED = 130
+
+
+class Acks(StrEnum):
+    """What an acknowledgement waits for."""
+
+    ALL = "all"
+    LEADER = "1"
+    NONE = "0"
+
+
+class Codec(StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+def produce(
+    topic: TopicName,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Default: standard input.", show_default=False)] = "-",
+    key_separator: KeySeparator = None,
+    acks: Annotated[Acks, typer.Option(help="Wait for: the commit quorum, the leader, nobody.")] = Acks.ALL,
+    compression: Annotated[Codec, typer.Option(help="Of whole batches.")] = Codec.NONE,
+    partition: Annotated[int | None, typer.Option(min=0, metavar="P", help="All records go to this one.")] = None,
+    timeout_ms: Annotated[int, typer.Option(min=1, metavar="MS", help="How long a record may be under way.")] = 30_000,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Write records to a topic: each line of a file, or of standard input, is one.
+
+    Records with a key go to the key's partition; those without spread over all. Retries never write a record twice,
+    except with --acks 0, which does not retry.
+
+    \b
+    Examples:
+      tidelog produce flights flights.ndjson
+      echo 'UA:{"to": "IAH"}' | tidelog produce flights --key-separator :
+      tail -f access.log | tidelog produce access --acks 1 --compression zstd
+    """
+    job = _Job(topic, partition, separator_bytes(key_separator))
+    Notices.show()
+    with _opened(file) as fd:
+        producer = Producer(bootstrap, acks=acks.value, compression=compression.value, delivery_timeout_ms=timeout_ms)
+        run(job.run(producer, bootstrap, fd))
+    if as_json:
+        print_json(job.tally.document(topic))
+    else:
+        print(f"{topic}: {job.tally.summary()}")
+    if job.is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+class _Job:
+    """Reads lines, keeps a window of them on their way, and tallies what became of each."""
+
+    def __init__(self, topic: str, partition: int | None, separator: bytes | None) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._separator = separator
+        self._lines = 0
+        self._under_way: deque[tuple[list[Delivery], int]] = deque()
+        self.tally = Tally()
+        self.is_interrupted = False
+
+    async def run(self, producer: Producer, bootstrap: str, fd: int) -> None:
+        """Ends with the input, with Ctrl-C, or with the first error, raised with a note about what was acknowledged."""
+        reader = LineReader(fd)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt, reader)
+        async with connected(producer, bootstrap):
+            await producer.partitions_for(self._topic)
+            if os.isatty(fd):
+                print("one record a line; Ctrl-D ends", file=sys.stderr)
+            started_s = time.monotonic()
+            error = await self._work(producer, reader, os.fstat(fd))
+            self.tally.seconds = time.monotonic() - started_s
+        if error is not None:
+            error.add_note(self.tally.shortfall())
+            raise error
+
+    async def _work(self, producer: Producer, reader: LineReader, status: os.stat_result) -> TidelogError | None:
+        """Sends until there is no more or something fails; everything that was sent has its outcome afterwards."""
+        failure: TidelogError | None = None
+        with byte_progress(is_wanted=stat.S_ISREG(status.st_mode)) as progress:
+            bar = progress.add_task(self._topic, total=status.st_size)
+
+            async def settle_down_to(chunks: int) -> None:
+                while len(self._under_way) > chunks:
+                    deliveries, size = self._under_way.popleft()
+                    await self.tally.settle(deliveries, size)
+                    progress.advance(bar, size + len(deliveries))
+
+            try:
+                async for lines in reader:
+                    await self._send(producer, lines)
+                    await settle_down_to(CHUNKS_MAX)
+                    if self.tally.error is not None:
+                        break
+            except TidelogError as error:
+                failure = error
+            await settle_down_to(0)
+        return failure or self.tally.error
+
+    async def _send(self, producer: Producer, lines: list[bytes]) -> None:
+        deliveries: list[Delivery] = []
+        self._under_way.append((deliveries, sum(map(len, lines))))
+        for line in lines:
+            self._lines += 1
+            key, value = self._split(line)
+            deliveries.append(await producer.send(self._topic, value, key, self._partition))
+
+    def _split(self, line: bytes) -> tuple[bytes | None, bytes]:
+        if self._separator is None:
+            return None, line
+        key, separator, value = line.partition(self._separator)
+        if not separator:
+            raise InvalidRequest(f"line {self._lines} has no key: the separator {self._separator!r} is not in it")
+        return key, value
+
+    def _interrupt(self, reader: LineReader) -> None:
+        """What was read is still delivered; a second Ctrl-C does not wait for that."""
+        self.is_interrupted = True
+        reader.stop()
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[int]:
+    """The descriptor to read from; `-` is standard input."""
+    if file == "-":
+        yield sys.stdin.fileno()
+        return
+    try:
+        fd = os.open(file, os.O_RDONLY)
+    except OSError as error:
+        raise CommandError(f"cannot read {file}: {error.strerror}") from None
+    try:
+        yield fd
+    finally:
+        os.close(fd)

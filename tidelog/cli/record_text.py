@@ -1,0 +1,61 @@
+"""How `tidelog consume` shows a record: its value as a line, or the whole of it as a JSON object."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from tidelog.consumer import ConsumerRecord
+
+Show = Callable[[ConsumerRecord], bytes]
+
+
+def as_line(separator: bytes | None, *, is_for_screen: bool) -> Show:
+    """The value and a newline, byte for byte; with `separator` the key before it. None is shown as nothing.
+
+    On a screen, what cannot be printed becomes U+FFFD: a record must not be able to command the terminal.
+    """
+
+    def show(record: ConsumerRecord) -> bytes:
+        value = record.value or b""
+        text = value if separator is None else (record.key or b"") + separator + value
+        return (_printable(text) if is_for_screen else text) + b"\n"
+
+    return show
+
+
+def as_json(record: ConsumerRecord) -> bytes:
+    """One object and a newline: the shape of a stateless read, with key and value as text where they are UTF-8."""
+    shown: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        **_field("key", record.key),
+        **_field("value", record.value),
+        "headers": [{"key": key, "value": None if value is None else _base64(value)} for key, value in record.headers],
+    }
+    return orjson.dumps(shown, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _field(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": _base64(data)}
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _printable(text: bytes) -> bytes:
+    return "".join(
+        character if character.isprintable() or character == "\t" else "\ufffd"
+        for character in text.decode(errors="replace")
+    ).encode()

@@ -1,0 +1,104 @@
+"""What became of the records that were produced: how many are surely in the log, where, and how many are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.cli.terminal import counted
+from tidelog.model.errors import TidelogError
+from tidelog.producer import Delivery
+
+PARTITIONS_SHOWN_MAX = 6
+
+
+@dataclass(slots=True)
+class Extent:
+    """The records of one partition; the offsets are None where the broker told none."""
+
+    records: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    def add(self, offset: int | None) -> None:
+        """One more, at `offset`."""
+        self.records += 1
+        if offset is not None:
+            self.first_offset = offset if self.first_offset is None else min(offset, self.first_offset)
+            self.last_offset = offset if self.last_offset is None else max(offset, self.last_offset)
+
+
+class Tally:
+    """Counts outcomes. `error` is the first one that was no success."""
+
+    def __init__(self) -> None:
+        self.acknowledged = 0
+        self.refused = 0
+        self.unknown = 0
+        self.bytes = 0
+        self.seconds = 0.0
+        self.error: TidelogError | None = None
+        self._extents: dict[int, Extent] = {}
+
+    async def settle(self, deliveries: Sequence[Delivery], size: int) -> None:
+        """Waits for the outcome of these records, `size` bytes in all, and counts them. Raises nothing."""
+        for delivery in deliveries:
+            try:
+                found = await delivery
+            except TidelogError as error:
+                self.error = self.error or error
+                self.refused += error.definite
+                self.unknown += not error.definite
+            else:
+                self.acknowledged += 1
+                self._extents.setdefault(found.partition, Extent()).add(found.offset)
+        self.bytes += size
+
+    def summary(self) -> str:
+        """One line."""
+        seconds = max(self.seconds, 1e-6)
+        return (
+            f"{counted(self.acknowledged, 'record')}, {_megabytes(self.bytes)} MB in {seconds:.2f} s ("
+            f"{self.acknowledged / seconds:,.0f} records/s, {_megabytes(self.bytes / seconds)} MB/s)"
+            f"{self._places()}"
+        )
+
+    def shortfall(self) -> str:
+        """What to say beside an error."""
+        return (
+            f"{self.acknowledged:,} records were acknowledged, {self.refused:,} surely not appended, "
+            f"{self.unknown:,} unknown{self._places()}"
+        )
+
+    def document(self, topic: str) -> dict[str, Any]:
+        """The same for a program."""
+        return {
+            "topic_name": topic,
+            "records": self.acknowledged,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 6),
+            "partitions": [
+                {
+                    "partition_id": partition,
+                    "records": extent.records,
+                    "first_offset": extent.first_offset,
+                    "last_offset": extent.last_offset,
+                }
+                for partition, extent in sorted(self._extents.items())
+            ],
+        }
+
+    def _places(self) -> str:
+        """The range of offsets in each partition; others may have written in between."""
+        extents = [
+            (partition, extent) for partition, extent in sorted(self._extents.items()) if extent.last_offset is not None
+        ]
+        if len(self._extents) > PARTITIONS_SHOWN_MAX:
+            return f"; in {len(self._extents)} partitions"
+        places = ", ".join(f"{partition}: {extent.first_offset}-{extent.last_offset}" for partition, extent in extents)
+        return f"; offsets {places}" if places else ""
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.1f}"

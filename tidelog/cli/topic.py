@@ -1,0 +1,247 @@
+"""`tidelog topic`: topics are created, listed, described, altered and deleted, through the admin client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tidelog.admin import AdminClient, ConfigDescription, TopicDescription, TopicPlacement
+from tidelog.cli.connection import connected, run
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName, parse_settings
+from tidelog.cli.tables import print_table
+from tidelog.cli.terminal import UsageError, counted, print_json
+from tidelog.model.ids import TopicPartition
+from tidelog.transport.offsets import PartitionOffsets
+
+app = typer.Typer(rich_markup_mode=None)
+
+TopicConfigs = Annotated[
+    list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting of the topic. Repeatable.")
+]
+
+
+class Protocol(StrEnum):
+    """How a topic's partitions commit."""
+
+    ISR = "isr"
+    PAXOS = "paxos"
+
+
+@app.command()
+def create(
+    topic: TopicName,
+    partitions: Annotated[int | None, typer.Option(min=1, metavar="P", help="Default: num.partitions.")] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, metavar="R", help="Replicas of each.")] = None,
+    protocol: Annotated[Protocol | None, typer.Option(help="How partitions commit; fixed for ever.")] = None,
+    configs: TopicConfigs = None,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only show what would be created.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Create a topic.
+
+    \b
+    Examples:
+      tidelog topic create flights --partitions 3
+      tidelog topic create audit --config retention.ms=-1 --config compression.type=zstd
+      tidelog topic create flights --partitions 3 --validate-only --json
+    """
+    settings = parse_settings(configs, "--config")
+    if protocol is not None and settings.setdefault("commit.protocol", protocol.value) != protocol.value:
+        raise UsageError("--protocol and --config commit.protocol say different things; keep one")
+
+    async def create_it() -> TopicPlacement:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            return await admin.create_topic(
+                topic,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=settings,
+                validate_only=validate_only,
+            )
+
+    placement = run(create_it())
+    if as_json:
+        print_json(msgspec.to_builtins(placement))
+    elif validate_only:
+        print_table(
+            ["partition", "replicas"], [[found.partition_id, _nodes(found.replicas)] for found in placement.partitions]
+        )
+    else:
+        print(f"created topic {topic}: {_shape(placement)}")
+
+
+@app.command("list")
+def list_topics(
+    with_internal: Annotated[bool, typer.Option("--internal", help="Internal topics as well.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """List all topics.
+
+    \b
+    Examples:
+      tidelog topic list
+      tidelog topic list --json --bootstrap http://10.0.0.5:8082
+    """
+
+    async def describe_all() -> list[TopicDescription]:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            return await admin.describe_topics()
+
+    topics = sorted(
+        (topic for topic in run(describe_all()) if with_internal or not topic.is_internal),
+        key=lambda topic: topic.topic_name,
+    )
+    if as_json:
+        print_json(msgspec.to_builtins(topics))
+    elif topics:
+        rows = [
+            [topic.topic_name, topic.partitions_count, topic.replication_factor, topic.protocol] for topic in topics
+        ]
+        print_table(["topic", "partitions", "replicas", "protocol"], rows)
+    else:
+        print("there are no topics; `tidelog topic create TOPIC` makes one")
+
+
+@app.command()
+def describe(
+    topic: TopicName,
+    with_configs: Annotated[bool, typer.Option("--configs", help="All settings, also those left alone.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Describe a topic: its partitions with their leaders and offsets, and its settings.
+
+    \b
+    Examples:
+      tidelog topic describe flights
+      tidelog topic describe flights --configs
+    """
+
+    async def look() -> _Description:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            return await _describe(admin, topic)
+
+    described = run(look())
+    if as_json:
+        print_json(_document(described))
+    else:
+        _print_description(described, with_configs=with_configs)
+
+
+@app.command()
+def alter(
+    topic: TopicName,
+    partitions: Annotated[int | None, typer.Option(min=1, metavar="P", help="New total; topics only grow.")] = None,
+    configs: TopicConfigs = None,
+    delete_configs: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Back to the default. Repeatable.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Change a topic's settings, or give it more partitions. With more partitions, keys may change theirs.
+
+    \b
+    Examples:
+      tidelog topic alter flights --config retention.ms=86400000
+      tidelog topic alter flights --delete-config retention.ms
+      tidelog topic alter flights --partitions 6
+    """
+    changes: dict[str, str | None] = {**parse_settings(configs, "--config")}
+    for name in delete_configs or ():
+        if changes.setdefault(name, None) is not None:
+            raise UsageError(f"{name} is both set and deleted; keep one")
+    if partitions is None and not changes:
+        raise UsageError("nothing to change; give --partitions, --config or --delete-config")
+
+    async def change() -> _Description:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            if changes and partitions is not None:  # a bad setting must not leave the topic half altered
+                await admin.alter_configs(topic, changes, validate_only=True)
+            if partitions is not None:
+                await admin.create_partitions(topic, partitions)
+            if changes:
+                await admin.alter_configs(topic, changes)
+            return await _describe(admin, topic)
+
+    described = run(change())
+    if as_json:
+        print_json(_document(described))
+    else:
+        print(f"altered topic {topic}")
+
+
+@app.command()
+def delete(topic: TopicName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Delete a topic and all its records.
+
+    \b
+    Example:
+      tidelog topic delete flights
+    """
+
+    async def remove() -> None:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            await admin.delete_topic(topic)
+
+    run(remove())
+    if as_json:
+        print_json({"topic_name": topic})
+    else:
+        print(f"deleted topic {topic}")
+
+
+class _Description(msgspec.Struct, frozen=True):
+    topic: TopicDescription
+    offsets: dict[TopicPartition, PartitionOffsets]
+    configs: list[ConfigDescription]
+
+
+async def _describe(admin: AdminClient, name: str) -> _Description:
+    topic = await admin.describe_topic(name)
+    partitions = [TopicPartition(name, partition.partition_id) for partition in topic.partitions]
+    return _Description(topic, await admin.list_offsets(partitions), await admin.describe_configs(name))
+
+
+def _document(described: _Description) -> dict[str, Any]:
+    """The topic as v3 shows it, its partitions with their offsets and its settings in it."""
+    document: dict[str, Any] = msgspec.to_builtins(described.topic)
+    for partition, found in zip(document["partitions"], described.offsets.values(), strict=True):
+        partition |= {"earliest_offset": found.log_start_offset, "latest_offset": found.high_watermark}
+    return {**document, "configs": msgspec.to_builtins(described.configs)}
+
+
+def _print_description(described: _Description, *, with_configs: bool) -> None:
+    topic = described.topic
+    print(f"topic {topic.topic_name}: {_shape(topic)}, protocol {topic.protocol}, id {topic.topic_id}\n")
+    rows = [
+        [
+            partition.partition_id,
+            partition.leader if partition.leader >= 0 else None,
+            partition.leader_epoch,
+            _nodes(partition.replicas),
+            _nodes(partition.isr),
+            found.log_start_offset,
+            found.high_watermark,
+        ]
+        for partition, found in zip(topic.partitions, described.offsets.values(), strict=True)
+    ]
+    print_table(["partition", "leader", "epoch", "replicas", "isr", "earliest", "latest"], rows)
+    configs = [config for config in described.configs if with_configs or config.source == "DYNAMIC_TOPIC_CONFIG"]
+    if configs:
+        print()
+        print_table(["setting", "value", "source"], [[config.name, config.value, config.source] for config in configs])
+
+
+def _shape(topic: TopicDescription | TopicPlacement) -> str:
+    return f"{counted(topic.partitions_count, 'partition')}, {counted(topic.replication_factor, 'replica')}"
+
+
+def _nodes(node_ids: Sequence[int]) -> str:
+    return ",".join(map(str, node_ids))
