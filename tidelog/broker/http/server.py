@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from tidelog.broker.http.broker_metrics import BrokerMetrics
 from tidelog.broker.http.budget import ByteBudget
@@ -50,6 +50,7 @@ async def start_http(broker: Broker, host: str, port: int, *, limits: Limits | N
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     registry.register(BrokerMetrics(broker))
+    ProcessCollector(registry=registry)
     context = Context(
         broker=broker,
         limits=limits,
