@@ -18,7 +18,7 @@ import uvloop
 
 from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker
-from tidelog.broker.http.app import HttpServer, start_http
+from tidelog.broker.http.server import HttpServer, start_http
 from tidelog.config.schema import BrokerConfig
 from tidelog.storage.disk_files import DiskFiles
 
