@@ -14,6 +14,7 @@ from tidelog.model.arrow import arrow_schema, decode_to_arrow
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import (
     HEADER,
+    HEADER_BYTES,
     Compression,
     iter_batches,
     parse_header,
@@ -252,6 +253,26 @@ def test_what_decompresses_is_bounded_over_all_batches(codec: Compression) -> No
     plain = bytes(encode_batch([(1, None, bytes(60_000))]))
     with pytest.raises(TooLarge):
         decode_to_arrow(batch + plain * 2 + batch, "t", 0, decompressed_bytes_max=150_000)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_the_bounds_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = bytes(encode_batch([(1, None, bytes(1000))]))
+    packed = bytes(encode_batch([(1, None, bytes(1000))], compression=Compression.ZSTD))
+    size = len(plain) - HEADER_BYTES
+    for fetched in (packed * 3, packed + plain * 2, plain * 2 + packed):
+        assert decode_to_arrow(fetched, "t", 0, decompressed_bytes_max=3 * size).num_rows == 3
+        with pytest.raises(TooLarge):
+            decode_to_arrow(fetched, "t", 0, decompressed_bytes_max=3 * size - 1)
+    monkeypatch.setattr(tidelog.model.arrow, "DECOMPRESSED_BYTES_MAX", size)
+    assert decode_to_arrow(packed * 3, "t", 0).num_rows == 3
+    monkeypatch.setattr(tidelog.model.arrow, "DECOMPRESSED_BYTES_MAX", size - 1)
+    with pytest.raises(TooLarge):
+        decode_to_arrow(packed, "t", 0)
+    monkeypatch.setattr(tidelog.model.arrow, "ARROW_BYTES_MAX", 3 * len(plain))
+    assert decode_to_arrow(plain * 3, "t", 0).num_rows == 3
+    with pytest.raises(TooLarge, match="at once"):
+        decode_to_arrow(plain * 4, "t", 0)
 
 
 def test_nothing_else_in_the_model_needs_numpy_or_pyarrow() -> None:

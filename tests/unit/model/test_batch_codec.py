@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from crc32c import crc32c
 
+import tidelog.model.batch_codec
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import (
     HEADER,
@@ -177,6 +178,14 @@ def test_a_number_too_big_for_its_field_is_refused(fields: dict[str, int]) -> No
         encode_batch([(1, b"k", b"v")], **fields)  # type: ignore[arg-type]
 
 
+def test_a_batch_that_batch_length_cannot_express_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(encode_batch([(1, b"k", b"v")]))
+    monkeypatch.setattr(tidelog.model.batch_codec, "BATCH_BYTES_MAX", size)
+    assert len(encode_batch([(1, b"k", b"v")])) == size
+    with pytest.raises(TooLarge, match="send fewer"):
+        encode_batch([(1, b"k", b"vv")])
+
+
 # -- decode_batch: what records mean ---------------------------------------------------------------------------------
 
 
@@ -215,6 +224,11 @@ def test_lengths_may_be_written_longer_than_needed() -> None:
     assert decode_batch(raw_batch(record, 1)) == [StoredRecord(0, 1000, b"k", b"v", ())]
     nulls = raw_record(b"\0" + varints(0, 0) + b"\x81\x00\x81\x80\x00\x00")
     assert decode_batch(raw_batch(nulls, 1)) == [StoredRecord(0, 1000, None, None, ())]
+
+
+def test_the_last_offset_there_is() -> None:
+    (batch,) = iter_batches(encode_batch([(1, b"k", b"v")], base_offset=2**63 - 2))
+    assert decode_batch(batch)[0].offset == 2**63 - 2
 
 
 def test_a_batch_of_another_size_than_its_header_says_is_refused() -> None:

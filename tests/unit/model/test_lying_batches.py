@@ -127,3 +127,13 @@ def test_a_lie_is_an_invalid_batch(lie: str, decoder: Decoder) -> None:
 def test_a_header_that_lies_is_an_invalid_batch(fields: dict[str, int], decoder: Decoder) -> None:
     with pytest.raises(InvalidBatch):
         decoder(raw_batch(SOUND, 1, **fields))
+
+
+@pytest.mark.parametrize("records_min", [1, 2**40])
+def test_a_missing_header_count_is_noticed_even_if_headers_are_not_asked_for(
+    records_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidelog.model.arrow, "VECTORISED_RECORDS_MIN", records_min)
+    records, count, *_ = LIES["headers missing before another record"]
+    with pytest.raises(InvalidBatch):
+        decode_to_arrow(raw_batch(records, count).data, "t", 0)
