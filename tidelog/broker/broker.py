@@ -46,7 +46,7 @@ from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, TidelogErro
 from tidelog.model.ids import NodeId, PartitionId, ProducerId, TopicId
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files
 from tidelog.replication.registry import new_protocol
-from tidelog.storage.loader import LoadReport
+from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import METADATA, METADATA_LOG, LogManager
 from tidelog.storage.partition_log import LogSettings
 

@@ -22,7 +22,8 @@ from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.records import Record
 from tidelog.sim.choices import CrashChoices
 from tidelog.sim.disk import SimDisk
-from tidelog.storage.loader import LoadReport, load_log
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import Commit, LogSettings, PartitionLog
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from tidelog.config.errors import ConfigError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files, Lock
-from tidelog.storage.loader import LoadReport, load_log
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 

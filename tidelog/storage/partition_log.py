@@ -99,6 +99,8 @@ class PartitionLog:
         lineage: list[tuple[int, int]],
         producers: ProducerTable,
         now_ms: int,
+        *,
+        marked: int,
     ) -> None:
         assert segments and tail.durable == tail.sequence, "a log is opened with all of it durable"
         self.identity = identity
@@ -116,7 +118,7 @@ class PartitionLog:
         self._codec = RowCodec(identity)
         self._metainfo = metainfo
         self._rolled_ms = now_ms
-        self._marked = tail.durable
+        self._marked = marked
         self._dirty: dict[str, File] = {}
         self._dirty_bytes = 0
         self._is_directory_dirty = False

@@ -186,7 +186,7 @@ class Segment:
             elif row.kind == Kind.LOST:
                 yield Damage(row.base_offset, row.next_offset, "lost with its catalog row")
             last = row
-        if has_gap:
+        if has_gap or (last is not None and last.next_offset < self.end_offset):
             yield from self._salvage(last or self._sound_before(slot), self.end_offset, self.log_bytes)
 
     def _sound_before(self, slot: int) -> Row | None:
@@ -228,9 +228,10 @@ class Segment:
 
     def _batch_at(self, position: int, end_position: int) -> bytes | None:
         """The bytes of a sound batch at `position`, or None."""
+        if position + HEADER_BYTES > end_position:
+            return None
         try:
-            head = self.log.pread(HEADER_BYTES, position)
-            header = parse_header(head)
+            header = parse_header(self.log.pread(HEADER_BYTES, position))
             if header.batch_length <= 0 or position + header.size > end_position:
                 return None
             data = self.log.pread(header.size, position)

@@ -21,7 +21,8 @@ from tidelog.model.ports import Buffer, File, Files, Lock
 from tidelog.model.records import Record
 from tidelog.sim.disk import SimDisk
 from tidelog.storage.disk_files import DiskFiles
-from tidelog.storage.loader import LoadReport, load_log
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.rows import ROW_BYTES, Row

@@ -1,0 +1,256 @@
+"""The scan of one segment that is not known to be in order: torn or damaged, row by row.
+
+The rule (CTRL section 3.2, made exact for group commit). Let D be the highest "durable below" mark found in any sound
+row or metainfo copy. What was written below D was on disk once, whole; if it does not verify now, it was damaged later:
+it is kept, reported, and answered with an error for that batch alone. What lies at D or beyond may have been under way
+when the machine stopped: nothing there was acknowledged as far as this replica can tell, so the first thing that does
+not verify ends the log, and it is cut there.
+
+  batch  row      below D                          at D or beyond
+  good   good     keep                             keep
+  good   bad      keep, write the row again        keep, write the row again
+  bad    good     keep, serve an error             cut here
+  bad    bad      keep, serve an error             cut here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+from xxhash import xxh3_128_digest
+
+from tidelog.model.ids import OFFSET_MAX
+from tidelog.storage.load_report import Corrections, LoadReport
+from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec, Tail
+from tidelog.storage.segment import Damage, Segment
+
+
+class Scan:
+    """One segment, row by row. `_tail` is where the next row belongs if all before it is taken in."""
+
+    def __init__(
+        self, codec: RowCodec, segment: Segment, durable: int, report: LoadReport, corrections: Corrections
+    ) -> None:
+        self._codec = codec
+        self._segment = segment
+        self._durable = durable
+        self._report = report
+        self._corrections = corrections
+        self._size = segment.log.size()
+        self._seal_slot = -1
+        self._settled_end = 0
+        self._end_max = OFFSET_MAX
+        self._tail: Tail
+
+    def run(self, start: Tail, settled_end: int, next_base_offset: int | None) -> Tail:
+        """Takes in rows, then what the log holds beyond them; `settled_end` was durable once, so what is missing up to
+        there is lost, not torn. `next_base_offset` is where the segment has to end, if it is not the last."""
+        segment = self._segment
+        self._end_max = OFFSET_MAX if next_base_offset is None else next_base_offset
+        if segment.first_sequence < 0:
+            segment.first_sequence = start.sequence
+        segment.slots = max(segment.slots, 1)
+        self._settled_end = settled_end
+        self._tail = start._replace(sequence=segment.first_sequence + segment.body_slot)
+        self._restore_header(start)
+        slot = self._take_rows(self._skip_settled_rows())
+        if self._tail.offset < self._settled_end:
+            slot = self._note_lost(slot, self._settled_end)
+        segment.is_sealed = slot == self._seal_slot and next_base_offset is not None
+        if segment.is_sealed:
+            slot += 1
+        self._tail = self._tail._replace(sequence=segment.first_sequence + slot, durable=0)
+        self._trim(slot)
+        segment.slots, segment.end_offset, segment.log_bytes = slot, self._tail.offset, self._tail.file_position
+        segment.max_timestamp = self._tail.running_max_timestamp
+        return self._tail
+
+    def seal(self, tail: Tail) -> Tail:
+        """Seals the segment. The next opening reads the seal alone: it has to pass on how far the log was durable."""
+        segment = self._segment
+        note = self._codec.note(Kind.SEAL, self._vouch(tail), start_offset=tail.log_start_offset)
+        self._write(segment.slots, note)
+        sealed = tail._replace(sequence=tail.sequence + 1)
+        segment.extend(1, sealed)
+        segment.is_sealed = True
+        return sealed
+
+    def unseal(self, tail: Tail) -> Tail:
+        """Makes this the last segment after all: whatever is written behind a seal is not read again."""
+        segment = self._segment
+        if not segment.is_sealed:
+            return tail
+        tail = tail._replace(sequence=tail.sequence - 1)
+        self._corrections.attempt(lambda: segment.cut(segment.slots - 1, [], tail))
+        return tail
+
+    def _vouch(self, tail: Tail) -> Tail:
+        """What a row written now says of the past. Never more than what lies before it: where a catalog was lost, its
+        rows are numbered anew, and the old mark means nothing among them."""
+        return tail._replace(durable=min(self._durable, tail.sequence))
+
+    def _restore_header(self, start: Tail) -> None:
+        segment = self._segment
+        header = self._codec.parse_header(segment.raw_rows(0, 1))
+        if header is not None and header.base_offset == segment.base_offset:
+            log_start = max(start.log_start_offset, header.log_start_offset)
+            self._tail = self._tail._replace(epoch=max(start.epoch, header.epoch), log_start_offset=log_start)
+            return
+        catalog_bytes = segment.catalog.size()
+        if self._size or catalog_bytes:
+            self._report.say(f"the catalog header of segment {segment.base_offset} is lost and is written again")
+        # An empty log's first segment has nothing before it to check-point; any other must ask older segments.
+        is_first = start.sequence == 0 and segment.body_slot == 1 and not catalog_bytes
+        origin = self._vouch(start._replace(sequence=segment.first_sequence))
+        self._write(0, self._codec.header(origin, segment.body_slot - 1, has_checkpoint=is_first))
+
+    # -- rows that are there --------------------------------------------------------------------------------------
+
+    def _skip_settled_rows(self) -> int:
+        """The slot to begin at. Rows below D are not judged, only damaged ones among them made again, and reading does
+        without: if the last of them is sound it says all that is needed."""
+        segment = self._segment
+        slot = min(self._durable - segment.first_sequence, segment.slots)
+        if slot <= segment.body_slot:
+            return segment.body_slot
+        row = segment.row(slot - 1)
+        if row is None or row.kind == Kind.SEAL or not self._fits(row, is_after_gap=True):
+            return segment.body_slot
+        self._advance(row)
+        return slot
+
+    def _take_rows(self, slot: int) -> int:
+        """Follows the catalog from a slot, then the log; returns the slot behind the last row taken."""
+        segment, gap = self._segment, 0
+        for row in segment.rows(slot):
+            is_settled = segment.first_sequence + slot < self._durable
+            fits = row is not None and self._fits(row, is_after_gap=gap > 0)
+            if row is not None and fits and (is_settled or self._verifies(row)):
+                self._close_gap(slot - gap, gap, row)
+                gap = 0
+                if row.kind == Kind.SEAL:
+                    self._seal_slot = slot
+                    return slot
+                self._advance(row)
+            elif row is not None and fits and gap:
+                # A torn batch ends the log. What the gap before it held was on disk once.
+                self._settled_end = max(self._settled_end, row.base_offset)
+                return self._adopt(slot - gap, row.file_position)
+            elif is_settled or gap:
+                gap += 1
+            elif fits:
+                return slot
+            elif not self._rewrite(slot):
+                break
+            slot += 1
+        return self._adopt(slot - gap, self._size)
+
+    def _fits(self, row: Row, *, is_after_gap: bool) -> bool:
+        tail = self._tail
+        if is_after_gap:
+            is_next = row.base_offset >= tail.offset and row.file_position >= tail.file_position
+        else:
+            is_next = row.base_offset == tail.offset and row.file_position == tail.file_position
+        return is_next and row.epoch >= tail.epoch and row.next_offset <= self._end_max
+
+    def _verifies(self, row: Row) -> bool:
+        if row.kind != Kind.BATCH:
+            return True
+        log = self._segment.log
+        try:
+            data = log.pread(row.length, row.file_position)
+        except OSError:
+            return False
+        return xxh3_128_digest(data) == row.digest
+
+    def _advance(self, row: Row) -> None:
+        self._tail = Tail(
+            self._segment.first_sequence, self._durable, row.epoch, row.next_offset, row.end_position,
+            row.running_max_timestamp, max(self._tail.log_start_offset, row.start_offset),
+        )  # fmt: skip
+
+    # -- rows that are missing ------------------------------------------------------------------------------------
+
+    def _close_gap(self, slot: int, count: int, following: Row) -> None:
+        """Rows that are damaged below D: made again if the log tells exactly what they said, else left and reported."""
+        if count == 0:
+            return
+        found = list(self._walk(following.file_position))
+        end = found[-1].next_offset if found else self._tail.offset
+        if end != following.base_offset or len(found) > count:
+            self._report.damage.append(Damage(end, following.base_offset, "batch and catalog row are both damaged"))
+            return
+        for row in found:
+            self._place(slot, row)
+            slot, count = slot + 1, count - 1
+        for _ in range(count):
+            tail = self._vouch(self._tail._replace(sequence=self._segment.first_sequence + slot))
+            self._write(slot, self._codec.note(Kind.MARK, tail, start_offset=tail.log_start_offset))
+            slot += 1
+
+    def _rewrite(self, slot: int) -> bool:
+        """Makes one row again from the batch that comes next in the log; False if there is none."""
+        row = next(self._walk(self._size), None)
+        if row is not None:
+            self._place(slot, row)
+        return row is not None
+
+    def _adopt(self, slot: int, end_position: int) -> int:
+        """Batches in the log beyond the last row: the rows are what is missing, so they are written."""
+        first = slot
+        for row in list(self._walk(end_position)):
+            self._place(slot, row)
+            slot += 1
+        if slot > first:
+            self._report.say(f"{slot - first} batches had no catalog row in segment {self._segment.base_offset}")
+        return slot
+
+    def _walk(self, end_position: int) -> Iterator[Row]:
+        """Sound batches in the log that follow the tail."""
+        tail = self._tail
+        rows = self._segment.walk(tail.offset, tail.file_position, end_position, tail.epoch)
+        return takewhile(lambda row: row.next_offset <= self._end_max, rows)
+
+    def _place(self, slot: int, row: Row) -> None:
+        """Writes the row of a batch found in the log at a slot, and moves the tail behind it."""
+        tail = self._vouch(self._tail._replace(sequence=self._segment.first_sequence + slot))
+        placed = row._replace(
+            sequence=tail.sequence,
+            durable=tail.durable,
+            running_max_timestamp=max(tail.running_max_timestamp, row.max_timestamp),
+            start_offset=tail.log_start_offset,
+        )
+        self._write(slot, self._codec.pack(placed))
+        self._advance(placed)
+        self._report.rows_rewritten += 1
+
+    def _note_lost(self, slot: int, end: int) -> int:
+        sequence, position = self._segment.first_sequence + slot, max(self._size, self._tail.file_position)
+        tail = self._vouch(self._tail._replace(sequence=sequence, file_position=position))
+        self._report.damage.append(Damage(tail.offset, end, "neither batches nor rows are left"))
+        raw = self._codec.note(Kind.LOST, tail, start_offset=tail.log_start_offset, offsets=end - tail.offset)
+        self._write(slot, raw)
+        self._tail = tail._replace(offset=end)
+        return slot + 1
+
+    # -- corrections ----------------------------------------------------------------------------------------------
+
+    def _trim(self, slot: int) -> None:
+        """Cuts the files behind what was taken in."""
+        segment, tail = self._segment, self._tail
+        excess = max(self._size - tail.file_position, 0)
+        if not excess and segment.catalog.size() <= slot * ROW_BYTES:
+            return
+        rows = segment.slots - slot - (self._seal_slot == slot)
+        if excess or rows > 0:
+            self._report.bytes_cut += excess
+            self._report.rows_cut += rows
+            self._report.say(
+                f"{excess} bytes and {rows} rows behind offset {tail.offset} do not verify, were never acknowledged as "
+                f"far as this replica can tell, and are cut"
+            )
+        self._corrections.attempt(lambda: segment.cut(slot, [], tail))
+
+    def _write(self, slot: int, raw: bytes) -> None:
+        self._corrections.attempt(lambda: self._segment.catalog.pwritev([raw], slot * ROW_BYTES))
