@@ -1,0 +1,71 @@
+"""The parts of the benchmark that can be wrong without anybody noticing: percentiles, rates, payloads, history."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tidelog.bench.history import append_history
+from tidelog.bench.payload import DISTINCT, make_values
+from tidelog.bench.result import Result, percentiles_ms, rates
+from tidelog.bench.target import Reading, costs
+
+
+def test_percentiles_are_of_the_nearest_rank() -> None:
+    seconds = [number / 1000 for number in range(1000, 0, -1)]
+    assert percentiles_ms(seconds, "x_") == pytest.approx({"x_p50_ms": 500, "x_p99_ms": 990, "x_p999_ms": 999})
+    assert percentiles_ms([0.002]) == pytest.approx({"p50_ms": 2, "p99_ms": 2, "p999_ms": 2})
+    assert percentiles_ms([0.001, 0.002, 0.003])["p50_ms"] == pytest.approx(2)
+    assert percentiles_ms([]) == {}
+
+
+def test_rates_and_costs_are_per_second_and_per_gigabyte() -> None:
+    assert rates(1000, 100_000, 0.5) == {"records_per_s": 2000, "mb_per_s": 0.2, "duration_s": 0.5}
+    before, after = Reading(10.0, 1.0, 5.0, 100, 1000), Reading(12.0, 1.5, 7.0, 140, 41_000)
+    assert costs(before, after, 500_000_000) == {
+        "fsyncs_per_s": 20,
+        "bytes_per_fsync": 1000,
+        "client_cpu_s_per_gb": 1.0,
+        "broker_cpu_s_per_gb": 4.0,
+    }
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    reading = Reading(0.0, 0.0, None, 0, 0)
+    later = Reading(1.0, 0.0, 1.0, 0, 0)
+    assert costs(reading, later, 1000) == {"fsyncs_per_s": 0, "client_cpu_s_per_gb": 0}
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 1000])
+def test_values_have_their_size_and_are_the_same_every_time(size: int) -> None:
+    for kind in ("random", "json"):
+        values = make_values(kind, size)  # type: ignore[arg-type]  # both are kinds
+        assert len(values) == DISTINCT
+        assert {len(value) for value in values} == {size}
+        assert values == make_values(kind, size)  # type: ignore[arg-type]  # both are kinds
+
+
+def test_json_compresses_and_random_does_not() -> None:
+    random, json_like = (b"".join(make_values(kind, 1000)) for kind in ("random", "json"))  # type: ignore[arg-type]
+    assert len(zlib.compress(random)) > 0.99 * len(random)
+    assert 2 < len(json_like) / len(zlib.compress(json_like)) < 8
+
+
+def test_history_is_one_json_line_per_run(tmp_path: Path) -> None:
+    path = tmp_path / "bench" / "history.ndjson"
+    result = Result("produce", {"records": 10, "topic": None}, {"mb_per_s": 123.456789, "p99_ms": 0.00012345678})
+    append_history(result, path)
+    append_history(result, path)
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert first["figures"] == {"mb_per_s": 123.46, "p99_ms": 0.00012346}
+    assert first["parameters"] == {"records": 10, "topic": None}
+    assert {"date", "commit", "machine", "python", "version"} <= first.keys()
+    assert second["workload"] == "produce"
+
+
+def test_figures_are_shown_to_people_with_sensible_digits() -> None:
+    result = Result("x", {}, {"records_per_s": 1_234_567.8, "p99_ms": 0.012345, "zero": 0.0})
+    assert result.lines() == [("records per s", "1,234,568"), ("p99 ms", "0.0123"), ("zero", "0")]

@@ -1,0 +1,24 @@
+"""Measuring a broker, one that runs or one started for the purpose, through the same clients that users have.
+
+Each workload is a function from options to a `Result`; `append_history` keeps results for comparison.
+"""
+
+from tidelog.bench.consume import ConsumeOptions, run_consume
+from tidelog.bench.history import append_history
+from tidelog.bench.latency import LatencyOptions, run_latency
+from tidelog.bench.produce import ProduceOptions, run_produce
+from tidelog.bench.raw import RawOptions, run_raw
+from tidelog.bench.result import Result
+
+__all__ = [
+    "ConsumeOptions",
+    "LatencyOptions",
+    "ProduceOptions",
+    "RawOptions",
+    "Result",
+    "append_history",
+    "run_consume",
+    "run_latency",
+    "run_produce",
+    "run_raw",
+]

@@ -1,0 +1,105 @@
+"""Workload `latency`: one record at a time, from `send` to its acknowledgement, and to a consumer that waits for it.
+
+Each of `tasks` tasks sends its next record when its last one was acknowledged. The consumer is in the same event loop,
+so that both times are of one clock; what it costs is in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import asdict, dataclass
+
+import uvloop
+
+from tidelog.bench.payload import DISTINCT, make_values
+from tidelog.bench.produce import Progress
+from tidelog.bench.result import Result, percentiles_ms, rates
+from tidelog.bench.target import Target, costs, open_target
+from tidelog.consumer import Consumer
+from tidelog.producer import Producer
+
+WARM_UP_RECORDS = 100
+NUMBER_BYTES = 8
+PROGRESS_EVERY = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyOptions:
+    """What to send. `bootstrap` None: to a broker started for the run."""
+
+    bootstrap: str | None = None
+    topic: str | None = None
+    records: int = 5_000
+    value_bytes: int = 100
+    tasks: int = 1
+    acks: str = "all"
+
+
+def run_latency(options: LatencyOptions, progress: Progress | None = None) -> Result:
+    """Runs the workload in an event loop of its own."""
+    return uvloop.run(_run(options, progress or (lambda done, total: None)))
+
+
+async def _run(options: LatencyOptions, progress: Progress) -> Result:
+    async with open_target(options.bootstrap, options.topic, partitions=1) as target:
+        run = _Run(options, progress)
+        await run.warm_up(target)
+        async with (
+            Producer(target.bootstrap, acks=options.acks) as producer,
+            Consumer(target.topic, bootstrap=target.bootstrap) as consumer,
+        ):
+            before = await target.read()
+            started_s = time.perf_counter()
+            reading = asyncio.create_task(run.receive(consumer))
+            await asyncio.gather(*(run.send(producer, target.topic) for _ in range(options.tasks)))
+            await reading
+            seconds = time.perf_counter() - started_s
+            after = await target.read()
+        value_bytes = options.records * max(options.value_bytes, NUMBER_BYTES)
+        figures = {
+            **rates(options.records, value_bytes, seconds),
+            **percentiles_ms(run.ack_s, "ack_"),
+            **percentiles_ms(run.delivery_s, "delivery_"),
+            **costs(before, after, value_bytes),
+        }
+        return Result("latency", asdict(options), figures)
+
+
+class _Run:
+    """The state that senders and the receiver share: when each record was sent, how long it took."""
+
+    def __init__(self, options: LatencyOptions, progress: Progress) -> None:
+        self.ack_s: list[float] = []
+        self.delivery_s: list[float] = []
+        self._values = make_values("random", max(0, options.value_bytes - NUMBER_BYTES))
+        self._sent_s = [0.0] * options.records
+        self._numbers = iter(range(options.records))
+        self._progress = progress
+
+    async def warm_up(self, target: Target) -> None:
+        """Opens connections and files, and lets caches fill."""
+        async with Producer(target.bootstrap) as producer:
+            for number in range(WARM_UP_RECORDS):
+                await producer.send_and_wait(target.topic, self._values[number % DISTINCT])
+
+    async def send(self, producer: Producer, topic: str) -> None:
+        """One task: the next number, until there is none."""
+        for number in self._numbers:
+            value = number.to_bytes(NUMBER_BYTES, "big") + self._values[number % DISTINCT]
+            started_s = self._sent_s[number] = time.perf_counter()
+            await producer.send_and_wait(topic, value)
+            self.ack_s.append(time.perf_counter() - started_s)
+
+    async def receive(self, consumer: Consumer) -> None:
+        """Takes every record once."""
+        total = len(self._sent_s)
+        while len(self.delivery_s) < total:
+            record = await consumer.getone()
+            now_s = time.perf_counter()
+            assert record.value is not None
+            number = int.from_bytes(record.value[:NUMBER_BYTES], "big")
+            self.delivery_s.append(now_s - self._sent_s[number])
+            done = len(self.delivery_s)
+            if done == total or not done % PROGRESS_EVERY:
+                self._progress(done, total)

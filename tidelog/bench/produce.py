@@ -1,0 +1,126 @@
+"""Workload `produce`: as many records as the producer and the broker can take, every one acknowledged.
+
+The latency reported is from `send` to the acknowledgement, of one record in `SAMPLE_EVERY`: under full load it is
+mostly queueing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import uvloop
+
+from tidelog.bench.payload import DISTINCT, Kind, make_values
+from tidelog.bench.result import Result, percentiles_ms, rates
+from tidelog.bench.target import Target, costs, open_target
+from tidelog.producer import Delivery, Producer
+
+SAMPLE_EVERY = 1000
+CHUNK = 10_000
+WARM_UP_RECORDS = 1000
+
+Progress = Callable[[int, int], None]
+"""Called now and then with records done and records in all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceOptions:
+    """What to send, and how. `bootstrap` None: to a broker started for the run. `at_once` > 1: by `send_batch`."""
+
+    bootstrap: str | None = None
+    topic: str | None = None
+    partitions: int = 1
+    records: int = 1_000_000
+    value_bytes: int = 100
+    values: Kind = "random"
+    at_once: int = 1
+    acks: str = "all"
+    linger_ms: float = 5
+    batch_bytes: int = 65536
+    compression: str = "none"
+    idempotent: bool = True
+
+
+def run_produce(options: ProduceOptions, progress: Progress | None = None) -> Result:
+    """Runs the workload in an event loop of its own."""
+    return uvloop.run(_run(options, progress or (lambda done, total: None)))
+
+
+async def _run(options: ProduceOptions, progress: Progress) -> Result:
+    async with open_target(options.bootstrap, options.topic, options.partitions) as target:
+        return await measure(target, options, progress)
+
+
+async def measure(target: Target, options: ProduceOptions, progress: Progress) -> Result:
+    """Sends the records to a target that is there."""
+    sampler = _Sampler()
+    async with Producer(
+        target.bootstrap,
+        acks=options.acks,
+        linger_ms=options.linger_ms,
+        batch_bytes=options.batch_bytes,
+        compression=options.compression,
+        idempotent=options.idempotent,
+    ) as producer:
+        values = make_values(options.values, options.value_bytes)
+        await (await producer.send_batch(target.topic, (values * 2)[:WARM_UP_RECORDS]))
+        before = await target.read()
+        started_s = time.perf_counter()
+        if options.at_once > 1:
+            await _send_batches(producer, target.topic, values, options, progress)
+        else:
+            await _send_each(producer, target.topic, values, options.records, sampler, progress)
+        await producer.flush()
+        seconds = time.perf_counter() - started_s
+        await sampler.close()
+        after = await target.read()
+    value_bytes = options.records * options.value_bytes
+    figures = {
+        **rates(options.records, value_bytes, seconds),
+        **percentiles_ms(sampler.seconds, "ack_"),
+        **costs(before, after, value_bytes),
+    }
+    return Result("produce", asdict(options), figures)
+
+
+async def _send_each(
+    producer: Producer, topic: str, values: list[bytes], records: int, sampler: _Sampler, progress: Progress
+) -> None:
+    for start in range(0, records, CHUNK):
+        for number in range(start, min(start + CHUNK, records)):
+            delivery = await producer.send(topic, values[number % DISTINCT])
+            if not number % SAMPLE_EVERY:
+                sampler.watch(delivery)
+        progress(min(start + CHUNK, records), records)
+
+
+async def _send_batches(
+    producer: Producer, topic: str, values: list[bytes], options: ProduceOptions, progress: Progress
+) -> None:
+    some = (values * (options.at_once // DISTINCT + 1))[: options.at_once]
+    for start in range(0, options.records, options.at_once):
+        await producer.send_batch(topic, some[: options.records - start])
+        progress(min(start + options.at_once, options.records), options.records)
+
+
+class _Sampler:
+    """Waits for sampled deliveries, each in a task of its own, and notes how long they took."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def watch(self, delivery: Delivery) -> None:
+        task = asyncio.get_running_loop().create_task(self._wait(delivery, time.perf_counter()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._tasks)
+
+    async def _wait(self, delivery: Delivery, started_s: float) -> None:
+        await delivery
+        self.seconds.append(time.perf_counter() - started_s)

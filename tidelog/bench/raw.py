@@ -1,0 +1,92 @@
+"""Workload `raw`: batches made beforehand, posted as they are, several requests in flight. The broker's ceiling.
+
+Nothing is encoded, numbered or decoded while the clock runs; what the client still does is HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import asdict, dataclass
+
+import uvloop
+from yarl import URL
+
+from tidelog.bench.payload import DISTINCT, make_values
+from tidelog.bench.produce import Progress
+from tidelog.bench.result import Result, percentiles_ms, rates
+from tidelog.bench.target import Target, costs, open_target
+from tidelog.model.batch_codec import encode_batch
+from tidelog.model.errors import InvalidRequest
+from tidelog.transport.addresses import parse_bootstrap
+from tidelog.transport.connections import Connections, Pieces
+
+RECORD_BYTES = 12
+"""What a record has beside its value, about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawOptions:
+    """`requests` posts of `batches` batches of about `batch_bytes`, `in_flight` at a time, over the partitions."""
+
+    bootstrap: str | None = None
+    topic: str | None = None
+    partitions: int = 1
+    requests: int = 2_000
+    batches: int = 1
+    batch_bytes: int = 65536
+    value_bytes: int = 100
+    in_flight: int = 8
+    acks: str = "all"
+
+
+def run_raw(options: RawOptions, progress: Progress | None = None) -> Result:
+    """Runs the workload in an event loop of its own."""
+    if min(options.requests, options.batches, options.in_flight, options.partitions) < 1:
+        raise InvalidRequest("requests, batches, in_flight and partitions must be at least 1")
+    return uvloop.run(_run(options, progress or (lambda done, total: None)))
+
+
+async def _run(options: RawOptions, progress: Progress) -> Result:
+    async with open_target(options.bootstrap, options.topic, options.partitions) as target:
+        connections = Connections(connections_max=options.in_flight)
+        await connections.open()
+        try:
+            return await _measure(target, options, connections, progress)
+        finally:
+            await connections.close()
+
+
+async def _measure(target: Target, options: RawOptions, connections: Connections, progress: Progress) -> Result:
+    per_batch = max(1, options.batch_bytes // (options.value_bytes + RECORD_BYTES))
+    values = make_values("random", options.value_bytes)
+    records = [(1_700_000_000_000, None, values[number % DISTINCT]) for number in range(per_batch)]
+    body = [bytes(encode_batch(records))] * options.batches
+    base = f"{parse_bootstrap(target.bootstrap)[0]}/topics/{target.topic}/partitions"
+    urls = [URL(f"{base}/{number}/batches?acks={options.acks}") for number in range(options.partitions)]
+    pending = iter(range(options.requests))
+    durations: list[float] = []
+
+    async def post_all() -> None:
+        for number in pending:  # shared: each request is taken by one of the posters
+            started_s = time.perf_counter()
+            answer = await connections.request("POST", urls[number % len(urls)], body=Pieces(body), timeout_s=60)
+            if answer.error is not None:
+                raise answer.error
+            durations.append(time.perf_counter() - started_s)
+            progress(len(durations), options.requests)
+
+    before = await target.read()
+    started_s = time.perf_counter()
+    await asyncio.gather(*(post_all() for _ in range(options.in_flight)))
+    seconds = time.perf_counter() - started_s
+    after = await target.read()
+    count = options.requests * options.batches * per_batch
+    value_bytes = count * options.value_bytes
+    figures = {
+        **rates(count, value_bytes, seconds),
+        "requests_per_s": options.requests / seconds,
+        **percentiles_ms(durations),
+        **costs(before, after, value_bytes),
+    }
+    return Result("raw", asdict(options), figures)

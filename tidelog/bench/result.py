@@ -1,0 +1,48 @@
+"""What a run measured: figures with their units in their names, the parameters beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+PERCENTILES: Final = MappingProxyType({"p50": 500, "p99": 990, "p999": 999})
+"""Names, and thousandths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run. `figures` are what was measured, `parameters` what was asked for."""
+
+    workload: str
+    parameters: Mapping[str, object]
+    figures: Mapping[str, float]
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The figures for people: name and number."""
+        return [(name.replace("_", " "), _shown(value)) for name, value in self.figures.items()]
+
+
+def percentiles_ms(seconds: Sequence[float], prefix: str = "") -> dict[str, float]:
+    """p50, p99 and p999 of durations, in milliseconds, by the nearest rank; empty if there are none."""
+    if not seconds:
+        return {}
+    ordered = sorted(seconds)
+    return {
+        f"{prefix}{name}_ms": 1000 * ordered[-(-thousandths * len(ordered) // 1000) - 1]
+        for name, thousandths in PERCENTILES.items()
+    }
+
+
+def rates(records: int, value_bytes: int, seconds: float) -> dict[str, float]:
+    """Throughput: records, and megabytes (10^6) of values, per second."""
+    return {
+        "records_per_s": records / seconds,
+        "mb_per_s": value_bytes / seconds / 1e6,
+        "duration_s": seconds,
+    }
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
