@@ -12,33 +12,31 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.mailbox import Mailbox
 from tidelog.broker.proposals import (
     ACKS_ALL,
     ACKS_NONE,
     Placement,
     ProduceReceipt,
     Proposal,
+    admit_batches,
     stamp_keyed,
 )
 from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_codec import decode_batch
-from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches, stamp_append_time
+from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches
 from tidelog.model.errors import (
     DamagedBatch,
-    InvalidTimestamp,
     LeaderNotAvailable,
     Overloaded,
     ShuttingDown,
     TidelogError,
     TimedOutAfterAppend,
-    TooLarge,
 )
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.model.ports import Clock
@@ -55,11 +53,6 @@ from tidelog.replication.protocol import (
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.retention import retained_from
 
-MAILBOX_BYTES_MAX = 8 << 20
-"""One request is always taken, however large."""
-MAILBOX_PROPOSALS_MAX = 1_000
-GATHER_BYTES_MAX = 8 << 20
-"""What one gathered write takes, so that a full mailbox does not stall the loop in one go."""
 LOOKUP_BYTES = 1 << 20
 
 
@@ -113,9 +106,7 @@ class Partition:
         self._stats = surroundings.stats
         self._log_writer = surroundings.log_writer
         self._purgatory = surroundings.purgatory
-        self._mailbox: deque[Proposal] = deque()
-        self._mailbox_bytes = 0
-        self._wake = asyncio.Event()
+        self._mailbox = Mailbox()
         self._uncommitted: list[tuple[int, int, Proposal]] = []
         self._arrivals = 0
         self._is_closing = False
@@ -166,19 +157,11 @@ class Partition:
     def _prepare(
         self, batches: list[RecordBatch], acks: int, deadline_s: float, idempotency: tuple[ProducerId, int] | None
     ) -> Proposal:
+        if self._is_closing:
+            raise ShuttingDown("this broker is stopping; nothing was appended")
         if acks == ACKS_ALL:
             self._check_in_sync()
-        now_ms = self._clock.wall_ms()
-        bytes_max = self.config.max_message_bytes
-        for batch in batches:
-            if batch.header.size > bytes_max:
-                raise TooLarge(f"a batch of {batch.header.size} bytes is over max.message.bytes ({bytes_max})")
-        append_time_ms = None
-        if self.config.message_timestamp_type == "LogAppendTime":
-            append_time_ms = now_ms
-            batches = [stamp_append_time(batch, now_ms) for batch in batches]
-        else:
-            self._check_timestamps(batches, now_ms)
+        batches, append_time_ms = admit_batches(batches, self.config, self._clock.wall_ms())
         if idempotency is not None:
             batches = stamp_keyed(batches, *idempotency)
         done = asyncio.get_running_loop().create_future() if acks != ACKS_NONE else None
@@ -192,28 +175,12 @@ class Partition:
                 f"acks=all needs {needed} (min.insync.replicas); nothing was appended"
             )
 
-    def _check_timestamps(self, batches: Sequence[RecordBatch], now_ms: int) -> None:
-        newest = now_ms + self.config.message_timestamp_after_max_ms
-        oldest = now_ms - self.config.message_timestamp_before_max_ms
-        for batch in batches:
-            header = batch.header
-            if header.max_timestamp > newest or 0 <= header.base_timestamp < oldest:
-                raise InvalidTimestamp(
-                    f"timestamps {header.base_timestamp} to {header.max_timestamp} ms are too far from the broker's "
-                    f"clock ({now_ms} ms); see message.timestamp.before.max.ms and message.timestamp.after.max.ms"
-                )
-
     def _enqueue(self, proposal: Proposal) -> None:
-        size = proposal.size
-        if self._is_closing:
-            raise ShuttingDown("this broker is stopping; nothing was appended")
-        is_full = self._mailbox_bytes + size > MAILBOX_BYTES_MAX or len(self._mailbox) >= MAILBOX_PROPOSALS_MAX
-        if is_full and self._mailbox:
+        try:
+            self._mailbox.put(proposal)
+        except Overloaded:
             self._stats.refused_appends += 1
-            raise Overloaded(f"partition {self.topic}-{self.partition} has too many requests waiting; try again later")
-        self._mailbox.append(proposal)
-        self._mailbox_bytes += size
-        self._wake.set()
+            raise
 
     def fingerprint_of(self, producer_id: ProducerId) -> int | None:
         """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""
@@ -222,31 +189,11 @@ class Partition:
     async def run(self) -> None:
         """The partition's task: appends whatever is in the mailbox, until cancelled."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            await self._mailbox.wait_for_mail()
             while self._mailbox:
-                self._append_group(self._take_group())
+                group = [proposal for proposal in self._mailbox.take_group() if self._is_admitted(proposal)]
+                self._append_group(group)
                 await asyncio.sleep(0)
-
-    def _take_group(self) -> list[Proposal]:
-        """Proposals to be appended by one write. One that repeats a producer waits for the next write, because its
-        sequence can only be judged when the one before it is in the log."""
-        group: list[Proposal] = []
-        producers: dict[int, None] = {}
-        gathered = 0
-        while self._mailbox and gathered < GATHER_BYTES_MAX:
-            proposal = self._mailbox[0]
-            ids = [batch.header.producer_id for batch in proposal.batches if batch.header.producer_id >= 0]
-            if any(producer_id in producers for producer_id in ids):
-                break
-            self._mailbox.popleft()
-            size = proposal.size
-            self._mailbox_bytes -= size
-            if self._is_admitted(proposal):
-                producers.update(dict.fromkeys(ids))
-                group.append(proposal)
-                gathered += size
-        return group
 
     def _is_admitted(self, proposal: Proposal) -> bool:
         if proposal.is_abandoned:
@@ -421,7 +368,7 @@ class Partition:
     def close(self) -> None:
         """Takes no more requests and fails those in the mailbox. What is appended will still be committed."""
         self._is_closing = True
-        while self._mailbox:
-            self._mailbox.popleft().fail(ShuttingDown("this broker is stopping; nothing was appended"))
-        self._mailbox_bytes = 0
+        while group := self._mailbox.take_group():
+            for proposal in group:
+                proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))
         self.watchers.wake_all()

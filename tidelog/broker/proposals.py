@@ -5,8 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from tidelog.model.batch_header import BatchHeader, RecordBatch, stamp_producer
-from tidelog.model.errors import OutOfOrderSequence, Overloaded, TidelogError, TimedOutAfterAppend, UnprocessableBody
+from tidelog.config.schema import TopicConfig
+from tidelog.model.batch_header import BatchHeader, RecordBatch, stamp_append_time, stamp_producer
+from tidelog.model.errors import (
+    InvalidTimestamp,
+    OutOfOrderSequence,
+    Overloaded,
+    TidelogError,
+    TimedOutAfterAppend,
+    TooLarge,
+    UnprocessableBody,
+)
 from tidelog.model.producers import BATCHES_REMEMBERED, SEQUENCES, Duplicate, ProducerTable
 
 ACKS_ALL = -1
@@ -100,6 +109,29 @@ def _judge(header: BatchHeader, producers: ProducerTable, ahead: dict[int, tuple
     if verdict is None:
         ahead[producer_id] = (header.producer_epoch, (header.base_sequence + header.record_count) % SEQUENCES)
     return verdict
+
+
+def admit_batches(batches: list[RecordBatch], config: TopicConfig, now_ms: int) -> tuple[list[RecordBatch], int | None]:
+    """Holds batches to their topic's bounds, and stamps them if it wants log-append time, which is returned then.
+
+    Raises `TooLarge` or `InvalidTimestamp`.
+    """
+    bytes_max = config.max_message_bytes
+    for batch in batches:
+        if batch.header.size > bytes_max:
+            raise TooLarge(f"a batch of {batch.header.size} bytes is over max.message.bytes ({bytes_max})")
+    if config.message_timestamp_type == "LogAppendTime":
+        return [stamp_append_time(batch, now_ms) for batch in batches], now_ms
+    newest = now_ms + config.message_timestamp_after_max_ms
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    for batch in batches:
+        header = batch.header
+        if header.max_timestamp > newest or 0 <= header.base_timestamp < oldest:
+            raise InvalidTimestamp(
+                f"timestamps {header.base_timestamp} to {header.max_timestamp} ms are too far from the broker's clock "
+                f"({now_ms} ms); see message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+            )
+    return batches, None
 
 
 def stamp_keyed(batches: list[RecordBatch], producer_id: int, fingerprint: int) -> list[RecordBatch]:
