@@ -16,12 +16,14 @@ from tidelog.config.names import field_name, names_of
 from tidelog.config.reference import reference
 from tidelog.config.schema import BrokerConfig
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(help="Settings: show, explain and check them.", no_args_is_help=True)
 
 
 @app.command()
 def show(config: ConfigFile = None, settings: Settings = None, as_json: Json = False) -> None:
-    """Show the settings that `tidelog start` would run with here, and where each comes from.
+    """Show the settings in force, and where each comes from.
+
+    They are those that `tidelog start` would run with, given the same options here and now.
 
     \b
     Examples:
@@ -58,7 +60,9 @@ def docs() -> None:
 
 @app.command()
 def check(file: Annotated[str, typer.Argument(metavar="FILE")], as_json: Json = False) -> None:
-    """Check a settings file: every name known, every value possible. The environment is left out.
+    """Check a settings file.
+
+    Every name must be known and every value possible. The environment is left out.
 
     \b
     Example:

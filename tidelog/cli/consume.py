@@ -21,7 +21,7 @@ import typer
 from tidelog.cli.connection import connected, run
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, KeySeparator, TopicName, separator_bytes
 from tidelog.cli.record_text import Show, as_json, as_line
-from tidelog.cli.terminal import Notices, UsageError, counted
+from tidelog.cli.terminal import EXIT_INTERRUPTED, Notices, UsageError, counted
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
 from tidelog.model.errors import UnknownPartition
 from tidelog.model.ids import OFFSET_MAX
@@ -30,7 +30,6 @@ POLL_S = 0.5
 """How long to wait for records before looking whether the end was reached without any."""
 RECORDS_MAX = 10_000
 """Records to decode and print at a time."""
-EXIT_INTERRUPTED = 130
 
 
 def consume(

@@ -18,7 +18,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from tidelog import __version__
-from tidelog.cli.terminal import CommandError, UsageError, discard_output, one_line, print_error
+from tidelog.cli.terminal import EXIT_INTERRUPTED, CommandError, UsageError, discard_output, one_line, print_error
 from tidelog.model.errors import TidelogError
 
 
@@ -37,15 +37,13 @@ COMMANDS: Final[dict[str, Command]] = {
     "consume": Command("consume", "consume", "Print a topic's records."),
     "log": Command("log", "app", "Look into a broker's data on disk, and verify it."),
     "config": Command("config", "app", "Show, explain and check settings."),
-    "bench": Command("bench", "app", "Measure a broker."),
+    "bench": Command("bench", "app", "Measure a broker: throughput, latency, cost."),
     "sim": Command("sim", "sim", "Run simulations, each from one number."),
     "openapi": Command("openapi", "openapi", "Print the OpenAPI document of the HTTP interface."),
 }
 
 COMPLETION_VARIABLE: Final = "_TIDELOG_COMPLETE"
 """Set by the shell when it asks for completions; what was typed then comes another way, so everything is imported."""
-
-EXIT_INTERRUPTED: Final = 130
 
 
 def main() -> None:
@@ -88,7 +86,7 @@ def build(words: Sequence[str]) -> typer.Typer:
 def _add(app: typer.Typer, name: str, command: Command) -> None:
     target = getattr(importlib.import_module(f"tidelog.cli.{command.module}"), command.attribute)
     if isinstance(target, typer.Typer):
-        app.add_typer(target, name=name, help=command.summary, no_args_is_help=True)
+        app.add_typer(target, name=name, short_help=command.summary)
     else:
         app.command(name, short_help=command.summary)(target)
 

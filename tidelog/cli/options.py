@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -9,6 +10,25 @@ import typer
 from tidelog.cli.terminal import UsageError
 
 DEFAULT_BOOTSTRAP = "http://127.0.0.1:8082"
+
+
+class Acks(StrEnum):
+    """What an acknowledgement waits for."""
+
+    ALL = "all"
+    LEADER = "1"
+    NONE = "0"
+
+
+class Codec(StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
 
 Bootstrap = Annotated[
     str,

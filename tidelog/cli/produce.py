@@ -15,41 +15,30 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tidelog.cli.connection import connected, run
 from tidelog.cli.lines import LineReader
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, KeySeparator, TopicName, separator_bytes
+from tidelog.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Acks,
+    Bootstrap,
+    Codec,
+    Json,
+    KeySeparator,
+    TopicName,
+    separator_bytes,
+)
 from tidelog.cli.tables import byte_progress
 from tidelog.cli.tally import Tally
-from tidelog.cli.terminal import CommandError, Notices, print_json
+from tidelog.cli.terminal import EXIT_INTERRUPTED, CommandError, Notices, print_json
 from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.producer import Delivery, Producer
 
 CHUNKS_MAX = 16
 """Chunks of lines on their way at one time: enough to keep a broker busy, far less than the producer's memory."""
-EXIT_INTERRUPTED = 130
-
-
-class Acks(StrEnum):
-    """What an acknowledgement waits for."""
-
-    ALL = "all"
-    LEADER = "1"
-    NONE = "0"
-
-
-class Codec(StrEnum):
-    """How batches are compressed."""
-
-    NONE = "none"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
 
 
 def produce(

@@ -26,12 +26,12 @@ PIPE_COLUMNS = 1000
 """How wide a table may get where it goes to no screen."""
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints rows under their heads: numbers to the right, None as a dash."""
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
+    """Prints rows under their heads: integers, and the columns `numbers`, to the right; None as a dash."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     body = [list(row) for row in rows]
     for position, name in enumerate(head):
-        is_number = bool(body) and all(isinstance(row[position], int) for row in body)
+        is_number = name in numbers or (bool(body) and all(isinstance(row[position], int) for row in body))
         table.add_column(name.upper(), justify="right" if is_number else "left", overflow="fold")
     for row in body:
         table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))

@@ -27,6 +27,8 @@ HINTS: Final = MappingProxyType(
 """What to do about an error, by its code, where its message cannot know: it comes from a broker or a library."""
 
 NOTICE_EVERY_S: Final = 5.0
+EXIT_INTERRUPTED: Final = 130
+"""By Ctrl-C: 128 and the number of the signal, as shells count."""
 
 
 class UsageError(Exception):

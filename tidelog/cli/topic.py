@@ -17,7 +17,7 @@ from tidelog.cli.terminal import UsageError, counted, print_json
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.offsets import PartitionOffsets
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 TopicConfigs = Annotated[
     list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting of the topic. Repeatable.")
@@ -115,7 +115,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Describe a topic: its partitions with their leaders and offsets, and its settings.
+    """Show a topic's partitions and settings.
 
     \b
     Examples:
@@ -145,7 +145,9 @@ def alter(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Change a topic's settings, or give it more partitions. With more partitions, keys may change theirs.
+    """Change a topic's settings, or give it more partitions.
+
+    With more partitions, keys may change theirs: records of one key are then in two.
 
     \b
     Examples:
