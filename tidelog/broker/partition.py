@@ -33,6 +33,7 @@ from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches
 from tidelog.model.errors import (
     DamagedBatch,
     LeaderNotAvailable,
+    OffsetOutOfRange,
     Overloaded,
     ShuttingDown,
     TidelogError,
@@ -297,6 +298,9 @@ class Partition:
             extent = self.log.read(offset, bytes_max, high_watermark)
         except DamagedBatch:
             self._stats.damaged_reads += 1
+            raise
+        except OffsetOutOfRange as error:
+            error.high_watermark, error.leader_epoch = high_watermark, self.leader_epoch
             raise
         self._stats.read_bytes += len(extent.data)
         return FetchedBatches(

@@ -133,7 +133,10 @@ class UnsupportedMediaType(TidelogError):
 
 
 class OffsetOutOfRange(TidelogError):
-    """The offset lies outside [log start, log end]; the message names the range."""
+    """The offset lies outside [log start, log end]; the message names the range.
+
+    Its leader also says how far the partition is committed, and in which epoch it speaks.
+    """
 
     code = 41601
 
@@ -141,6 +144,8 @@ class OffsetOutOfRange(TidelogError):
         super().__init__(message)
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
+        self.high_watermark: int | None = None
+        self.leader_epoch: int | None = None
 
 
 class UnprocessableBody(TidelogError):

@@ -306,8 +306,9 @@ async def test_out_of_range_names_the_range(bench: Bench) -> None:
     partition = await bench.topic()
     await produce(partition, batch(b"a", b"b"))
     assert partition.read(2, bytes_max=1).data == b""
-    with pytest.raises(OffsetOutOfRange, match="0 to 2"):
+    with pytest.raises(OffsetOutOfRange, match="0 to 2") as caught:
         partition.read(3, bytes_max=1)
+    assert (caught.value.high_watermark, caught.value.leader_epoch) == (2, partition.leader_epoch)
 
 
 async def test_a_long_poll_ends_when_enough_bytes_are_committed(bench: Bench) -> None:

@@ -53,10 +53,13 @@ def error_answer(error: TidelogError, retry_after_s: int) -> web.Response:
     if error.status in (429, 503):
         headers["Retry-After"] = str(retry_after_s)
     if isinstance(error, OffsetOutOfRange):
-        headers |= {
-            "Tidelog-Log-Start-Offset": str(error.log_start_offset),
-            "Tidelog-Log-End-Offset": str(error.log_end_offset),
+        positions = {
+            "Tidelog-Log-Start-Offset": error.log_start_offset,
+            "Tidelog-High-Watermark": error.high_watermark,
+            "Tidelog-Log-End-Offset": error.log_end_offset,
+            "Tidelog-Leader-Epoch": error.leader_epoch,
         }
+        headers |= {name: str(value) for name, value in positions.items() if value is not None}
     return json_answer(ErrorBody(error.code, error.message), status=error.status, headers=headers)
 
 
