@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelog.config.errors import ConfigError
+from tidelog.model.errors import Overloaded
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files, Lock
 from tidelog.storage.load_report import LoadReport
@@ -107,7 +108,7 @@ class LogManager:
         for partition_id, log in self._logs.items():
             try:
                 log.close(high_watermarks.get(partition_id, log.log_start_offset))
-            except OSError as error:
+            except (OSError, Overloaded) as error:
                 findings.append(f"the log of partition {partition_id} was not closed cleanly: {error}")
             else:
                 if log.offline_reason is not None:

@@ -43,6 +43,8 @@ from tidelog.storage.segment import Damage, Extent, Segment
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import Cut, find_cut
 
+ROWS_LEFT_MAX = 4_096
+"""A clean stop rolls a segment with more rows, so that the next opening has little to read."""
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -53,6 +55,8 @@ class LogSettings:
     segment_bytes: int
     """A segment that has reached this is rolled before the next append; one gathered append is never split."""
     segment_ms: int
+    segment_rows_max: int = 131_072
+    """Opening reads the rows of the last segment: this bounds it to a third of a second, however small batches are."""
     producers_max: int = 65_536
 
 
@@ -237,7 +241,8 @@ class PartitionLog:
     def _is_time_to_roll(self, now_ms: int) -> bool:
         active = self.active
         is_old = now_ms - self._rolled_ms >= self.settings.segment_ms
-        return active.log_bytes > 0 and (active.log_bytes >= self.settings.segment_bytes or is_old)
+        is_full = active.log_bytes >= self.settings.segment_bytes or active.body_rows >= self.settings.segment_rows_max
+        return active.log_bytes > 0 and (is_full or is_old)
 
     def roll(self, now_ms: int) -> None:
         """Seals the active segment, if there is anything in it, and starts the next. Raises as `append`."""
@@ -444,19 +449,31 @@ class PartitionLog:
         self._metainfo.store(info)
 
     def close(self, high_watermark: int) -> None:
-        """Makes all durable, notes it, and closes the files. Blocking; no commit may be under way."""
+        """Makes all durable, notes it, and closes the files. Blocking; no commit may be under way.
+
+        Raises `OSError` or `Overloaded` if it could not be noted: the files are closed all the same, and the next
+        opening looks closer.
+        """
+        try:
+            self._settle()
+            if self.offline_reason is None:
+                self.store_metainfo(self.metainfo(high_watermark))
+        finally:
+            for segment in [*self.segments, *(doomed for _, doomed in self._doomed)]:
+                self._opened.close(segment.log_path)
+                self._opened.close(segment.catalog_path)
+            self._dirty.clear()
+
+    def _settle(self) -> None:
         if self.is_dirty:
             self._commit_now()
+        if self.active.body_rows > ROWS_LEFT_MAX:
+            with suppress(TidelogError):
+                self.roll(self._rolled_ms)
+        self.mark()
         if self.offline_reason is None:
-            self.mark()
             self._soil(self.active.catalog_path)
             self._commit_now()
-        if self.offline_reason is None:
-            self.store_metainfo(self.metainfo(high_watermark))
-        for segment in [*self.segments, *(doomed for _, doomed in self._doomed)]:
-            self._opened.close(segment.log_path)
-            self._opened.close(segment.catalog_path)
-        self._dirty.clear()
 
     def _commit_now(self) -> None:
         commit = self.begin_commit()

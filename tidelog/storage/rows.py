@@ -20,7 +20,7 @@ truncation are told from new ones, because a log is only truncated at the start 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -59,6 +59,7 @@ _HEADER = struct.Struct("<HBBiQQ q q 16s i I ? 59x")
 _LINEAGE = struct.Struct("<HBBiQQ q 92x")
 _PRODUCER = struct.Struct("<HBBiQQ qqq hHi" + "iq" * BATCHES_REMEMBERED + "8x")
 _CRC = struct.Struct("<I")
+_BODY_AND_CRC = struct.Struct(_BODY.format + "I")
 _CHECKED = ROW_BYTES - _CRC.size
 assert all(s.size == _CHECKED for s in (_BODY, _HEADER, _LINEAGE, _PRODUCER))
 
@@ -171,10 +172,18 @@ class RowCodec:
 
     def body(self, raw: Buffer) -> Row | None:
         """Unpacks a body row; None if it is damaged or of another kind."""
-        if not self.is_sound(raw):
-            return None
-        row = Row._make(_BODY.unpack_from(raw))
-        return row if row.kind in BODY_KINDS else None
+        return next(self.bodies(raw), None)
+
+    def bodies(self, raw: Buffer) -> Iterator[Row | None]:
+        """Unpacks rows that lie one behind the other; None for each that is damaged or of another kind."""
+        view, seed, unpack = memoryview(raw), self._seed, _BODY_AND_CRC.unpack_from
+        for at in range(0, len(view) - ROW_BYTES + 1, ROW_BYTES):
+            *fields, crc = unpack(view, at)
+            is_row = fields[0] == MAGIC and fields[1] == VERSION and fields[2] in BODY_KINDS
+            if is_row and crc == crc32c(view[at : at + _CHECKED], seed):
+                yield Row._make(fields)
+            else:
+                yield None
 
     # -- header and checkpoint ------------------------------------------------------------------------------------
 

@@ -26,7 +26,8 @@ from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Row, RowCodec, T
 
 HINTS_MAX = 128
 ROWS_PER_READ = 32
-"""4 KiB of catalog at a time."""
+ROWS_PER_READ_MAX = 1024
+"""4 KiB of catalog at first, for who only wants a few batches, then more and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,10 @@ class Segment:
     def next_sequence(self) -> int:
         return self.first_sequence + self.slots
 
+    @property
+    def body_rows(self) -> int:
+        return self.slots - self.body_slot
+
     def summary(self) -> SegmentSummary:
         return SegmentSummary(self.base_offset, self.end_offset, self.log_bytes, self.max_timestamp)
 
@@ -129,20 +134,24 @@ class Segment:
 
     def row(self, slot: int) -> Row | None:
         """A body row; None if it is damaged or not in its place."""
-        return self._checked(slot, self.raw_rows(slot, 1))
+        return next(self._checked(slot, self.raw_rows(slot, 1)), None)
 
     def rows(self, slot: int) -> Iterator[Row | None]:
         """Body rows from `slot` to the end; None for each that is damaged."""
+        size = ROWS_PER_READ
         while slot < self.slots:
-            count = min(ROWS_PER_READ, self.slots - slot)
-            raw = memoryview(self.raw_rows(slot, count))
-            for i in range(count):
-                yield self._checked(slot + i, raw[i * ROW_BYTES : (i + 1) * ROW_BYTES])
-            slot += count
+            count = min(size, self.slots - slot)
+            raw = self.raw_rows(slot, count)
+            yield from self._checked(slot, raw)
+            missing = count - len(raw) // ROW_BYTES
+            yield from (None for _ in range(missing))
+            slot, size = slot + count, min(2 * size, ROWS_PER_READ_MAX)
 
-    def _checked(self, slot: int, raw: Buffer) -> Row | None:
-        row = self._codec.body(raw)
-        return row if row is not None and row.sequence == self.first_sequence + slot else None
+    def _checked(self, slot: int, raw: Buffer) -> Iterator[Row | None]:
+        sequence = self.first_sequence + slot
+        for row in self._codec.bodies(raw):
+            yield row if row is not None and row.sequence == sequence else None
+            sequence += 1
 
     def _search(self, is_at_or_before: Callable[[Row], bool]) -> int:
         """The last slot with a sound row that satisfies a predicate which holds for a prefix of the rows; one less

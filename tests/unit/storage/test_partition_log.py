@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from tests.unit.storage.conftest import Store
 from tidelog.model.errors import DiskFull, InternalError, LogOffline, Overloaded
-from tidelog.storage.partition_log import LogSettings
+from tidelog.storage.partition_log import ROWS_LEFT_MAX, LogSettings
 
 Faults = Callable[[str, str], int]
 
@@ -221,3 +222,52 @@ def test_rolling_an_empty_segment_changes_nothing(store: Store) -> None:
     store.kill_and_open()
     assert store.is_whole
     assert store.report.findings == []
+
+
+def test_a_segment_is_rolled_before_it_has_too_many_rows_to_open_quickly(store: Store) -> None:
+    store.log.settings = LogSettings(segment_bytes=1 << 30, segment_ms=1 << 40, segment_rows_max=3)
+    for n in range(8):
+        store.append(b"value %d" % n)
+    assert [segment.base_offset for segment in store.log.segments] == [0, 3, 6]
+
+
+# -- close -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_stop_makes_all_durable_and_says_so(store: Store) -> None:
+    store.append(b"a", b"b")
+    store.close_and_open()
+    assert store.log.durable_offset == 2
+    assert store.report.findings == []
+    assert store.report.high_watermark == 2
+
+
+def test_a_clean_stop_leaves_little_to_read_for_the_next_start(store: Store) -> None:
+    store.log.append(store.gather(*[b"v"] * (ROWS_LEFT_MAX + 1)), store.now_ms)
+    store.log.close(0)
+    store.files.forget()
+    store.open()
+    assert len(store.log.segments) == 2
+    assert store.files.bytes_read < 10_000
+    assert store.log.log_end_offset == ROWS_LEFT_MAX + 1
+    store.close_and_open()
+    assert len(store.log.segments) == 2, "an empty segment is not rolled"
+
+
+@pytest.mark.parametrize("kind", ["pwritev", "sync", "open"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+def test_a_stop_on_a_failing_disk_ends_and_harms_nothing(store: Store, kind: str, number: int) -> None:
+    store.append(b"a")
+    store.commit()
+    store.append(b"b")
+    if kind == "open":
+        store.commit()
+        store.opened.close_all()
+    store.files.fails = lambda what, path: number if what == kind else 0
+    with suppress(OSError, Overloaded):
+        store.log.close(2)
+    store.files.fails = lambda kind, path: 0
+    assert len(store.opened) == 0
+    store.open()
+    assert store.is_whole
+    assert store.log.log_end_offset == 2
