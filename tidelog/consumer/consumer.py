@@ -15,7 +15,8 @@ from typing import Self
 
 from tidelog.adapters.system import SystemEntropy
 from tidelog.consumer.cursor import Cursor, ResetPolicy
-from tidelog.consumer.fetcher import Fetcher, FetchOptions
+from tidelog.consumer.fetcher import Fetcher
+from tidelog.consumer.options import FetchOptions, parse_reset, refuse_group
 from tidelog.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from tidelog.consumer.subscription import Subscription
 from tidelog.model.errors import InvalidRequest, TidelogError
@@ -63,24 +64,9 @@ class Consumer:
         metadata_max_age_ms: float = 300_000,
         entropy: Entropy | None = None,
     ) -> None:
-        if group is not None:
-            raise InvalidRequest(
-                "consumer groups are not available in this version; leave `group` out, and keep positions yourself "
-                "(`position`, `seek`)"
-            )
-        if fetch_max_wait_ms < 0 or fetch_min_bytes < 0 or max_partition_fetch_bytes < 1 or fetch_buffer_bytes < 1:
-            raise InvalidRequest("fetch sizes must be positive, and waits must not be negative")
+        refuse_group(group)
         self._topics = topics
-        self._reset = _parse_reset(auto_offset_reset)
-        self._metadata_max_age_s = metadata_max_age_ms / 1000
-        self._session = ClusterSession(
-            bootstrap,
-            request_timeout_s=request_timeout_ms / 1000,
-            metadata_max_age_s=self._metadata_max_age_s,
-            entropy=entropy or SystemEntropy(),
-        )
-        self._subscription = Subscription(check_crcs=check_crcs)
-        self._news = asyncio.Event()
+        self._reset = parse_reset(auto_offset_reset)
         options = FetchOptions(
             reset=self._reset,
             bytes_max=max_partition_fetch_bytes,
@@ -88,6 +74,14 @@ class Consumer:
             buffer_bytes=fetch_buffer_bytes,
             wait_ms=fetch_max_wait_ms,
         )
+        self._session = ClusterSession(
+            bootstrap,
+            request_timeout_s=request_timeout_ms / 1000,
+            metadata_max_age_s=metadata_max_age_ms / 1000,
+            entropy=entropy or SystemEntropy(),
+        )
+        self._subscription = Subscription(check_crcs=check_crcs)
+        self._news = asyncio.Event()
         self._fetcher = Fetcher(self._session, options, self._news.set)
         self._discovery: asyncio.Task[None] | None = None
         self._current: Cursor | None = None
@@ -331,7 +325,7 @@ class Consumer:
     async def _discover(self) -> None:
         """Assigns partitions that the topics get while we read. Nothing of them was missed: they begin at the start."""
         while True:
-            await asyncio.sleep(self._metadata_max_age_s)
+            await asyncio.sleep(self._session.metadata_max_age_s)
             for topic in self._topics:
                 try:
                     fresh = self._subscription.add(await self._partitions_of(topic), "earliest")
@@ -345,13 +339,6 @@ class Consumer:
     def _check_usable(self) -> None:
         if not self._is_open:
             raise ClientClosed("this consumer is closed, or was never started (use `async with`)")
-
-
-def _parse_reset(name: str) -> ResetPolicy | None:
-    policies: dict[str, ResetPolicy | None] = {"latest": "latest", "earliest": "earliest", "none": None}
-    if name not in policies:
-        raise InvalidRequest(f"auto_offset_reset must be latest, earliest or none, not {name!r}")
-    return policies[name]
 
 
 def _at_time(found: PartitionOffsets) -> OffsetAndTimestamp | None:

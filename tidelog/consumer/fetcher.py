@@ -16,10 +16,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from urllib.parse import quote
 
-from tidelog.consumer.cursor import CHUNKS_MAX, Cursor, ResetPolicy
+from tidelog.consumer.cursor import Cursor, ResetPolicy
+from tidelog.consumer.options import FetchOptions
 from tidelog.model.errors import DamagedBatch, InvalidBatch, OffsetOutOfRange, TidelogError
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer
@@ -29,22 +29,6 @@ from tidelog.transport.session import ClusterSession, needs_refresh
 logger = logging.getLogger(__name__)
 
 POLLS_MAX = 32
-FETCH_BYTES_MIN = 16 << 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchOptions:
-    """How to fetch; `reset` is what to do when there is no valid position, None for raising."""
-
-    reset: ResetPolicy | None
-    bytes_max: int
-    bytes_min: int
-    buffer_bytes: int
-    wait_ms: int
-
-    def bytes_max_of(self, partitions: int) -> int:
-        """The size of one fetch where so many partitions share the buffer."""
-        return max(FETCH_BYTES_MIN, min(self.bytes_max, self.buffer_bytes // (CHUNKS_MAX * partitions)))
 
 
 class Fetcher:

@@ -1,13 +1,12 @@
 """The public producer: aiokafka's method names, tidelog's guarantees.
 
-`send` puts a record into its partition's open batch and returns; the sender (`sender`) does the rest. Batches go out
-when they are full, when their linger ends, or when somebody says hurry. Everything runs in one event loop.
+`send` puts a record into its partition's open batch and returns. `intake` finds batches to put it in, `sender` sees
+them to their end: they go out when they are full, when their linger ends, or when somebody says hurry. Everything runs
+in one event loop.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -15,21 +14,18 @@ from types import TracebackType
 from typing import Self
 
 from tidelog.adapters.system import SystemClock, SystemEntropy
-from tidelog.model.batch_header import HEADER_BYTES, Compression
-from tidelog.model.errors import InvalidRequest, TidelogError, TooLarge, UnknownTopic
-from tidelog.model.ids import TopicPartition
+from tidelog.model.batch_header import Compression
+from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ports import Clock, Entropy
 from tidelog.model.records import Header, RecordLike
 from tidelog.producer.accumulator import RECORD_OVERHEAD_BYTES, Batch, PartitionQueue
 from tidelog.producer.checks import check_timestamp, checked_record, checked_triples
 from tidelog.producer.delivery import Deliveries, Delivery, RecordMetadata, settled
+from tidelog.producer.intake import Intake
 from tidelog.producer.options import ProducerOptions, parse_acks
 from tidelog.producer.routes import TopicRoute
 from tidelog.producer.sender import Sender
-from tidelog.transport.errors import BufferFull, ClientClosed
 from tidelog.transport.session import ClusterSession
-
-logger = logging.getLogger(__name__)
 
 
 class Producer:
@@ -79,41 +75,36 @@ class Producer:
             request_timeout_s=request_timeout_ms / 1000,
             delivery_timeout_s=delivery_timeout_ms / 1000,
         )
-        self._entropy = entropy or SystemEntropy()
+        entropy = entropy or SystemEntropy()
         self._wall_ms = (clock or SystemClock()).wall_ms
         self._session = ClusterSession(
             bootstrap,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
-            entropy=self._entropy,
+            entropy=entropy,
         )
         self._sender = Sender(self._session, self._options)
-        self._routes: dict[str, TopicRoute] = {}
-        self._turn = asyncio.Lock()
-        self._renewal: asyncio.Task[None] | None = None
-        self._is_open = False
+        self._intake = Intake(self._session, self._sender, self._options, entropy)
+        self._routes = self._intake.routes
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Connects. Raises `ConnectFailed` if no broker of the bootstrap list can be reached."""
         await self._session.open()
-        self._is_open = True
+        self._intake.is_open = True
 
     async def stop(self) -> None:
         """Delivers what was sent, then closes; takes no more records from now on. Idempotent.
 
         Raises as `flush` does, after closing.
         """
-        if not self._is_open:
+        if not self._intake.is_open:
             return
-        self._is_open = False
-        self._routes.clear()
         try:
+            await self._intake.close()
             await self.flush()
         finally:
-            if self._renewal is not None:
-                self._renewal.cancel()
             await self._sender.close()
             await self._session.close()
 
@@ -155,7 +146,7 @@ class Producer:
         Raises `UnknownTopic`, `UnknownPartition`, `TooLarge`, `InvalidRequest`; `BufferFull` after `max_block_ms`;
         `ClientClosed`, or the error that stopped this producer.
         """
-        route = self._routes.get(topic) or await self._route(topic)
+        route = self._routes.get(topic) or await self._intake.route(topic)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         else:
@@ -173,7 +164,7 @@ class Producer:
             queue = route.for_key(key)
         batch = (queue or route.sticky).open
         if batch is None or batch.room < size:
-            batch = await self._open_batch(route, queue, size)
+            batch = await self._intake.open_batch(route, queue, size)
         batch.room -= size
         records = batch.records
         index = len(records)
@@ -209,7 +200,7 @@ class Producer:
         Records of one partition keep their order. Without keys and partition they fill batch after batch, so they
         spread over partitions only in large amounts.
         """
-        route = self._routes.get(topic) or await self._route(topic)
+        route = self._routes.get(topic) or await self._intake.route(topic)
         if keys is not None and len(keys) != len(values):
             raise InvalidRequest(f"{len(values)} values and {len(keys)} keys: give as many of each")
         timestamp_ms = self._wall_ms()
@@ -240,7 +231,7 @@ class Producer:
             target = route.sticky if queue is None else queue
             batch = target.open
             if batch is None or batch.room < sizes[start]:
-                batch = await self._open_batch(route, queue, sizes[start])
+                batch = await self._intake.open_batch(route, queue, sizes[start])
             stop = bisect_right(ends, ends[start] + batch.room) - 1
             spans.append((batch, len(batch.records), positions[start:stop]))
             batch.records.extend(records[start:stop])
@@ -260,86 +251,6 @@ class Producer:
         error = self._sender.take_unreported()
         if error is not None:
             raise error.with_traceback(None)
-
-    # -- room ----------------------------------------------------------------------------------------------------
-
-    async def _route(self, topic: str) -> TopicRoute:
-        """Finds the way to a topic, or looks again whether it changed."""
-        self._check_usable()
-        metadata = await self._session.topic(topic, timeout_s=self._options.max_block_s)
-        accumulator = self._sender.accumulator
-        queues = [accumulator.queue(TopicPartition(topic, found.partition)) for found in metadata.partitions]
-        available = [found.partition for found in metadata.partitions if found.leader >= 0]
-        self._check_usable()
-        route = TopicRoute(topic, queues, available, int(self._entropy.uniform(0, len(queues))))
-        self._routes[topic] = route
-        return route
-
-    async def _open_batch(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
-        """An open batch of `queue`, or of the sticky one, with room for a record of `size` bytes.
-
-        The caller adds the record before it awaits anything. A full batch gives way to the event loop once, so that a
-        tight loop of sends starves neither the sender nor anybody else.
-        """
-        if HEADER_BYTES + size > self._options.request_bytes_max:
-            raise TooLarge(f"a record of {size} bytes is over request_bytes_max ({self._options.request_bytes_max})")
-        full = route.sticky if queue is None else queue
-        if queue is None:
-            route.advance()
-        if full.open is not None:
-            self._sender.accumulator.seal(full)
-            await asyncio.sleep(0)
-        self._renew(route)
-        if self._turn.locked() or not self._sender.accumulator.has_memory_for(size):
-            return await self._open_in_turn(route, queue, size)
-        return self._open_now(route, queue, size)
-
-    async def _open_in_turn(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
-        """Waits for memory, first come, first served."""
-        sender = self._sender
-        try:
-            async with asyncio.timeout(self._options.max_block_s), self._turn:
-                while not sender.accumulator.has_memory_for(size):
-                    self._check_usable()
-                    sender.hurry()  # what lingers holds memory
-                    sender.memory_freed.clear()
-                    await sender.memory_freed.wait()
-                return self._open_now(route, queue, size)
-        except TimeoutError:
-            raise BufferFull(
-                f"buffer_memory ({self._options.buffer_memory} bytes) stayed full for max_block_ms; "
-                "brokers take records in more slowly than they are sent"
-            ) from None
-
-    def _open_now(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
-        self._check_usable()
-        target = route.sticky if queue is None else queue
-        if target.open is not None:
-            if target.open.room >= size:
-                return target.open
-            self._sender.accumulator.seal(target)
-        return self._sender.accumulator.open_batch(target, size, asyncio.get_running_loop().time())
-
-    def _renew(self, route: TopicRoute) -> None:
-        """Looks for new partitions, beside the sending, when the metadata is old."""
-        if self._renewal is None and not self._session.is_fresh(route.topic):
-            self._renewal = asyncio.get_running_loop().create_task(self._renew_route(route.topic))
-
-    async def _renew_route(self, topic: str) -> None:
-        try:
-            await self._route(topic)
-        except UnknownTopic:
-            self._routes.pop(topic, None)  # the next `send` says so
-        except TidelogError as error:
-            logger.info("metadata of %s could not be renewed: %s", topic, error.message)
-        finally:
-            self._renewal = None
-
-    def _check_usable(self) -> None:
-        if self._sender.fatal is not None:
-            raise self._sender.fatal.with_traceback(None)
-        if not self._is_open:
-            raise ClientClosed("this producer is closed, or was never started (use `async with`)")
 
 
 def _by_queue(route: TopicRoute, triples: Sequence[RecordLike]) -> dict[PartitionQueue, list[int]]:

@@ -23,10 +23,11 @@ from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownPartit
 from tidelog.model.ids import ProducerId
 from tidelog.producer.accumulator import Accumulator, Batch, BatchReceipt, PartitionQueue
 from tidelog.producer.options import ProducerOptions
+from tidelog.producer.receipts import fill_in, parse_receipts
 from tidelog.producer.sequences import Sequences, Stamp
 from tidelog.producer.verdicts import Verdict, expired, judge
 from tidelog.transport.connections import Pieces
-from tidelog.transport.errors import ClientClosed, DeliveryExpired, DeliveryUnknown, NoAnswer
+from tidelog.transport.errors import ClientClosed, DeliveryExpired, DeliveryUnknown
 from tidelog.transport.session import ClusterSession, needs_refresh
 
 logger = logging.getLogger(__name__)
@@ -36,22 +37,10 @@ BATCHES_MAX = 1024
 FAILED_REMEMBERED = 1024
 
 
-class _Placed(msgspec.Struct, frozen=True):
-    base_offset: int | None
-
-
-class _Receipt(msgspec.Struct, frozen=True):
-    batches: tuple[_Placed, ...]
-    leader_epoch: int
-    acked_by: tuple[int, ...]
-    durability: str
-
-
 class _NewProducerId(msgspec.Struct, frozen=True):
     producer_id: int
 
 
-_RECEIPT = msgspec.json.Decoder(_Receipt)
 _PRODUCER_ID = msgspec.json.Decoder(_NewProducerId)
 
 
@@ -191,7 +180,7 @@ class Sender:
             )
             error = answer.error
             if error is None:
-                self._settle(request, _parse_receipt(answer.body, len(request.batches)))
+                self._settle(request, parse_receipts(answer.body, len(request.batches)))
         except TidelogError as failure:
             return failure, 0.0
         return error, answer.retry_after_s
@@ -254,7 +243,7 @@ class Sender:
         found from theirs, since a try appends its batches without a gap. After several tries that may have appended
         something this does not hold, and they stay unknown."""
         if request.unknown_tries == 2:
-            _fill_in(receipts, request.batches)
+            receipts = fill_in(receipts, request.batches)
         for batch, receipt in zip(request.batches, receipts, strict=True):
             self._release(batch)
             batch.settle(receipt)
@@ -293,31 +282,7 @@ class Sender:
         self.memory_freed.set()
 
 
-def _fill_in(receipts: list[BatchReceipt], batches: list[Batch]) -> None:
-    """Counts back from each known base offset to the unknown ones before it."""
-    for index in range(len(receipts) - 2, -1, -1):
-        following = receipts[index + 1].base_offset
-        if receipts[index].base_offset is None and following is not None:
-            receipts[index] = receipts[index]._replace(base_offset=following - batches[index].record_count)
-
-
 def _stopped(error: BaseException, *, uncertain: bool) -> TidelogError:
     if uncertain:
         return DeliveryUnknown(f"the producer stopped with this record under way ({error!r})")
     return ClientClosed("the producer was closed before this record was sent")
-
-
-def _parse_receipt(body: bytes, batch_count: int) -> list[BatchReceipt]:
-    """The receipts of a request's batches; an empty body (acks=0) promises nothing."""
-    if not body:
-        return [BatchReceipt(None, -1, (), "none")] * batch_count
-    try:
-        receipt = _RECEIPT.decode(body)
-    except msgspec.DecodeError as error:
-        raise NoAnswer(f"the answer to a produce request is no receipt: {error}") from error
-    if len(receipt.batches) != batch_count:
-        raise NoAnswer(f"the receipt names {len(receipt.batches)} batches, {batch_count} were sent")
-    return [
-        BatchReceipt(placed.base_offset, receipt.leader_epoch, receipt.acked_by, receipt.durability)
-        for placed in receipt.batches
-    ]

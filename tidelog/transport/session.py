@@ -62,6 +62,7 @@ class ClusterSession:
         self._retry_backoff_s = retry_backoff_s
         self._retry_backoff_max_s = retry_backoff_max_s
         self.request_timeout_s = request_timeout_s
+        self.metadata_max_age_s = metadata_max_age_s
         self.cluster_id = ""
 
     async def open(self) -> None:

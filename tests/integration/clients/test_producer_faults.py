@@ -232,7 +232,7 @@ async def test_a_full_buffer_holds_senders_up_and_then_lets_them_go(own_cluster:
 
         tasks = [asyncio.create_task(send()) for _ in range(40)]
         async with asyncio.timeout(10):
-            while not producer._turn.locked():
+            while not producer._intake.is_waiting:
                 await asyncio.sleep(0)
         assert 8 <= taken < 40
         assert producer._sender.accumulator.reserved_bytes <= 8000

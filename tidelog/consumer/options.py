@@ -1,0 +1,49 @@
+"""A consumer's settings, checked once. Names, defaults and meanings are Kafka's unless the text says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.consumer.cursor import CHUNKS_MAX, ResetPolicy
+from tidelog.model.errors import InvalidRequest
+
+FETCH_BYTES_MIN = 16 << 10
+"""However many partitions share the buffer, a fetch is not smaller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """How to fetch; `reset` is what to do when there is no valid position, None for raising."""
+
+    reset: ResetPolicy | None
+    bytes_max: int
+    bytes_min: int
+    buffer_bytes: int
+    wait_ms: int
+
+    def __post_init__(self) -> None:
+        if self.bytes_max < 1 or self.buffer_bytes < 1:
+            raise InvalidRequest("max_partition_fetch_bytes and fetch_buffer_bytes must be at least 1")
+        if self.bytes_min < 0 or self.wait_ms < 0:
+            raise InvalidRequest("fetch_min_bytes and fetch_max_wait_ms must not be negative")
+
+    def bytes_max_of(self, partitions: int) -> int:
+        """The size of one fetch where so many partitions share the buffer."""
+        return max(FETCH_BYTES_MIN, min(self.bytes_max, self.buffer_bytes // (CHUNKS_MAX * partitions)))
+
+
+def parse_reset(name: str) -> ResetPolicy | None:
+    """The policy that `auto_offset_reset` names; None for `none`."""
+    policies: dict[str, ResetPolicy | None] = {"latest": "latest", "earliest": "earliest", "none": None}
+    if name not in policies:
+        raise InvalidRequest(f"auto_offset_reset must be latest, earliest or none, not {name!r}")
+    return policies[name]
+
+
+def refuse_group(group: str | None) -> None:
+    """The seam where consumer groups come in."""
+    if group is not None:
+        raise InvalidRequest(
+            "consumer groups are not available in this version; leave `group` out, and keep positions yourself "
+            "(`position`, `seek`)"
+        )

@@ -1,0 +1,129 @@
+"""Room for records: the way to their topic, and an open batch with memory behind it.
+
+`send` appends to a batch that is open and has room, and asks here only when there is none: once per topic and once
+per batch. So everything here may cost a few microseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tidelog.model.batch_header import HEADER_BYTES
+from tidelog.model.errors import TidelogError, TooLarge, UnknownTopic
+from tidelog.model.ids import TopicPartition
+from tidelog.model.ports import Entropy
+from tidelog.producer.accumulator import Batch, PartitionQueue
+from tidelog.producer.options import ProducerOptions
+from tidelog.producer.routes import TopicRoute
+from tidelog.producer.sender import Sender
+from tidelog.transport.errors import BufferFull, ClientClosed
+from tidelog.transport.session import ClusterSession
+
+logger = logging.getLogger(__name__)
+
+
+class Intake:
+    """Gives out room while the producer is open. `routes` holds the topics that are known; none once it is closed."""
+
+    def __init__(self, session: ClusterSession, sender: Sender, options: ProducerOptions, entropy: Entropy) -> None:
+        self.routes: dict[str, TopicRoute] = {}
+        self.is_open = False
+        self._session = session
+        self._sender = sender
+        self._options = options
+        self._entropy = entropy
+        self._turn = asyncio.Lock()
+        self._renewal: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Takes no more records."""
+        self.is_open = False
+        self.routes.clear()
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while somebody waits for memory."""
+        return self._turn.locked()
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Finds the way to a topic, or looks again whether it changed. Raises `UnknownTopic`, `ClientClosed`."""
+        self._check_usable()
+        metadata = await self._session.topic(topic, timeout_s=self._options.max_block_s)
+        self._check_usable()
+        accumulator = self._sender.accumulator
+        queues = [accumulator.queue(TopicPartition(topic, found.partition)) for found in metadata.partitions]
+        available = [found.partition for found in metadata.partitions if found.leader >= 0]
+        route = TopicRoute(topic, queues, available, int(self._entropy.uniform(0, len(queues))))
+        self.routes[topic] = route
+        return route
+
+    async def open_batch(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
+        """An open batch of `queue`, or of the sticky one, with room for a record of `size` bytes.
+
+        The caller adds the record before it awaits anything. A full batch gives way to the event loop once, so that a
+        tight loop of sends starves neither the sender nor anybody else. Raises `TooLarge`, `BufferFull`,
+        `ClientClosed`, or the error that stopped the producer.
+        """
+        if HEADER_BYTES + size > self._options.request_bytes_max:
+            raise TooLarge(f"a record of {size} bytes is over request_bytes_max ({self._options.request_bytes_max})")
+        full = route.sticky if queue is None else queue
+        if queue is None:
+            route.advance()
+        if full.open is not None:
+            self._sender.accumulator.seal(full)
+            await asyncio.sleep(0)
+        self._renew(route)
+        if self._turn.locked() or not self._sender.accumulator.has_memory_for(size):
+            return await self._open_in_turn(route, queue, size)
+        return self._open_now(route, queue, size)
+
+    async def _open_in_turn(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
+        """Waits for memory, first come, first served."""
+        sender = self._sender
+        try:
+            async with asyncio.timeout(self._options.max_block_s), self._turn:
+                while not sender.accumulator.has_memory_for(size):
+                    self._check_usable()
+                    sender.hurry()  # what lingers holds memory
+                    sender.memory_freed.clear()
+                    await sender.memory_freed.wait()
+                return self._open_now(route, queue, size)
+        except TimeoutError:
+            raise BufferFull(
+                f"buffer_memory ({self._options.buffer_memory} bytes) stayed full for max_block_ms; "
+                "brokers take records in more slowly than they are sent"
+            ) from None
+
+    def _open_now(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
+        self._check_usable()
+        target = route.sticky if queue is None else queue
+        if target.open is not None:
+            if target.open.room >= size:
+                return target.open
+            self._sender.accumulator.seal(target)
+        return self._sender.accumulator.open_batch(target, size, asyncio.get_running_loop().time())
+
+    def _renew(self, route: TopicRoute) -> None:
+        """Looks for new partitions, beside the sending, when the metadata is old."""
+        if self._renewal is None and not self._session.is_fresh(route.topic):
+            self._renewal = asyncio.get_running_loop().create_task(self._renew_route(route.topic))
+
+    async def _renew_route(self, topic: str) -> None:
+        try:
+            await self.route(topic)
+        except UnknownTopic:
+            self.routes.pop(topic, None)  # the next `send` says so
+        except TidelogError as error:
+            logger.info("metadata of %s could not be renewed: %s", topic, error.message)
+        finally:
+            self._renewal = None
+
+    def _check_usable(self) -> None:
+        if self._sender.fatal is not None:
+            raise self._sender.fatal.with_traceback(None)
+        if not self.is_open:
+            raise ClientClosed("this producer is closed, or was never started (use `async with`)")
