@@ -132,9 +132,15 @@ def decode_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int]
 
 
 def _decode_field(data: bytes, position: int) -> tuple[bytes | None, int]:
-    size, position = decode_varint(data, position)
-    if size == -1:
+    folded = data[position]
+    position += 1
+    if folded > 0x7F:
+        folded, position = decode_folded(data, position - 1)
+    if folded & 1:
+        if folded != _NULL_FOLDED:
+            raise InvalidBatch("a header field of negative length")
         return None, position
-    if not 0 <= size <= len(data) - position:
-        raise InvalidBatch(f"a header field of {size} bytes, where {len(data) - position} are left")
-    return data[position : position + size], position + size
+    end = position + (folded >> 1)
+    if end > len(data):
+        raise InvalidBatch(f"a header field of {end - position} bytes, where {len(data) - position} are left")
+    return data[position:end], end

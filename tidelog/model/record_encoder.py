@@ -1,7 +1,7 @@
 """Records to the parts of a batch: flat, from a table of ready varints, for one `join`.
 
 `batch_codec` shows the layout. Nearly every record is small and comes in a batch without headers. It then costs table
-look-ups and one `extend`, no calls; a number beyond the table costs its record alone the general way.
+look-ups and one `extend`, no calls; a length beyond the table costs its record alone the general way.
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ def encode_records(records: Sequence[RecordLike]) -> tuple[list[bytes], int]:
     base_timestamp = records[0][0]
     _check_timestamp(base_timestamp)
     try:
-        parts, max_timestamp = _plain_parts(_without_headers(records), base_timestamp)
+        return _plain_parts(_without_headers(records), base_timestamp)
     except ValueError:
-        parts, max_timestamp = _parts(records, base_timestamp)
-    _check_timestamp(max_timestamp)
-    return parts, max_timestamp
+        return _parts(records, base_timestamp)
 
 
 def _plain_parts(records: Iterable[_Plain], base_timestamp: int) -> tuple[list[bytes], int]:
@@ -44,11 +42,10 @@ def _plain_parts(records: Iterable[_Plain], base_timestamp: int) -> tuple[list[b
     max_timestamp = base_timestamp
     for index, (timestamp, key, value) in enumerate(records):
         delta = timestamp - base_timestamp
+        if timestamp > max_timestamp:  # noqa: PLR1730 - max() is a call
+            max_timestamp = timestamp
+        delta_varint = varints[delta] if 0 <= delta < VARINT_TABLE_SIZE else _wide_delta(timestamp, delta)
         try:
-            if timestamp > max_timestamp:
-                max_timestamp = timestamp
-            elif delta < 0:
-                raise IndexError  # the table would take it for an index from its end
             if key is None:
                 key_bytes, key_size, key_length = b"", 0, null
             else:
@@ -59,14 +56,14 @@ def _plain_parts(records: Iterable[_Plain], base_timestamp: int) -> tuple[list[b
             else:
                 value_bytes, value_size = value, len(value)
                 value_length = varints[value_size]
-            size = 2 + sizes[delta] + sizes[index] + sizes[key_size] + key_size + sizes[value_size] + value_size
+            size = 2 + len(delta_varint) + sizes[index] + sizes[key_size] + key_size + sizes[value_size] + value_size
             add((
-                varints[size], b"\0", varints[delta], varints[index],
+                varints[size], b"\0", delta_varint, varints[index],
                 key_length, key_bytes, value_length, value_bytes, b"\0",
             ))  # fmt: skip
-        except IndexError:  # a number beyond the table
-            _check_timestamp(timestamp)
+        except IndexError:  # a length or an index beyond the table
             add(_record_parts(index, delta, key, value, ()))
+    _check_timestamp(max_timestamp)
     return parts, max_timestamp
 
 
@@ -84,23 +81,29 @@ def _without_headers(records: Sequence[RecordLike]) -> Iterable[_Plain]:
 
 
 def _parts(records: Sequence[RecordLike], base_timestamp: int) -> tuple[list[bytes], int]:
+    timestamps = [record[0] for record in records]
+    _check_timestamp(min(timestamps))
+    _check_timestamp(max(timestamps))  # both before a delta outgrows 64 bits
     parts: list[bytes] = []
-    max_timestamp = base_timestamp
     for index, (timestamp, key, value, *rest) in enumerate(records):
-        _check_timestamp(timestamp)
-        max_timestamp = max(max_timestamp, timestamp)
         parts += _record_parts(index, timestamp - base_timestamp, key, value, rest[0] if rest else ())
-    return parts, max_timestamp
+    return parts, max(timestamps)
 
 
 def _record_parts(
     index: int, delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
-) -> list[bytes]:
-    body = [b"\0", encode_varint(delta), _varint(index), *_field(key), *_field(value), _varint(len(headers))]
+) -> tuple[bytes, bytes]:
+    body = [b"\0", _varint(delta), _varint(index), *_field(key), *_field(value), _varint(len(headers))]
     for name, content in headers:
         body += _field(name.encode())
         body += _field(content)
-    return [_varint(sum(map(len, body))), *body]
+    record = b"".join(body)
+    return _varint(len(record)), record
+
+
+def _wide_delta(timestamp: int, delta: int) -> bytes:
+    _check_timestamp(timestamp)
+    return encode_varint(delta)
 
 
 def _check_timestamp(timestamp: int) -> None:
@@ -108,8 +111,8 @@ def _check_timestamp(timestamp: int) -> None:
         raise InvalidRequest(f"timestamp {timestamp} is out of range: use milliseconds since 1970, or -1 for none")
 
 
-def _varint(size: int) -> bytes:
-    return VARINTS[size] if size < VARINT_TABLE_SIZE else encode_varint(size)
+def _varint(value: int) -> bytes:
+    return VARINTS[value] if 0 <= value < VARINT_TABLE_SIZE else encode_varint(value)
 
 
 def _field(content: bytes | None) -> tuple[bytes, bytes]:

@@ -172,6 +172,12 @@ def test_a_timestamp_out_of_range_is_refused(timestamp: int, headers: Sequence[t
         encode_batch([record[:3] for record in records])
 
 
+def test_a_timestamp_a_little_too_late_is_refused() -> None:
+    assert encode_batch([(TIMESTAMP_MS_MAX - 1, None, b""), (TIMESTAMP_MS_MAX, None, b"")])
+    with pytest.raises(InvalidRequest, match="out of range"):
+        encode_batch([(TIMESTAMP_MS_MAX, None, b""), (TIMESTAMP_MS_MAX + 1, None, b"")])
+
+
 @pytest.mark.parametrize("fields", [{"producer_id": 2**63}, {"producer_epoch": 2**15}, {"base_sequence": 2**31}])
 def test_a_number_too_big_for_its_field_is_refused(fields: dict[str, int]) -> None:
     with pytest.raises(InvalidRequest, match="out of range"):
