@@ -84,7 +84,7 @@ class LogManager:
 
     def topic_ids(self) -> list[TopicId]:
         """Topics that have a directory here, known to anybody or not; sorted."""
-        return [TopicId(name) for name in self._files.list(TOPICS) if _TOPIC_ID.fullmatch(name)]
+        return stored_topics(self._files)
 
     def remove_topic(self, topic_id: TopicId) -> None:
         """Removes all logs of a topic, durably. Blocking; no commit of theirs may be under way.
@@ -144,3 +144,18 @@ def _take_lock(files: Files) -> Lock:
             f"the data directory is in use: {error.filename} is {error.strerror}; "
             "stop that process, or choose another directory with --data-dir (log.dir)"
         ) from None
+
+
+def stored_logs(files: Files) -> dict[str, PartitionId]:
+    """The logs that have a directory, by directory, whether a manager has them open or not."""
+    found = {METADATA: METADATA_LOG} if files.exists(METADATA) else {}
+    for topic_id in stored_topics(files):
+        for name in sorted(filter(str.isdecimal, files.list(f"{TOPICS}/{topic_id}")), key=int):
+            partition_id = PartitionId(topic_id, int(name))
+            found[log_directory(partition_id)] = partition_id
+    return found
+
+
+def stored_topics(files: Files) -> list[TopicId]:
+    """Topics that have a directory, known to anybody or not; sorted."""
+    return [TopicId(name) for name in files.list(TOPICS) if _TOPIC_ID.fullmatch(name)]

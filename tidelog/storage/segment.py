@@ -153,6 +153,15 @@ class Segment:
             yield row if row is not None and row.sequence == sequence else None
             sequence += 1
 
+    def count_bad_rows(self, slot: int, count: int) -> int:
+        """How many of `count` rows of any kind from `slot` on do not verify."""
+        raw = memoryview(self.raw_rows(slot, count))
+        split = min(max(self.body_slot - slot, 0), count)
+        head = (raw[i * ROW_BYTES : (i + 1) * ROW_BYTES] for i in range(split))
+        body = self._checked(slot + split, raw[split * ROW_BYTES :])
+        sound = sum(map(self._codec.is_sound, head)) + sum(row is not None for row in body)
+        return count - sound
+
     def _search(self, is_at_or_before: Callable[[Row], bool]) -> int:
         """The last slot with a sound row that satisfies a predicate which holds for a prefix of the rows; one less
         than the first body slot if there is none. Damaged rows are stepped over."""

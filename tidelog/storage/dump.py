@@ -1,0 +1,157 @@
+"""The bytes of a log, spelled out: `tidelog log dump`, for people and for programs (Kafka's `DumpLogSegments`).
+
+Rows come as they lie in the files, judged only by their checksum, with nothing repaired, skipped or cut: whoever dumps
+a log wants to see what is there. Batches come as the rows describe them, with what their own header says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.model.batch_header import parse_header
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import File, Files
+from tidelog.model.producers import ProducerState
+from tidelog.storage import log_reader
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.rows import ROW_BYTES, HeaderRow, Kind, Row, RowCodec
+from tidelog.storage.segment import Damage
+
+Fields = dict[str, int | str | bool | list[list[int]]]
+"""What a JSON object can hold."""
+
+
+class Dumped(NamedTuple):
+    """One row or batch: where it lies, what it is, what it says. `fields` and the rest make a JSON object."""
+
+    file: str
+    position: int
+    kind: str
+    fields: Fields
+
+    def as_json(self) -> Fields:
+        return {"file": self.file, "position": self.position, "kind": self.kind, **self.fields}
+
+    def __str__(self) -> str:
+        facts = " ".join(f"{name}={value}" for name, value in self.fields.items())
+        return f"{self.file} @{self.position} {self.kind} {facts}".rstrip()
+
+
+def dump_rows(files: Files, directory: str, identity: PartitionId) -> Iterator[Dumped]:
+    """Every row of every catalog in a directory. Raises `OSError` if a catalog cannot be opened."""
+    codec = RowCodec(identity)
+    for name in files.list(directory):
+        if name.endswith(".catalog"):
+            file = files.open(f"{directory}/{name}")
+            try:
+                yield from _dump_catalog(codec, file, name)
+            finally:
+                file.close()
+
+
+def _dump_catalog(codec: RowCodec, file: File, name: str) -> Iterator[Dumped]:
+    for position in range(0, file.size(), ROW_BYTES):
+        try:
+            raw = file.pread(ROW_BYTES, position)
+        except OSError as error:
+            yield Dumped(name, position, "UNREADABLE", {"reason": str(error)})
+        else:
+            yield Dumped(name, position, *_describe_row(codec, raw))
+
+
+def _describe_row(codec: RowCodec, raw: bytes) -> tuple[str, Fields]:
+    body = codec.body(raw)
+    if body is not None:
+        return Kind(body.kind).name, _body_fields(body)
+    header = codec.parse_header(raw)
+    if header is not None:
+        return Kind.HEADER.name, _header_fields(header)
+    item = codec.parse_checkpoint(raw)
+    if item is None:
+        return "DAMAGED", {"bytes": raw.hex()}
+    key, value = item
+    if isinstance(value, ProducerState):
+        return Kind.PRODUCER.name, _producer_fields(key, value)
+    return Kind.LINEAGE.name, {"epoch": key, "start_offset": value}
+
+
+def _header_fields(header: HeaderRow) -> Fields:
+    return dict(header._asdict())
+
+
+def _producer_fields(producer_id: int, state: ProducerState) -> Fields:
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": state.epoch,
+        "run_records": state.run_records,
+        "seen_ms": state.seen_ms,
+        "batches": [list(seen) for seen in state.batches],
+    }
+
+
+def _body_fields(row: Row) -> Fields:
+    fields: Fields = {
+        "epoch": row.epoch,
+        "sequence": row.sequence,
+        "durable": row.durable,
+        "base_offset": row.base_offset,
+        "next_offset": row.next_offset,
+        "log_start_offset": row.start_offset,
+        "file_position": row.file_position,
+    }
+    if row.kind == Kind.BATCH:
+        fields |= {
+            "length": row.length,
+            "max_timestamp": row.max_timestamp,
+            "running_max_timestamp": row.running_max_timestamp,
+            "producer_id": row.producer_id,
+            "producer_epoch": row.producer_epoch,
+            "base_sequence": row.base_sequence,
+            "attributes": row.attributes,
+            "digest": row.digest.hex(),
+        }
+    return fields
+
+
+def dump_batches(log: PartitionLog) -> Iterator[tuple[Dumped, bytes]]:
+    """Every batch of a log and its bytes, none for what is damaged. The bytes are for `decode_batch`."""
+    offset = log.log_start_offset
+    for part in log_reader.parts(log.segments, offset):
+        if isinstance(part, Damage):
+            yield _dump_damage("", part), b""
+            continue
+        name = part.log_path.rpartition("/")[2]
+        for entry in part.entries(offset):
+            if isinstance(entry, Damage):
+                yield _dump_damage(name, entry), b""
+                continue
+            extent = part.read(entry.base_offset, 1, log.log_end_offset)
+            if extent.data:
+                yield _dump_batch(name, entry.file_position, extent.data), extent.data
+            elif extent.damage is not None:
+                yield _dump_damage(name, extent.damage), b""
+
+
+def _dump_batch(name: str, position: int, data: bytes) -> Dumped:
+    header = parse_header(data)
+    fields: Fields = {
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "record_count": header.record_count,
+        "leader_epoch": header.leader_epoch,
+        "bytes": header.size,
+        "compression": header.compression.label,
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "log_append_time": header.is_log_append_time,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "crc": header.crc,
+    }
+    return Dumped(name, position, "BATCH", fields)
+
+
+def _dump_damage(name: str, damage: Damage) -> Dumped:
+    return Dumped(name, -1, "DAMAGE", {"start": damage.start, "end": damage.end, "reason": damage.reason})

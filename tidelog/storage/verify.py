@@ -1,0 +1,58 @@
+"""Reading everything there is in a log, to know that it is there: `tidelog log verify`, and what a scrubber does.
+
+Never changes anything. Works on a log that lives on meanwhile: each step looks at the log as it is then, so it may be
+appended to, rolled, deleted from and truncated between two steps. A step reads at most about a mebibyte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidelog.storage import log_reader
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.segment import Damage, Segment
+
+STEP_BYTES = 1 << 20
+STEP_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far the verification has come, and what the last step found."""
+
+    next_offset: int
+    bytes_done: int
+    bytes_total: int
+    """When it began."""
+    bad_rows: int = 0
+    """Catalog rows that do not verify. No loss by itself: what they said is in the batches."""
+    damage: Damage | None = None
+    """Offsets that this disk has lost."""
+
+
+def verify(log: PartitionLog) -> Iterator[Step]:
+    """Checks every row and every batch that is durable now."""
+    offset, end = log.log_start_offset, log.durable_offset
+    done, total = 0, sum(segment.log_bytes for segment in log.segments)
+    segment: Segment | None = None
+    while offset < end:
+        offset = max(offset, log.log_start_offset)
+        part = next(log_reader.parts(log.segments, offset))
+        if isinstance(part, Segment) and part is not segment:
+            segment = part
+            yield from (Step(offset, done, total, bad_rows) for bad_rows in _bad_rows(part))
+            continue
+        extent = log_reader.read(log.segments, offset, STEP_BYTES, end)
+        done, offset = done + len(extent.data), extent.next_offset
+        if extent.damage is not None and not extent.data:
+            offset = extent.damage.end
+        elif not extent.data:  # truncated meanwhile
+            return
+        yield Step(offset, done, total, damage=None if extent.data else extent.damage)
+
+
+def _bad_rows(segment: Segment) -> Iterator[int]:
+    """Counts, some thousand rows at a time."""
+    for slot in range(0, segment.slots, STEP_ROWS):
+        yield segment.count_bad_rows(slot, min(STEP_ROWS, segment.slots - slot))
