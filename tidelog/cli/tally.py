@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tidelog.cli.terminal import counted
 from tidelog.model.errors import TidelogError
-from tidelog.producer import Delivery
+from tidelog.producer import RecordMetadata
 
 PARTITIONS_SHOWN_MAX = 6
 
@@ -41,7 +41,7 @@ class Tally:
         self.error: TidelogError | None = None
         self._extents: dict[int, Extent] = {}
 
-    async def settle(self, deliveries: Sequence[Delivery], size: int) -> None:
+    async def settle(self, deliveries: Sequence[Awaitable[RecordMetadata]], size: int) -> None:
         """Waits for the outcome of these records, `size` bytes in all, and counts them. Raises nothing."""
         for delivery in deliveries:
             try:
@@ -67,7 +67,7 @@ class Tally:
     def shortfall(self) -> str:
         """What to say beside an error."""
         return (
-            f"{self.acknowledged:,} records were acknowledged, {self.refused:,} surely not appended, "
+            f"{counted(self.acknowledged, 'record')} acknowledged, {self.refused:,} surely not appended, "
             f"{self.unknown:,} unknown{self._places()}"
         )
 

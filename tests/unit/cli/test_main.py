@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.cli.conftest import Tidelog
+from tidelog import __version__
+from tidelog.cli.main import COMMANDS
+
+LEAVES = [
+    "start", "produce", "consume", "sim", "openapi", "topic create", "topic list", "topic describe", "topic alter",
+    "topic delete", "log dump", "log verify", "config show", "config docs", "config check", "bench", "bench produce",
+    "bench consume", "bench latency", "bench raw",
+]  # fmt: skip
+
+
+def modules_after(*words: str) -> set[str]:
+    """What a command has imported when it ends, in a fresh interpreter."""
+    program = (
+        f"import sys; sys.argv = ['tidelog', *{words!r}]\n"
+        "from tidelog.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+def test_the_overview_names_every_command_and_imports_none() -> None:
+    modules = modules_after("--help")
+    assert not {f"tidelog.cli.{command.module}" for command in COMMANDS.values()} & modules
+    assert not {"aiohttp", "pydantic", "rich.console", "uvloop"} & modules
+
+
+def test_start_imports_nothing_that_only_other_commands_need() -> None:
+    modules = modules_after("start", "--help")
+    assert "tidelog.cli.start" in modules
+    assert not {"aiohttp", "rich.console", "tidelog.producer", "tidelog.broker", "uvloop"} & modules
+
+
+def test_the_overview_has_a_line_for_each_command(tidelog: Tidelog) -> None:
+    ran = tidelog("--help")
+    assert ran.status == 0
+    for name, command in COMMANDS.items():
+        assert any(line.split() == [name, *command.summary.split()] for line in ran.out.splitlines()), name
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_every_command_has_help_with_an_example(tidelog: Tidelog, leaf: str) -> None:
+    ran = tidelog(*leaf.split(), "--help")
+    assert ran.status == 0
+    assert f"tidelog {leaf}" in ran.out.partition("Example")[2].partition("Options:")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["strat"], "start"),
+        (["topics"], "topic"),
+        (["topic", "descibe", "t"], "describe"),
+        (["config", "chek"], "check"),
+    ],
+)
+def test_a_misspelt_command_is_answered_with_the_nearest(tidelog: Tidelog, words: list[str], meant: str) -> None:
+    ran = tidelog(*words)
+    assert ran.status == 2
+    assert f"Did you mean '{meant}'?" in ran.err
+
+
+def test_without_a_command_the_overview_is_shown(tidelog: Tidelog) -> None:
+    ran = tidelog()
+    assert ran.status == 2
+    assert "Commands:" in ran.out + ran.err
+
+
+def test_the_version(tidelog: Tidelog) -> None:
+    assert tidelog("--version") == (0, f"tidelog {__version__}\n", "")
