@@ -253,9 +253,9 @@ async def test_records_of_chosen_partitions_only(cluster: LocalCluster, new_topi
         await produce(cluster, topic, b"%d" % partition, partition=partition)
     async with Consumer(topic, bootstrap=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         for number in (1, 0):
-            partition = TopicPartition(topic, number)
-            assert (await consumer.getone(partition)).value == b"%d" % number
-            assert await consumer.getmany(partition, timeout_ms=10) == {}
+            chosen = TopicPartition(topic, number)
+            assert (await consumer.getone(chosen)).value == b"%d" % number
+            assert await consumer.getmany(chosen, timeout_ms=10) == {}
 
 
 async def test_more_partitions_than_polls_at_a_time(cluster: LocalCluster, new_topic: Any) -> None:
