@@ -24,6 +24,7 @@ from tidelog.admin.results import (
 )
 from tidelog.model.errors import NotFound, UnknownTopic
 from tidelog.model.ids import TopicPartition
+from tidelog.transport.errors import decode_answer
 from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.session import ClusterSession
 
@@ -105,7 +106,7 @@ class AdminClient:
             "validate_only": validate_only,
         }
         given = {name: value for name, value in asked.items() if value is not None}
-        return _PLACEMENT.decode(await self._change("POST", "/topics", given, safe=validate_only))
+        return decode_answer(_PLACEMENT, await self._change("POST", "/topics", given, safe=validate_only))
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and all its records. Raises `UnknownTopic`."""
@@ -133,20 +134,20 @@ class AdminClient:
     async def create_partitions(self, name: str, total: int) -> TopicPlacement:
         """Grows a topic to `total` partitions. Keys may change partition. Raises `UnknownTopic`, `InvalidRequest`."""
         body = await self._change("PATCH", f"/topics/{quote(name, safe='')}", {"partitions_count": total}, safe=False)
-        return _PLACEMENT.decode(body)
+        return decode_answer(_PLACEMENT, body)
 
     # -- settings ------------------------------------------------------------------------------------------------
 
     async def describe_configs(self, topic: str) -> list[ConfigDescription]:
         """All settings of a topic, with their sources. Raises `UnknownTopic`."""
-        return _CONFIGS.decode(await self._read(f"/topics/{quote(topic, safe='')}/configs")).data
+        return decode_answer(_CONFIGS, await self._read(f"/topics/{quote(topic, safe='')}/configs")).data
 
     async def describe_broker_configs(self, broker_id: int) -> list[ConfigDescription]:
         """All settings of a broker, asked of itself. Raises `NotFound`."""
         for broker in (await self._session.metadata()).brokers:
             if broker.node_id == broker_id:
                 body = await self._read(f"/brokers/{broker_id}/configs", address=broker.address)
-                return _CONFIGS.decode(body).data
+                return decode_answer(_CONFIGS, body).data
         raise NotFound(f"there is no live broker {broker_id}")
 
     async def alter_configs(

@@ -95,6 +95,8 @@ class Consumer:
 
         With `latest`, records that are produced after this returns are read. Raises `ConnectFailed`, `UnknownTopic`.
         """
+        if self._is_open:
+            return
         await self._session.open()
         try:
             for topic in self._topics:
@@ -339,6 +341,8 @@ class Consumer:
     def _check_usable(self) -> None:
         if not self._is_open:
             raise ClientClosed("this consumer is closed, or was never started (use `async with`)")
+        if self._fetcher.failure is not None:
+            raise RuntimeError("a fetch died of a bug") from self._fetcher.failure
 
 
 def _at_time(found: PartitionOffsets) -> OffsetAndTimestamp | None:

@@ -42,6 +42,8 @@ class Fetcher:
         self._tasks: dict[Cursor, asyncio.Task[None]] = {}
         self._ending: list[asyncio.Task[None]] = []
         self._wanted: dict[Cursor, asyncio.Event] = {}
+        self.failure: BaseException | None = None
+        """What no task should ever die of, and one did: a bug, which the caller must see."""
 
     # -- tasks ---------------------------------------------------------------------------------------------------
 
@@ -49,7 +51,8 @@ class Fetcher:
         """Starts fetching for a cursor, or starts over after a seek: a poll at the old place would only delay it."""
         self.end(cursor)
         self._wanted[cursor] = asyncio.Event()
-        self._tasks[cursor] = asyncio.get_running_loop().create_task(self._run(cursor))
+        task = self._tasks[cursor] = asyncio.get_running_loop().create_task(self._run(cursor))
+        task.add_done_callback(self._ended)
 
     def end(self, cursor: Cursor) -> None:
         """Stops fetching for a cursor."""
@@ -58,7 +61,13 @@ class Fetcher:
             del self._wanted[cursor]
             task.cancel()
             self._ending.append(task)
-            task.add_done_callback(self._ending.remove)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task in self._ending:
+            self._ending.remove(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.failure = task.exception()
+            self._on_news()
 
     def wake(self, cursor: Cursor) -> None:
         """The cursor may want more: something was taken from it, or it was resumed."""

@@ -97,7 +97,7 @@ class Producer:
     async def stop(self) -> None:
         """Delivers what was sent, then closes; takes no more records from now on. Idempotent.
 
-        Raises as `flush` does, after closing.
+        Takes as long as deliveries may take, `delivery_timeout_ms`. Raises as `flush` does, after closing.
         """
         if not self._intake.is_open:
             return

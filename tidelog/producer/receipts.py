@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.producer.accumulator import Batch, BatchReceipt
-from tidelog.transport.errors import NoAnswer
+from tidelog.transport.errors import NoAnswer, decode_answer
 
 
 class _Placed(msgspec.Struct, frozen=True):
@@ -29,10 +29,7 @@ def parse_receipts(body: bytes, batch_count: int) -> list[BatchReceipt]:
     """
     if not body:
         return [BatchReceipt(None, -1, (), "none")] * batch_count
-    try:
-        answer = _ANSWER.decode(body)
-    except msgspec.DecodeError as error:
-        raise NoAnswer(f"the answer to a produce request is no receipt: {error}") from error
+    answer = decode_answer(_ANSWER, body)
     if len(answer.batches) != batch_count:
         raise NoAnswer(f"the receipt names {len(answer.batches)} batches, {batch_count} were sent")
     return [

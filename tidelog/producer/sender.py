@@ -27,7 +27,7 @@ from tidelog.producer.receipts import fill_in, parse_receipts
 from tidelog.producer.sequences import Sequences, Stamp
 from tidelog.producer.verdicts import Verdict, expired, judge
 from tidelog.transport.connections import Pieces
-from tidelog.transport.errors import ClientClosed, DeliveryExpired, DeliveryUnknown
+from tidelog.transport.errors import ClientClosed, DeliveryExpired, DeliveryUnknown, decode_answer
 from tidelog.transport.session import ClusterSession, needs_refresh
 
 logger = logging.getLogger(__name__)
@@ -205,11 +205,11 @@ class Sender:
         target = f"/v3/clusters/{self._session.cluster_id}/producer-ids"
         try:
             body = await self._session.call("POST", target, timeout_s=self._options.request_timeout_s)
+            return ProducerId(decode_answer(_PRODUCER_ID, body).producer_id)
         except TidelogError as error:
             if error.definite:
                 raise
             raise LeaderNotAvailable(f"no producer id: {error.message}") from error
-        return ProducerId(_PRODUCER_ID.decode(body).producer_id)
 
     def _forget_numbers(self, request: _Request) -> None:
         assert self._sequences is not None

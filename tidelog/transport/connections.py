@@ -87,7 +87,9 @@ class Connections:
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
-        """Takes the pool into use; needs no broker."""
+        """Takes the pool into use; needs no broker. Idempotent."""
+        if self._session is not None:
+            return
         connector = aiohttp.TCPConnector(
             limit=self._connections_max,
             limit_per_host=self._connections_max,

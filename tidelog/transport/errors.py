@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -31,6 +31,8 @@ from tidelog.model.errors import (
     TimedOutAfterAppend,
     TooLarge,
 )
+
+T = TypeVar("T")
 
 
 class ConnectFailed(TidelogError):
@@ -102,6 +104,14 @@ def error_from_answer(status: int, headers: Mapping[str, str], body: bytes) -> T
     except msgspec.DecodeError:
         return _error_of_status(status, f"the answer has status {status} and no error body; is this a tidelog broker?")
     return error_from_code(said.error_code, said.message, headers)
+
+
+def decode_answer(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """The body of a successful answer. Raises `NoAnswer` if it is something else: who says so is no tidelog broker."""
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise NoAnswer(f"the answer makes no sense ({error}); is this a tidelog broker?") from error
 
 
 def error_from_code(code: int, message: str, headers: Mapping[str, str] = MappingProxyType({})) -> TidelogError:

@@ -11,7 +11,7 @@ import msgspec
 
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
-from tidelog.transport.errors import error_from_code
+from tidelog.transport.errors import decode_answer, error_from_code
 from tidelog.transport.session import ClusterSession
 
 JSON_HEADERS = {"Content-Type": "application/json"}
@@ -84,5 +84,5 @@ async def fetch_offsets(
     for start in range(0, len(queries), PARTITIONS_MAX):
         body = _ENCODER.encode(_Request(queries[start : start + PARTITIONS_MAX]))
         answer = await session.call("POST", "/offsets", body=body, headers=JSON_HEADERS, timeout_s=timeout_s)
-        found += _ANSWER.decode(answer).partitions
+        found += decode_answer(_ANSWER, answer).partitions
     return found

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -25,14 +24,11 @@ from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import parse_bootstrap
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer, Connections, Pieces
-from tidelog.transport.errors import ConnectFailed, NoAnswer
+from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer
 from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata
 
 AVOID_S = 1.0
 OPEN_TIMEOUT_S = 10.0
-
-T = TypeVar("T")
-
 _METADATA = msgspec.json.Decoder(ClusterMetadata)
 
 
@@ -97,7 +93,7 @@ class ClusterSession:
         return answer
 
     async def _ask_metadata(self, query: str, timeout_s: float | None) -> ClusterMetadata:
-        answer = _METADATA.decode(await self.call("GET", f"/metadata{query}", timeout_s=timeout_s))
+        answer = decode_answer(_METADATA, await self.call("GET", f"/metadata{query}", timeout_s=timeout_s))
         self.cluster_id = answer.cluster_id
         return answer
 

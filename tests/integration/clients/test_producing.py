@@ -17,7 +17,7 @@ from tidelog.model.partitioner import partition_for_key
 from tidelog.producer import Producer, RecordMetadata
 from tidelog.testing import LocalCluster
 from tidelog.transport.connections import Connections
-from tidelog.transport.errors import ClientClosed, ConnectFailed
+from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer
 
 pytestmark = pytest.mark.process
 
@@ -330,3 +330,15 @@ async def test_consumers_see_only_what_is_committed_in_order_while_producing(clu
             for number in range(2901):
                 assert (await consumer.getone()).value == b"%d" % number
         await task
+
+
+async def test_a_server_that_is_no_broker_is_told_apart() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(NoAnswer, match="is this a tidelog broker"):
+            await Producer(f"127.0.0.1:{port}").start()

@@ -42,14 +42,14 @@ def test_what_is_not_known_is_left_out() -> None:
 @pytest.mark.parametrize("size", [0, 1, 100, 1000])
 def test_values_have_their_size_and_are_the_same_every_time(size: int) -> None:
     for kind in ("random", "json"):
-        values = make_values(kind, size)  # type: ignore[arg-type]  # both are kinds
+        values = make_values(kind, size)
         assert len(values) == DISTINCT
         assert {len(value) for value in values} == {size}
-        assert values == make_values(kind, size)  # type: ignore[arg-type]  # both are kinds
+        assert values == make_values(kind, size)
 
 
 def test_json_compresses_and_random_does_not() -> None:
-    random, json_like = (b"".join(make_values(kind, 1000)) for kind in ("random", "json"))  # type: ignore[arg-type]
+    random, json_like = (b"".join(make_values(kind, 1000)) for kind in ("random", "json"))
     assert len(zlib.compress(random)) > 0.99 * len(random)
     assert 2 < len(json_like) / len(zlib.compress(json_like)) < 8
 
