@@ -15,6 +15,7 @@ import asyncio.base_events
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from tidelog.sim.faults import Crashed
 from tidelog.sim.seeds import stream
 
 T = TypeVar("T")
@@ -94,6 +95,8 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
 def _collect_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     assert isinstance(loop, SimLoop)
     error = context.get("exception")
+    if isinstance(error, Crashed):  # nobody is left to hear of it
+        return
     loop.failures.append(f"{context['message']}: {error!r}" if error else context["message"])
 
 

@@ -1,0 +1,94 @@
+"""Clients that read: everything they are given goes into the history, which compares it with what was sent and seen."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from tidelog.broker.broker import Broker
+from tidelog.broker.partition import FetchedBatches
+from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, TidelogError
+from tidelog.model.ids import TopicPartition
+from tidelog.sim.history import History, View, records_in
+from tidelog.sim.machine import ConnectionLost, Machine, Unreachable
+
+FETCH_BYTES = 4_096
+WAIT_S = 0.5
+PAUSE_S = 0.05
+
+
+class Reader:
+    """Follows one partition from its start, again and again from anywhere."""
+
+    def __init__(self, partition: TopicPartition, machine: Machine, history: History, rng: random.Random) -> None:
+        self.partition = partition
+        self._machine = machine
+        self._history = history
+        self._rng = rng
+        self._offset = 0
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    async def run(self) -> None:
+        while not self._is_stopping:
+            try:
+                await self._fetch()
+            except OffsetOutOfRange as error:
+                self._offset = error.log_start_offset
+            except DamagedBatch:
+                await self._damaged()
+            except (Unreachable, ConnectionLost, TidelogError):
+                await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(self._rng.random() * PAUSE_S)
+
+    async def _damaged(self) -> None:
+        if self._machine.disk.medium.faults.read_error:
+            await asyncio.sleep(PAUSE_S)
+            return
+        if self._offset not in self._history.rotten.get(self.partition, ()):
+            self._history.violate(f"{self.partition} offset {self._offset} is called damaged, and is not")
+        self._offset += 1
+
+    async def _fetch(self) -> None:
+        offset = self._offset
+
+        async def fetch(broker: Broker) -> FetchedBatches:
+            partition = broker.partition(*self.partition)
+            deadline_s = asyncio.get_running_loop().time() + WAIT_S
+            await partition.wait_for_data(offset, bytes_min=self._rng.choice((1, 1_000)), deadline_s=deadline_s)
+            return partition.read(offset, bytes_max=FETCH_BYTES)
+
+        fetched = await self._machine.call(fetch)
+        for at, value in records_in(fetched.data, offset):
+            if at != offset:
+                self._history.violate(f"{self.partition} skips from {offset} to {at}")
+            self._history.see(self.partition, at, value)
+            offset = at + 1
+        if offset != fetched.next_offset:
+            self._history.violate(f"{self.partition} ends at {offset}, but says to read on at {fetched.next_offset}")
+        self._offset = offset if self._rng.random() < 0.95 else self._rng.randint(0, offset)
+
+
+async def read_all(machine: Machine, partition: TopicPartition) -> View:
+    """Everything that a partition shows. Raises as the broker does."""
+
+    async def read(broker: Broker) -> View:
+        found = broker.partition(*partition)
+        start, high_watermark = found.log_start_offset, found.high_watermark
+        view = View(start, high_watermark, found.log_end_offset, {}, [])
+        offset = start
+        while offset < high_watermark:
+            try:
+                fetched = found.read(offset, bytes_max=FETCH_BYTES)
+            except DamagedBatch:
+                view.damaged.append(offset)
+                offset += 1
+                continue
+            assert fetched.next_offset > offset, f"nothing at {offset} of {partition}, below the high watermark"
+            view.records.update(records_in(fetched.data, offset))
+            offset = fetched.next_offset
+        return view
+
+    return await machine.call(read)
