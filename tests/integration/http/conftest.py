@@ -40,14 +40,14 @@ class Site:
     def __init__(self, files: Files, runner: BlockingRunner, **limits: Any) -> None:
         self.files = files
         self.clock = SystemClock()
-        self._runner = runner
+        self.runner = runner
         self._limits = limits
         self.broker: Broker
         self.server: HttpServer
 
     async def start(self, settings: Mapping[str, object] | None = None) -> None:
         config = BrokerConfig.model_validate(settings or {})
-        self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self._runner)
+        self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self.runner)
         limits = replace(Limits.of(config), **self._limits)
         self.server = await start_http(self.broker, "127.0.0.1", 0, limits=limits)
         await self.broker.start(self.server.address)
@@ -104,6 +104,12 @@ class Site:
     def values(self, topic: str = "t", partition: int = 0) -> list[bytes | None]:
         return [record.value for record in self.stored(topic, partition)]
 
+    def gauge(self, name: str) -> float:
+        """A gauge of the listener, read without a connection."""
+        value = self.server.registry.get_sample_value(name)
+        assert value is not None
+        return value
+
     async def metrics(self) -> str:
         return (await self.get("/metrics")).body.decode()
 
@@ -113,20 +119,21 @@ class Site:
                 await asyncio.sleep(0.001)
 
     async def until_idle(self) -> None:
-        """No request is under way, and no connection open but the one that asks."""
-        idle = ["tidelog_http_connections 1.0", "tidelog_http_body_bytes 0.0", "tidelog_http_answer_bytes 0.0"]
-        async with asyncio.timeout(TIMEOUT_S):
-            while not all(line in text for text in [await self.metrics()] for line in idle):
-                await asyncio.sleep(0.005)
+        """No request is under way, and no connection is open."""
+        names = ("tidelog_http_connections", "tidelog_http_body_bytes", "tidelog_http_answer_bytes")
+        await self.until(lambda: not any(self.gauge(name) for name in names))
 
     def batch(self, *values: bytes, **header: int) -> bytes:
         return bytes(encode_batch([Record(self.clock.wall_ms(), None, value) for value in values], **header))  # type: ignore[arg-type]  # plain ints all
 
 
 @asynccontextmanager
-async def simulated(disk: SimDisk | None = None, **limits: Any) -> AsyncIterator[Site]:
+async def simulated(
+    disk: SimDisk | None = None, runner: BlockingRunner | None = None, **limits: Any
+) -> AsyncIterator[Site]:
     """A broker on a simulated disk, with topic `t` of one partition; `limits` replace those of the listener."""
-    site = Site(disk or SimDisk(), SimRunner(random.Random(0), mean_s=0.0002), **limits)
+    runner = runner or SimRunner(random.Random(0), mean_s=0.0002)
+    site = Site(disk or SimDisk(), runner, **{"lingering_s": 0.05, **limits})
     await site.start()
     await site.topic()
     yield site

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -82,7 +83,7 @@ def _patched(batch: bytes, position: int, value: bytes, *, sealed: bool = True) 
     return bytes(data)
 
 
-BAD_BATCHES = {
+BAD_BATCHES: dict[str, tuple[Callable[[bytes], bytes], int]] = {
     "bad CRC": (lambda batch: _patched(batch, 70, b"\xff", sealed=False), 40003),
     "magic 1": (lambda batch: _patched(batch, 16, b"\x01"), 40003),
     "magic 3": (lambda batch: _patched(batch, 16, b"\x03"), 40003),
@@ -260,7 +261,8 @@ def _flip(disk: SimDisk, batch: bytes) -> None:
 @pytest.mark.parametrize(
     "query",
     ["", "offset=", "offset=-1", "offset=x", "offset=9223372036854775808", "offset=0&max_bytes=-1",
-     "offset=0&max_bytes=x", "offset=0&min_bytes=-1", "offset=0&wait_ms=-5", "offset=0&wait_ms=1e3", "offset=0&offset=1",
+     "offset=0&max_bytes=x", "offset=0&min_bytes=-1",
+     "offset=0&wait_ms=-5", "offset=0&wait_ms=1e3", "offset=0&offset=1",
      "offset=0&to=x",
      "offset=0&to=-1", "offset=0&to=5&wait_ms=5", "offset=0&to=5&max_bytes=5", "offset=0&replica=none", "offset=%zz"],
 )  # fmt: skip

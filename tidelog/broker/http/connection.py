@@ -99,6 +99,7 @@ class Connection(web.RequestHandler):
         if status == InvalidRequest.code // 100:
             response = error_answer(InvalidRequest("this is not a correct HTTP/1.1 request"), retry_after_s=0)
             response.force_close()
+            response.headers["Connection"] = "close"  # aiohttp would not say so: it takes the client for HTTP/1.0
             return response
         return super().handle_error(request, status, exc, message)
 

@@ -60,6 +60,7 @@ _READ_BATCHES: Final = (
     _REPLICA,
 )
 _OFFSET_TYPE: Final = Query("offset_type", {"enum": ["earliest_and_latest"]}, "The only one there is.")
+_V2_ANSWER: Final = (topics_v2.ANSWER_TYPE,)
 _V2_RECORDS: Final = (Embedded.JSON.value, Embedded.BINARY.value, JSON_TYPE)
 
 _TOPIC: Final = "/topics/{topic}"
@@ -76,7 +77,7 @@ def _always(path: str, operation: Operation, handler: Handler, answer: Any, medi
 
 def _v2(path: str, resource: ResourceOf, handler: Handler, answer: Any) -> Route:
     """A reading route of REST v2."""
-    return Route("GET", path, _DESCRIBE, resource, handler, None, answer, answer_media=(topics_v2.ANSWER_TYPE,))
+    return Route("GET", path, _DESCRIBE, resource, handler, None, answer, answer_media=_V2_ANSWER)
 
 
 def _v2_produce(path: str, handler: Handler) -> Route:
@@ -92,7 +93,7 @@ def _v2_produce(path: str, handler: Handler) -> Route:
         (200, 204),
         _PRODUCE,
         _V2_RECORDS,
-        (topics_v2.ANSWER_TYPE,),
+        _V2_ANSWER,
     )
 
 
@@ -140,7 +141,7 @@ OWN: Final = (
 
 V2: Final = (
     _always("/", _OPEN, topics_v2.get_root, topics_v2.Nothing, topics_v2.ANSWER_TYPE),
-    Route("POST", "/", _OPEN, cluster, topics_v2.post_root, None, topics_v2.Nothing),
+    Route("POST", "/", _OPEN, cluster, topics_v2.post_root, None, topics_v2.Nothing, answer_media=_V2_ANSWER),
     _v2("/brokers", cluster, topics_v2.list_brokers, topics_v2.BrokersV2),
     _v2("/topics", topics, topics_v2.list_topics, list[str]),
     _v2(_TOPIC, topic, topics_v2.get_topic, topics_v2.TopicV2),

@@ -31,6 +31,8 @@ class HttpServer:
         self._server = server
         self._listener = listener
         self._context = context
+        self.registry = context.registry
+        """What `/metrics` shows."""
         host, port, *_ = listener.sockets[0].getsockname()
         self.address: tuple[str, int] = (host, port)
 

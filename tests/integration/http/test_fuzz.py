@@ -1,0 +1,168 @@
+"""Whatever is sent, to whatever route: an answer in the right shape, and never a 500."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.integration.http.conftest import Site, simulated
+from tests.integration.http.wire import Wire, head
+from tidelog.broker.http.route import Route
+from tidelog.broker.http.routes import ROUTES
+from tidelog.model.batch_codec import encode_batch
+
+REQUESTS = 2500
+METHODS = sorted({route.method for route in ROUTES})
+GOOD = {"cluster_id": "CLUSTER", "topic": "t", "partition": "0", "broker_id": "1", "name": "retention.ms"}
+SEGMENTS = st.sampled_from(
+    ["t", "u", "none", "0", "1", "-1", "9223372036854775808", "..", "%2e%2e", "%2f", "%00",
+     "%", "n" * 250, "1e9", "", "-",
+     "\u00e9", "*"]
+)  # fmt: skip
+NAMES = st.sampled_from(
+    ["offset", "to", "timestamp", "acks", "async", "timeout", "timeout_ms", "max_bytes", "min_bytes",
+     "wait_ms", "replica",
+     "topics", "offset_type", "x"]
+)  # fmt: skip
+VALUES = st.sampled_from(
+    ["", "0", "1", "-1", "5", "true", "false", "all", "earliest", "latest", "local", "1e400", "%zz", "%00", "+4", "t,u",
+     "9223372036854775807", "9223372036854775808", "%D9%A4"]
+)  # fmt: skip
+QUERIES = st.lists(st.tuples(NAMES, VALUES), max_size=3).map(lambda pairs: [f"{name}={value}" for name, value in pairs])
+OFFSETS = st.sampled_from([["offset=0"], ["offset=latest"], ["offset=99999"], []])
+CONTENT_TYPES = st.sampled_from(
+    ["application/json", "application/vnd.kafka.json.v2+json", "application/vnd.tidelog.batches", "text/plain", "\x7f",
+     ";;",
+     "application/vnd.kafka.binary.v2+json", "a/b;charset=x"]
+)  # fmt: skip
+KEYS = st.sampled_from(
+    ["records", "value", "key", "partition", "entries", "id", "type", "data", "partitions", "topic", "topic_name", "x",
+     "partitions_count", "configs", "name", "headers", "timestamp", "wait_ms", "validate_only"]
+)  # fmt: skip
+LEAVES = st.none() | st.booleans() | st.sampled_from([0, 1, -1, 2**63, 1e300, "", "t", "AA==", "JSON", "BINARY", "5"])
+DOCUMENTS = st.recursive(
+    LEAVES, lambda it: st.lists(it, max_size=3) | st.dictionaries(KEYS, it, max_size=4), max_leaves=12
+)
+GOOD_BODIES = {
+    "batches": bytes(encode_batch([(1, None, b"x")])),
+    "configs:alter": b'{"data":[{"name":"segment.ms","value":"9"}]}',
+    "offsets": b'{"partitions":[{"topic":"t","partition":0}]}',
+    "records": b'{"value":{"type":"JSON","data":1}}' * 3,
+    "records:batch": b'{"entries":[{"id":"a","value":{"type":"STRING","data":"x"}},{"id":"b","value":{"type":"x"}}]}',
+    "topics": b'{"topic_name":"v","validate_only":true}',
+    "{name}": b'{"value":"7"}',
+    "{partition}": b'{"records":[{"value":null}]}',
+    "{topic}": b'{"records":[{"value":null},{"partition":0}]}',
+}
+NEARLY_GOOD = st.sampled_from(
+    [
+        *GOOD_BODIES.values(),
+        b'{"records":[]}',
+        b'{"entries":[{"id":"a"},{"id":"a"}]}',
+        b'{"partitions":[]}',
+        b"[" * 5000,
+        b"",
+    ]
+)
+BODIES = DOCUMENTS.map(lambda document: json.dumps(document).encode()) | st.binary(max_size=200) | NEARLY_GOOD
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[str, str, bytes | None, dict[str, str]]:
+    """Mostly right, so that what is wrong gets deep into a handler."""
+    often = st.sampled_from([True, True, True, False])
+    route = draw(st.sampled_from(ROUTES))
+    segments = [
+        segment if not segment.startswith("{") else GOOD[segment[1:-1]] if draw(often) else draw(SEGMENTS)
+        for segment in route.template.split("/")
+    ]
+    query = draw(QUERIES) + draw(OFFSETS)
+    headers = {}
+    if not draw(often):
+        headers["Content-Type"] = draw(CONTENT_TYPES)
+    elif route.method != "GET":
+        headers["Content-Type"] = route.request_media[0]
+    if not draw(often):
+        headers["Idempotency-Key"] = draw(st.sampled_from(["k", "l", "", "\x7f"]))
+    if not draw(often):
+        headers["Accept"] = draw(st.sampled_from(["*/*", "application/json", "x", "application/json;q=x"]))
+    method = route.method if draw(often) or draw(often) else draw(st.sampled_from(METHODS))
+    body = None if (method == "GET" and draw(often)) or not (draw(often) or draw(often)) else draw(BODIES)
+    return method, "/".join(segments) + ("?" + "&".join(query) if query else ""), body, headers
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.template}")
+async def test_what_is_right_is_accepted_by_every_route(site: Site, route: Route) -> None:
+    target = "/".join(GOOD[part[1:-1]] if part.startswith("{") else part for part in route.template.split("/"))
+    if "/brokers/" in target:
+        target = target.replace("retention.ms", "log.dir")
+    body = GOOD_BODIES.get(route.path.rpartition("/")[2])
+    if route.method == "PATCH":
+        body = b'{"partitions_count":2}'
+    if target.endswith(("records", "batches")) and route.method == "GET":
+        target += "?offset=0"
+    reply = await site.ask(
+        route.method,
+        target.replace("CLUSTER", site.broker.cluster_id),
+        None if route.method in ("GET", "DELETE") else body,
+        {"Content-Type": route.request_media[0]},
+    )
+    assert reply.status in route.statuses, reply.body
+    assert reply.status == 204 or reply.headers["content-type"].split(";")[0] in route.answer_media
+
+
+async def test_never_a_500() -> None:
+    drawn: list[tuple[str, str, bytes | None, dict[str, str]]] = []
+
+    @settings(max_examples=REQUESTS, suppress_health_check=list(HealthCheck))
+    @given(requests())
+    def draw(request: tuple[str, str, bytes | None, dict[str, str]]) -> None:
+        drawn.append(request)
+
+    draw()
+    async with simulated(request_timeout_ms_max=50) as site:
+        await site.topic("u", 3)
+        sender = Sender(site)
+        for method, target, body, headers in drawn:
+            if "t" not in site.broker.image.topics:
+                await site.topic("t")
+            await sender.send(method, target.replace("CLUSTER", site.broker.cluster_id), body, headers)
+        await sender.close()
+        expected = {200, 204, 400, 404, 405, 406, 411, 415, 416, 422}
+        assert sender.statuses.keys() >= expected, expected - sender.statuses.keys()
+        assert 500 not in sender.statuses
+        await site.until_idle()
+
+
+class Sender:
+    """Sends one request after the other, on one connection as long as it lasts."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._wire: Wire | None = None
+        self.statuses: dict[int, int] = {}
+
+    async def send(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> None:
+        self._wire = self._wire or await self._site.wire()
+        lengths = {} if body is None else {"Content-Length": str(len(body))}
+        self._wire.write(head(method, target, {**headers, **lengths}) + (body or b""))
+        reply = await self._wire.read(method)
+        self.statuses[reply.status] = self.statuses.get(reply.status, 0) + 1
+        assert reply.status < 500 or reply.status in (503, 504, 507), (method, target, body, reply.body)
+        if reply.status >= 400:
+            error: dict[str, Any] = reply.json()
+            assert error.keys() == {"error_code", "message"}
+            assert error["error_code"] // 100 == reply.status
+            assert error["message"]
+        if reply.headers.get("connection") == "close":
+            assert await self._wire.is_closed(), (method, target, body)
+            await self.close()
+
+    async def close(self) -> None:
+        if self._wire is not None:
+            await self._wire.close()
+            self._wire = None

@@ -1,0 +1,172 @@
+"""Bounds under load: too many connections, too much memory, readers that do not read, disks that are full."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.integration.http.conftest import JSON_V2, Site, simulated
+from tests.integration.http.wire import Wire, head
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.faults import FaultRates
+
+T = TypeVar("T")
+
+BATCHES = "/topics/t/partitions/0/batches"
+
+
+async def test_one_connection_too_many_is_told_and_closed() -> None:
+    async with simulated(connections_max=3) as site:
+        wires = [await site.wire() for _ in range(3)]
+        for wire in wires:
+            assert (await wire.request("GET", "/healthz")).status == 200
+        async with await site.wire() as surplus:
+            reply = await surplus.read()  # unasked
+            assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, 50305, "1")
+            assert await surplus.is_closed()
+        await wires.pop().close()
+        await _admitted(site, wires)
+        assert (
+            'tidelog_http_refused_total{reason="connections"}'
+            in (await wires[0].request("GET", "/metrics")).body.decode()
+        )
+        for wire in wires:
+            await wire.close()
+
+
+async def _admitted(site: Site, wires: list[Wire]) -> None:
+    """Tries until the place of the closed connection is free."""
+    async with asyncio.timeout(20):
+        while True:
+            wire = await site.wire()
+            reply = await wire.request("GET", "/healthz")
+            if reply.status == 200:
+                wires.append(wire)
+                return
+            await wire.close()
+
+
+async def test_bodies_beyond_the_budget_are_refused_unread() -> None:
+    async with simulated(body_budget_bytes=10_000) as site:
+        async with await site.wire() as slow:
+            slow.write(head("POST", BATCHES, {"Content-Length": "9000"}))
+            await site.until(lambda: _bodies(site) == 9000)
+            async with await site.wire() as wire:
+                wire.write(head("POST", BATCHES, {"Content-Length": "2000", "Expect": "100-continue"}))
+                reply = await wire.read()
+                assert (reply.status, reply.code) == (503, 50305)
+                assert 1 <= int(reply.headers["retry-after"]) <= 4
+                assert await wire.is_closed()
+            assert (await site.ask("POST", BATCHES, site.batch(b"small"))).status == 200
+        await site.until(lambda: _bodies(site) == 0)
+        assert (await site.ask("POST", BATCHES, site.batch(b"x" * 5000))).status == 200
+
+
+def _bodies(site: Site) -> float:
+    return site.gauge("tidelog_http_body_bytes")
+
+
+async def test_a_reader_that_does_not_read_is_cut_off() -> None:
+    async with simulated(drain_timeout_s=0.1) as site:
+        for _ in range(20):
+            await site.ask("POST", BATCHES, site.batch(b"x" * 1_000_000))
+        for query in ("offset=0&max_bytes=50000000", "offset=0&to=20"):
+            wire = await site.wire()
+            wire.write(head("GET", f"{BATCHES}?{query}", {}))
+            await site.until(lambda: site.gauge("tidelog_http_connections") == 1)
+            await site.until(lambda: site.gauge("tidelog_http_connections") == 0)
+            await wire.close()
+        assert 'tidelog_http_refused_total{reason="slow reader"} 2.0' in await site.metrics()
+        await site.until_idle()
+
+
+async def test_answers_beyond_their_budget_are_refused() -> None:
+    async with simulated(answer_budget_bytes=1_500_000) as site:
+        for _ in range(10):
+            await site.ask("POST", BATCHES, site.batch(b"x" * 1_000_000))
+        stalled = await site.wire()
+        stalled.write(head("GET", f"{BATCHES}?offset=0&max_bytes=9000000", {}))
+        await site.until(lambda: site.gauge("tidelog_http_answer_bytes") > 8_000_000)  # the first one always fits
+        reply = await site.get(f"{BATCHES}?offset=0")
+        assert (reply.status, reply.code) == (503, 50305)
+        assert (await site.get(f"{BATCHES}?offset=10")).status == 200
+        await stalled.close()
+        await site.until(lambda: site.gauge("tidelog_http_answer_bytes") == 0)
+        assert (await site.get(f"{BATCHES}?offset=0")).status == 200
+
+
+async def test_a_full_disk_is_507_and_writes_resume_by_themselves() -> None:
+    disk = SimDisk()
+    async with simulated(disk) as site:
+        await site.produce("before")
+        disk.medium.capacity_bytes = disk.medium.used_bytes
+        for reply in (
+            await site.produce("lost"),
+            await site.ask("POST", BATCHES, site.batch(b"lost")),
+            await site.produce("lost", query="?acks=1"),
+        ):
+            assert (reply.status, reply.code) == (507, 50701)
+        assert (await site.get("/topics/t/partitions/0/records?offset=0")).status == 200
+        disk.medium.capacity_bytes = 1 << 30
+        assert (await site.produce("after")).status == 200
+        assert site.values() == [b'"before"', b'"after"']
+
+
+async def test_a_failed_fsync_is_never_taken_for_a_success() -> None:
+    disk = SimDisk()
+    async with simulated(disk) as site:
+        await site.produce("safe")
+        disk.medium.faults = FaultRates(sync_error=1.0)
+        reply = await site.produce("unknown")
+        assert (reply.status, reply.code) == (504, 50401)
+        disk.medium.faults = FaultRates()
+        reply = await site.produce("refused")
+        assert (reply.status, reply.code) == (503, 50304)
+        assert (await site.get("/topics/t/partitions/0/records?offset=0")).json()[0]["offset"] == 0
+
+
+async def test_one_of_two_partitions_fails_inside_a_200() -> None:
+    disk = SimDisk()
+    async with simulated(disk) as site:
+        await site.topic("u", 2)
+        disk.medium.faults = FaultRates(sync_error=1.0)
+        await site.post("/topics/u/partitions/0", {"records": [{"value": 1}]}, JSON_V2)
+        disk.medium.faults = FaultRates()
+        reply = await site.post(
+            "/topics/u", {"records": [{"value": 1, "partition": 0}, {"value": 2, "partition": 1}]}, JSON_V2
+        )
+        assert reply.status == 200
+        failed, done = reply.json()["offsets"]
+        assert (failed["partition"], failed["offset"], failed["error_code"]) == (0, None, 50304)
+        assert failed["error"]
+        assert (done["partition"], done["offset"], done["error_code"]) == (1, 0, None)
+
+
+async def test_a_deadline_that_has_passed_before_the_append_is_503(site: Site) -> None:
+    reply = await site.produce(1, query="?timeout_ms=0")
+    assert (reply.status, reply.code) == (503, 50305)
+    await site.produce(2)
+    assert site.values() == [b"2"]
+
+
+async def test_a_deadline_that_passes_after_the_append_is_504() -> None:
+    disk = SlowDisk()
+    async with simulated(runner=disk) as site:
+        disk.is_free.clear()
+        reply = await site.produce(1, query="?timeout_ms=30")
+        assert (reply.status, reply.code) == (504, 50401)
+        assert site.broker.partition("t", 0).log_end_offset == 1
+        disk.is_free.set()
+
+
+class SlowDisk:
+    """Calls of the disk thread wait until it is free."""
+
+    def __init__(self) -> None:
+        self.is_free = asyncio.Event()
+        self.is_free.set()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        await self.is_free.wait()
+        return call()
