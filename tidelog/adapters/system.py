@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def host_name() -> str:
+    """This machine's name, as others may know it."""
+    return socket.gethostname()
 
 
 class SystemClock:

@@ -16,15 +16,17 @@ from collections.abc import Callable
 import structlog
 import uvloop
 
-from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy
+from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy, host_name
 from tidelog.broker.broker import Broker
 from tidelog.broker.http.server import HttpServer, start_http
 from tidelog.config.schema import BrokerConfig
+from tidelog.config.values import split_address
 from tidelog.storage.disk_files import DiskFiles
 
 STOP_GRACE_S = 5.0
 """How long requests may take to end once the broker stops."""
 STOP_S_MAX = 9.0
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to recognise them, not to bind to them
 GC_THRESHOLDS = (20_000, 50, 50)
 
 logger = structlog.get_logger("tidelog")
@@ -46,11 +48,11 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), SystemEntropy(), disk)
     server: HttpServer | None = None
     try:
-        host, _, port = config.http_listener.rpartition(":")
-        server = await start_http(broker, host, int(port))
-        await broker.start(server.address)
+        host, port = split_address(config.http_listener)
+        server = await start_http(broker, host, port)
+        await broker.start(advertised_address(config, server.address))
         _settle_memory()
-        url = f"http://{host}:{server.address[1]}"
+        url = f"http://{f'[{host}]' if ':' in host else host}:{server.address[1]}"
         announce(f"tidelog: ready {url} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
@@ -60,6 +62,13 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
             await broker.stop()
             disk.close()
     return 1 if broker.failed.is_set() else 0
+
+
+def advertised_address(config: BrokerConfig, bound: tuple[str, int]) -> tuple[str, int]:
+    """The address that clients are told: nobody can connect to "all addresses"."""
+    if config.http_advertised_listener is not None:
+        return split_address(config.http_advertised_listener)
+    return (host_name(), bound[1]) if bound[0] in WILDCARDS else bound
 
 
 def _stop_on_signals() -> asyncio.Event:

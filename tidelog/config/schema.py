@@ -76,6 +76,13 @@ class BrokerConfig(Settings):
     http_listener: Address = setting(
         "http.listener", "127.0.0.1:8082", "Where HTTP clients connect, HOST:PORT. Port 0 lets the system choose one."
     )
+    http_advertised_listener: Address | None = setting(
+        "http.advertised.listener",
+        None,
+        "The address that the metadata tells HTTP clients, HOST:PORT, where it is not the one listened on: behind a "
+        "load balancer, or on a machine with several names. Default: http.listener; if that is all addresses "
+        "(0.0.0.0 or [::]), this machine's name. (Kafka: advertised.listeners.)",
+    )
     peer_listener: Address = setting(
         "peer.listener",
         "127.0.0.1:9192",

@@ -39,7 +39,14 @@ class Synced:
     end: int
 
 
-Event = Propose | Appended | AppendRefused | Synced
+@dataclass(frozen=True, slots=True)
+class DurabilityChanged:
+    """The topic's `ack.durability` was altered: from now on a commit waits for the fsync, or does not."""
+
+    is_fsynced: bool
+
+
+Event = Propose | Appended | AppendRefused | Synced | DurabilityChanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tidelog.replication.protocol import (
     Append,
     Appended,
     AppendRefused,
+    DurabilityChanged,
     Effect,
     Event,
     Propose,
@@ -51,6 +52,9 @@ class SingleReplica:
                 return [] if self._is_fsynced else self._advance(end)
             case Synced(end):
                 return self._advance(end)
+            case DurabilityChanged(is_fsynced):
+                self._is_fsynced = is_fsynced
+                return []
 
     def _advance(self, end: int) -> list[Effect]:
         assert end <= self._next_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,28 @@ async def test_weaker_acks_say_so(bench: Bench, acks: int, durability: str) -> N
 async def test_replicated_durability_does_not_wait_for_the_disk(bench: Bench) -> None:
     partition = await bench.topic(ack_durability="replicated")
     assert (await produce(partition, batch(b"a"))).durability == "replicated"
+
+
+async def test_altered_durability_is_in_force_at_once_and_never_overstated(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = await bench.topic(ack_durability="replicated")
+    runner = bench.broker.log_writer._runner
+    run, release = runner.run, asyncio.Event()
+
+    async def stalled(call: Callable[[], object]) -> object:
+        await release.wait()
+        return await run(call)
+
+    monkeypatch.setattr(runner, "run", stalled)
+    await produce(partition, batch(b"a", producer_id=7, sequence=0))
+    partition.reconfigure(partition.config.model_copy(update={"ack_durability": "fsynced"}), partition.log.settings)
+    assert (await produce(partition, batch(b"a", producer_id=7, sequence=0))).durability == "replicated"
+    fresh = asyncio.ensure_future(produce(partition, batch(b"b")))
+    await asyncio.sleep(0.01)
+    assert not fresh.done(), "acknowledged before the fsync that its topic asks for"
+    release.set()
+    assert (await fresh).durability == "fsynced"
 
 
 # -- idempotence ---------------------------------------------------------------------------------------------------
@@ -208,9 +231,9 @@ async def test_a_deadline_before_the_append_is_definite_and_after_it_is_not(
     release = asyncio.Event()
     wait = bench.broker.log_writer._runner.run
 
-    async def slow(call: object) -> object:
+    async def slow(call: Callable[[], object]) -> object:
         await release.wait()
-        return await wait(call)  # type: ignore[arg-type]  # the port's type variable
+        return await wait(call)
 
     monkeypatch.setattr(bench.broker.log_writer._runner, "run", slow)
     with pytest.raises(TimedOutAfterAppend):

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.broker.http.budget import ByteBudget
 from tidelog.broker.http.context import Waits
-from tidelog.broker.http.stream_v3 import ITEMS_MAX, Arrived, Window
+from tidelog.broker.http.stream_window import ITEMS_MAX, Arrived, Window
 from tidelog.model.errors import Overloaded
 
 
