@@ -139,9 +139,10 @@ class Sender:
             raise
 
     async def _try_until_settled(self, request: _Request) -> None:
-        loop = asyncio.get_running_loop()
+        now_s = asyncio.get_running_loop().time
         backoff = self._session.backoff()
-        while True:
+        reason = "it waited in the buffer for too long"
+        while now_s() < request.deadline_s:
             request.unknown_tries += 1
             error, wait_at_least_s = await self._attempt(request)
             if error is None:
@@ -149,19 +150,19 @@ class Sender:
             verdict = judge(error, numbered=self._sequences is not None, uncertain=request.unknown_tries > 1)
             if error.definite:
                 request.unknown_tries -= 1
-            wait_s = backoff.next_s(wait_at_least_s)
-            if verdict in (Verdict.RETRY, Verdict.RENUMBER) and loop.time() + wait_s >= request.deadline_s:
-                error = DeliveryExpired(f"not delivered within delivery_timeout_ms; the last error: {error.message}")
-                verdict = expired(uncertain=request.unknown_tries > 0)
             if verdict not in (Verdict.RETRY, Verdict.RENUMBER):
                 self._give_up(request, verdict, error)
                 return
-            logger.info("%s: trying again in %.3f s: %s", request.queue.partition, wait_s, error.message)
             if verdict is Verdict.RENUMBER:
                 self._forget_numbers(request)
+            reason = f"the last error: {error.message}"
+            wait_s = min(backoff.next_s(wait_at_least_s), max(0.0, request.deadline_s - now_s()))
+            logger.info("%s: trying again in %.3f s: %s", request.queue.partition, wait_s, error.message)
             await asyncio.sleep(wait_s)
             if needs_refresh(error):
                 await self._refresh(request)
+        late = DeliveryExpired(f"not delivered within delivery_timeout_ms; {reason}")
+        self._give_up(request, expired(uncertain=request.unknown_tries > 0), late)
 
     async def _attempt(self, request: _Request) -> tuple[TidelogError | None, float]:
         """One try. Returns the error and the seconds the broker asked to wait, or None if the batches are settled."""
@@ -170,7 +171,7 @@ class Sender:
         target = f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?acks={self._options.acks}"
         try:
             if self._sequences is not None and request.stamp is None:
-                await self._number(request, self._sequences)
+                await self._number(request, self._sequences, left_s)
             answer = await self._session.attempt(
                 "POST",
                 self._session.leader(topic, partition),
@@ -192,19 +193,19 @@ class Sender:
 
     # -- numbers -------------------------------------------------------------------------------------------------
 
-    async def _number(self, request: _Request, sequences: Sequences) -> None:
+    async def _number(self, request: _Request, sequences: Sequences, timeout_s: float) -> None:
         if sequences.needs_id:
-            sequences.adopt(await self._new_producer_id())
+            sequences.adopt(await self._new_producer_id(timeout_s))
         stamps = [sequences.assign(request.queue.partition, batch.record_count) for batch in request.batches]
         for batch, stamp in zip(request.batches, stamps, strict=True):
             stamp_producer(RecordBatch(parse_header(batch.data), memoryview(batch.data)), *stamp)
         request.stamp = stamps[0]
 
-    async def _new_producer_id(self) -> ProducerId:
+    async def _new_producer_id(self, timeout_s: float) -> ProducerId:
         """Asks for a producer id. Whatever goes wrong, no record was sent: indefinite errors become definite."""
         target = f"/v3/clusters/{self._session.cluster_id}/producer-ids"
         try:
-            body = await self._session.call("POST", target, timeout_s=self._options.request_timeout_s)
+            body = await self._session.call("POST", target, timeout_s=timeout_s)
             return ProducerId(decode_answer(_PRODUCER_ID, body).producer_id)
         except TidelogError as error:
             if error.definite:

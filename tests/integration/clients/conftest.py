@@ -85,7 +85,7 @@ class LosingProxy:
         host, _, port = upstream.removeprefix("http://").rpartition(":")
         self._host, self._port = host, int(port)
         self._server: asyncio.Server | None = None
-        self._connections: list[asyncio.Task[None]] = []
+        self._connections: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
         self.answers_to_lose = 0
         self.answers_lost = 0
         self.produce_requests = 0
@@ -110,15 +110,19 @@ class LosingProxy:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        for _, upstream in self._connections:
+            upstream.transport.abort()
+        await asyncio.gather(*(task for task, _ in self._connections), return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            upstream_reader, upstream_writer = await asyncio.open_connection(self._host, self._port)
+        except ConnectionError:
+            writer.transport.abort()
+            return
         task = asyncio.current_task()
         assert task is not None
-        self._connections.append(task)
-        upstream_reader, upstream_writer = await asyncio.open_connection(self._host, self._port)
+        self._connections.append((task, upstream_writer))
         asks = asyncio.create_task(self._pass_requests(reader, upstream_writer))
         try:
             await self._pass_answers(upstream_reader, writer)
