@@ -266,6 +266,31 @@ async def test_bad_chunking_is_never_taken_for_records() -> None:
         assert site.values() == [b"1"]
 
 
+async def test_a_stream_that_finds_no_memory_is_told_what_was_done() -> None:
+    async with simulated(body_budget_bytes=5_000) as site, await site.wire() as wire:
+        await begin(wire, site)
+        wire.write_chunk(record(1))
+        await wire.read_head()
+        assert receipts(await wire.read_chunk())[0]["offset"] == 0
+        wire.write_chunk(b'{"value":{"type":"JSON","data":"' + b"x" * 4000)
+        await site.until(lambda: site.gauge("tidelog_http_body_bytes") > 4000)
+        wire.write_chunk(b"x" * 2000 + b'"}}')
+        assert receipts(await wire.read_chunk())[0]["error_code"] == 50305
+        assert await wire.read_chunk() == b""
+        assert await wire.is_closed()
+        await site.until_idle()
+        assert site.values() == [b"1"]
+
+
+async def test_an_idle_stream_takes_no_memory_from_others(site: Site) -> None:
+    async with await site.wire() as wire:
+        await begin(wire, site)
+        wire.write_chunk(record(1) + b" \n" * 1000)
+        await wire.read_head()
+        await wire.read_chunk()
+        await site.until(lambda: site.gauge("tidelog_http_body_bytes") == 0)
+
+
 async def test_an_idle_stream_is_ended() -> None:
     async with simulated(stream_idle_s=0.05) as site, await site.wire() as wire:
         await begin(wire, site)

@@ -29,4 +29,4 @@ class ByteBudget:
     def give_back(self, size: int) -> None:
         """Gives back what `take` took."""
         self._used -= size
-        assert self._used >= 0, "a byte budget was given back more than was taken"
+        assert size >= 0 <= self._used, "a byte budget was given back more than was taken"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import KeyedRequest
@@ -72,6 +72,17 @@ def stored_bytes_max(record: Record) -> int:
     return size + sum(10 + len(name.encode()) + len(value or b"") for name, value in record.headers)
 
 
+class Slot(NamedTuple):
+    """A record's place: its partition, and its number in the batch that goes there."""
+
+    partition: int
+    number: int
+
+    def offset(self, receipt: ProduceReceipt) -> int | None:
+        """The record's offset; None if that is not known (acks=0, or an old repeat)."""
+        return None if receipt.base_offset is None else receipt.base_offset + self.number
+
+
 class Placer:
     """Chooses partitions for the records of one request."""
 
@@ -95,6 +106,29 @@ class Placer:
                 else self._keyed.choose_partition(len(self._topic.partitions))
             )
         return self._unkeyed
+
+
+class Grouping:
+    """The records of one request, by partition, in their order."""
+
+    def __init__(self, context: Context, topic: Topic, keyed: KeyedRequest | None) -> None:
+        self._context = context
+        self._topic = topic
+        self._placer = Placer(context, topic, keyed)
+        self._groups: dict[int, list[Record]] = {}
+
+    def add(self, record: Record, partition: int | None) -> Slot:
+        """Takes a record in. `UnprocessableBody` or `UnknownPartition` if that is not possible."""
+        check_record(self._context.limits, record)
+        number = self._placer.place(record.key, partition)
+        group = self._groups.setdefault(number, [])
+        group.append(record)
+        return Slot(number, len(group) - 1)
+
+    def batches(self) -> dict[int, list[RecordBatch]]:
+        """One batch for each partition that has records. `TooLarge` if any is over its bound."""
+        config = config_of(self._context, self._topic)
+        return {number: [batch_of(config, group)] for number, group in self._groups.items()}
 
 
 def batch_of(config: TopicConfig, records: list[Record]) -> RecordBatch:

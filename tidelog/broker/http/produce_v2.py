@@ -27,14 +27,12 @@ from tidelog.broker.http.json_body import (
 )
 from tidelog.broker.http.media import Embedded, embedded_sent
 from tidelog.broker.http.produce import (
-    Placer,
+    Grouping,
+    Slot,
     Terms,
     append,
-    batch_of,
     check_partition,
-    check_record,
     common_error,
-    config_of,
     refuse_other_content,
 )
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
@@ -87,29 +85,19 @@ async def _produce(context: Context, call: Call, partition: int | None) -> web.S
     acks = params.acks(call.query)
     body = await read_body(context, call, context.limits.json_bytes_max)
     keyed = keyed_request(call.request, topic.topic_id, f"{partition} {embedded.name}", body)
-    now_ms = context.broker.clock.wall_ms()
     refuse_other_content(context, topic, keyed)
     records = decode_records(body, embedded)
     if not 0 < len(records) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(records)} records: send 1 to {context.limits.entries_max}")
-    placer = Placer(context, topic, keyed)
-    groups: dict[int, list[Record]] = {}
-    places: list[tuple[int, int]] = []  # of each record: its partition, and which record of that batch it is
-    for sent in records:
-        record = record_of(sent, now_ms)
-        check_record(context.limits, record)
-        number = placer.place(record.key, _named_partition(partition, sent.partition))
-        group = groups.setdefault(number, [])
-        places.append((number, len(group)))
-        group.append(record)
-    config = config_of(context, topic)
-    batches = {number: [batch_of(config, group)] for number, group in groups.items()}
-    outcomes = await append(context, topic, batches, Terms(acks, call.deadline_s(context), keyed))
+    now_ms = context.broker.clock.wall_ms()
+    grouping = Grouping(context, topic, keyed)
+    slots = [grouping.add(record_of(sent, now_ms), _named_partition(partition, sent.partition)) for sent in records]
+    outcomes = await append(context, topic, grouping.batches(), Terms(acks, call.deadline_s(context), keyed))
     if (error := common_error(list(outcomes.values()))) is not None:
         raise error
     if acks == 0 and not any(isinstance(outcome, TidelogError) for outcome in outcomes.values()):
         return no_content()
-    receipts = [_receipt(number, index, outcomes[number]) for number, index in places]
+    receipts = [_receipt(slot, outcomes[slot.partition]) for slot in slots]
     return json_answer(ProducedV2(receipts), content_type=ANSWER_TYPE)
 
 
@@ -137,10 +125,10 @@ def _named_partition(in_path: int | None, in_record: int | None) -> int | None:
     return in_path
 
 
-def _receipt(partition: int, index: int, outcome: ProduceReceipt | TidelogError) -> OffsetReceipt:
+def _receipt(slot: Slot, outcome: ProduceReceipt | TidelogError) -> OffsetReceipt:
     if isinstance(outcome, TidelogError):
-        return OffsetReceipt(partition, None, outcome.code, outcome.message)
-    offset = None if outcome.base_offset is None else outcome.base_offset + index
+        return OffsetReceipt(slot.partition, None, outcome.code, outcome.message)
+    offset = slot.offset(outcome)
     return OffsetReceipt(
-        partition, offset, None, None, outcome.leader_epoch, list(outcome.acked_by), outcome.durability
+        slot.partition, offset, None, None, outcome.leader_epoch, list(outcome.acked_by), outcome.durability
     )

@@ -19,16 +19,7 @@ from tidelog.broker.http.envelope import Place
 from tidelog.broker.http.idempotency import keyed_request
 from tidelog.broker.http.json_body import EntriesV3, EntryV3, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
-from tidelog.broker.http.produce import (
-    Placer,
-    Terms,
-    append,
-    batch_of,
-    check_record,
-    common_error,
-    config_of,
-    refuse_other_content,
-)
+from tidelog.broker.http.produce import Grouping, Slot, Terms, append, common_error, refuse_other_content
 from tidelog.broker.http.records_v3 import FailureV3, ReceiptV3, failure_of, receipt_of, record_of
 from tidelog.model.errors import TidelogError, UnprocessableBody
 from tidelog.model.records import Record
@@ -52,45 +43,44 @@ async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     body = await read_body(context, call, context.limits.json_bytes_max)
     keyed = keyed_request(call.request, topic.topic_id, "records:batch", body)
     refuse_other_content(context, topic, keyed)
-    entries = decode_body(_ENTRIES, body).entries
-    if not 0 < len(entries) <= context.limits.entries_max:
-        raise UnprocessableBody(f"{len(entries)} entries: send 1 to {context.limits.entries_max}")
-    now_ms = context.broker.clock.wall_ms()
-    placer = Placer(context, topic, keyed)
-    groups: dict[int, list[Record]] = {}
-    placed: list[tuple[EntryV3, Record, int, int]] = []  # with its partition, and which record of that batch it is
-    failures: list[FailureV3] = []
-    for entry in _distinct(context, entries):
-        try:
-            record = record_of(entry, now_ms)
-            check_record(context.limits, record)
-            partition = placer.place(record.key, entry.partition_id)
-        except TidelogError as error:
-            failures.append(failure_of(error, entry.id))
-            continue
-        group = groups.setdefault(partition, [])
-        placed.append((entry, record, partition, len(group)))
-        group.append(record)
+    entries = _checked(context, decode_body(_ENTRIES, body).entries)
+    grouping = Grouping(context, topic, keyed)
+    placed, failures = _place(grouping, entries, context.broker.clock.wall_ms())
     outcomes = {}
-    if groups:
-        config = config_of(context, topic)
-        batches = {partition: [batch_of(config, records)] for partition, records in groups.items()}
-        outcomes = await append(context, topic, batches, Terms(acks, call.deadline_s(context), keyed))
+    if placed:
+        outcomes = await append(context, topic, grouping.batches(), Terms(acks, call.deadline_s(context), keyed))
         common = common_error(list(outcomes.values()))
         if common is not None and not failures:
             raise common
     successes: list[ReceiptV3] = []
-    for entry, record, partition, index in placed:
-        outcome = outcomes[partition]
+    for entry, record, slot in placed:
+        outcome = outcomes[slot.partition]
         if isinstance(outcome, TidelogError):
             failures.append(failure_of(outcome, entry.id))
         else:
-            successes.append(receipt_of(cluster_id, topic.name, partition, entry, record, index, outcome, entry.id))
+            successes.append(receipt_of(cluster_id, topic.name, entry, record, slot, outcome))
     return json_answer(BatchReceiptV3(successes, failures), status=207)
 
 
-def _distinct(context: Context, entries: list[EntryV3]) -> list[EntryV3]:
-    """The entries, if their ids can name them. `UnprocessableBody` if not."""
+def _place(
+    grouping: Grouping, entries: list[EntryV3], now_ms: int
+) -> tuple[list[tuple[EntryV3, Record, Slot]], list[FailureV3]]:
+    """Puts each entry into its group, or among the failures."""
+    placed: list[tuple[EntryV3, Record, Slot]] = []
+    failures: list[FailureV3] = []
+    for entry in entries:
+        try:
+            record = record_of(entry, now_ms)
+            placed.append((entry, record, grouping.add(record, entry.partition_id)))
+        except TidelogError as error:
+            failures.append(failure_of(error, entry.id))
+    return placed, failures
+
+
+def _checked(context: Context, entries: list[EntryV3]) -> list[EntryV3]:
+    """The entries, if they are neither too few nor too many and their ids can name them. `UnprocessableBody` if not."""
+    if not 0 < len(entries) <= context.limits.entries_max:
+        raise UnprocessableBody(f"{len(entries)} entries: send 1 to {context.limits.entries_max}")
     seen: dict[str, None] = {}
     for entry in entries:
         if not 0 < len(entry.id) <= context.limits.entry_id_chars_max:

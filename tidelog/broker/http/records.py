@@ -21,7 +21,7 @@ from tidelog.broker.http.json_body import is_json
 from tidelog.broker.http.media import Embedded, embedded_wanted
 from tidelog.broker.http.reading import position_headers, readable_partition, wait_for_data
 from tidelog.model.batch_codec import decode_batch
-from tidelog.model.batch_header import iter_batches
+from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import FormatMismatch, InvalidBatch, InvalidRequest, TooLarge
 from tidelog.model.records import StoredRecord
 
@@ -96,13 +96,7 @@ async def _read(
         records: list[StoredRecord] = []
         size = 0
         for batch in iter_batches(fetched.data):
-            try:
-                decoded = decode_batch(batch, decompressed_bytes_max=context.limits.decoded_bytes_max)
-            except (InvalidBatch, TooLarge) as error:
-                raise FormatMismatch(
-                    f"the records from offset {batch.header.base_offset} on cannot be opened ({error.message}); "
-                    f"read them as raw batches, or go on at offset {batch.header.next_offset}"
-                ) from None
+            decoded = _open(batch, context.limits.decoded_bytes_max)
             for record in decoded:
                 if record.offset < offset:
                     continue
@@ -114,6 +108,17 @@ async def _read(
         if records or fetched.next_offset <= offset:
             return fetched, records
         offset = fetched.next_offset
+
+
+def _open(batch: RecordBatch, decoded_bytes_max: int) -> list[StoredRecord]:
+    """The records of a stored batch. `FormatMismatch`, saying where to go on, if it has none that can be shown."""
+    try:
+        return decode_batch(batch, decompressed_bytes_max=decoded_bytes_max)
+    except (InvalidBatch, TooLarge) as error:
+        raise FormatMismatch(
+            f"the records from offset {batch.header.base_offset} on cannot be opened ({error.message}); "
+            f"read them as raw batches, or go on at offset {batch.header.next_offset}"
+        ) from None
 
 
 def _size(record: StoredRecord) -> int:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from tidelog.broker.http.json_body import DataV3, RecordV3, iso_time, milliseconds, stored_json
+from tidelog.broker.http.json_body import DataV3, EntryV3, RecordV3, iso_time, milliseconds, stored_json
 from tidelog.broker.http.params import shown
+from tidelog.broker.http.produce import Slot
 from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.records import Record
 
@@ -60,30 +61,23 @@ def record_of(sent: RecordV3, now_ms: int) -> Record:
 
 
 def receipt_of(
-    cluster_id: str,
-    topic: str,
-    partition: int,
-    sent: RecordV3,
-    record: Record,
-    index: int,
-    produced: ProduceReceipt,
-    entry_id: str | None = None,
+    cluster_id: str, topic: str, sent: RecordV3, record: Record, slot: Slot, produced: ProduceReceipt
 ) -> ReceiptV3:
-    """The receipt of the record that is number `index` in the batch that was `produced`."""
+    """The receipt of a record that was `sent`, stored as `record` at its `slot`."""
     timestamp_ms = record.timestamp_ms if produced.log_append_time_ms is None else produced.log_append_time_ms
     return ReceiptV3(
         OK,
         cluster_id,
         topic,
-        partition,
-        None if produced.base_offset is None else produced.base_offset + index,
+        slot.partition,
+        slot.offset(produced),
         iso_time(timestamp_ms),
         _size(sent.key, record.key),
         _size(sent.value, record.value),
         produced.leader_epoch,
         list(produced.acked_by),
         produced.durability,
-        entry_id,
+        sent.id if isinstance(sent, EntryV3) else None,
     )
 
 

@@ -14,9 +14,7 @@ written nothing is promised, so what fails before that is an ordinary error answ
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -32,6 +30,7 @@ from tidelog.broker.http.json_text import ObjectCutter
 from tidelog.broker.http.media import JSON_TYPE, check_document
 from tidelog.broker.http.produce import (
     Placer,
+    Slot,
     Terms,
     append,
     batch_of,
@@ -41,67 +40,17 @@ from tidelog.broker.http.produce import (
     stored_bytes_max,
 )
 from tidelog.broker.http.records_v3 import failure_of, receipt_of, record_of
+from tidelog.broker.http.stream_window import ITEM_OVERHEAD_BYTES, Arrived, Window
 from tidelog.model.batch_header import HEADER_BYTES, RecordBatch
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, RequestTimeout, ShuttingDown, TidelogError, TooLarge, UnprocessableBody
-from tidelog.model.records import Record
 
 if TYPE_CHECKING:
     from tidelog.broker.proposals import ProduceReceipt
 
 HTTP_SERVER_ERROR: Final = 500
-ITEM_OVERHEAD_BYTES: Final = 256
-"""What a record in the window costs beside its JSON."""
-ITEMS_MAX: Final = 2_000
-"""Records appended, and receipts written, in one go."""
 _RECORD: Final = json_decoder(RecordV3)
 _RECEIPT_END: Final = b"\r\n"
-
-
-@dataclass(slots=True)
-class Arrived:
-    """A record that was read, or why it could not be; `size` is that of its JSON."""
-
-    size: int
-    sent: RecordV3 | None = None
-    record: Record | None = None
-    partition: int = -1
-    error: TidelogError | None = None
-
-
-class Window:
-    """What has arrived and is not yet taken, bounded by bytes; one record always fits."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._items: deque[Arrived] = deque()
-        self._bytes = 0
-        self._changed = asyncio.Event()
-        self.is_closed = False
-
-    async def put(self, item: Arrived) -> None:
-        """Adds an item, waiting for room."""
-        while self._items and self._bytes + item.size > self._bytes_max:
-            self._changed.clear()
-            await self._changed.wait()
-        self._items.append(item)
-        self._bytes += item.size
-        self._changed.set()
-
-    async def take(self) -> list[Arrived]:
-        """What is there, waiting for something, at most `ITEMS_MAX`; empty once the window is closed and drained."""
-        while not self._items and not self.is_closed:
-            self._changed.clear()
-            await self._changed.wait()
-        items = [self._items.popleft() for _ in range(min(len(self._items), ITEMS_MAX))]
-        self._bytes -= sum(item.size for item in items)
-        self._changed.set()
-        return items
-
-    def close(self) -> None:
-        """Nothing more will come."""
-        self.is_closed = True
-        self._changed.set()
 
 
 async def produce_stream(context: Context, call: Call) -> web.StreamResponse:
@@ -164,28 +113,30 @@ class RecordStream:
         cutter = self._cutter
         while chunk := await self._next_chunk():
             self._call.received_bytes += len(chunk)
+            self._take(len(chunk))
             cutter.add(chunk)
             while (text := cutter.next_object()) is not None:
+                self._take(ITEM_OVERHEAD_BYTES)
                 item = self._read_record(text)
                 self._arrived += 1
                 self._pending_bytes += item.size
-                self._charge()
                 await self._window.put(item)
-            self._charge()
+            self._give_back_rest()
         if not cutter.is_between_objects:
             raise UnprocessableBody("the body ends within a JSON object")
         if not self._arrived:
             raise UnprocessableBody("Payload error. Request body is empty. Data is required.")
 
-    def _charge(self) -> None:
-        """Brings what this stream takes of the memory for bodies up to date. `Overloaded` if there is not so much."""
-        held = self._pending_bytes + self._cutter.bytes_held
-        change = held - self._call.body_bytes
-        if change > 0:
-            self._context.bodies.take(change)
-        else:
-            self._context.bodies.give_back(-change)
-        self._call.body_bytes = held
+    def _take(self, size: int) -> None:
+        """Takes from the memory for bodies. `Overloaded` if there is not so much."""
+        self._context.bodies.take(size)
+        self._call.body_bytes += size
+
+    def _give_back_rest(self) -> None:
+        """Gives back what belongs neither to a record that waits for its receipt nor to one that is still arriving."""
+        rest = self._call.body_bytes - self._pending_bytes - self._cutter.bytes_held
+        self._context.bodies.give_back(rest)
+        self._call.body_bytes -= rest
 
     async def _next_chunk(self) -> bytes:
         """What arrives next; empty at the end. A body of declared length has to come as quickly as any other."""
@@ -223,7 +174,7 @@ class RecordStream:
                 await open_stream(self._call, self._response)
             await send_piece(self._context, self._call, self._response, receipts)
             self._pending_bytes -= sum(item.size for item in items)
-            self._charge()
+            self._give_back_rest()
         return self._response
 
     async def _append(self, items: list[Arrived]) -> bytes:
@@ -266,20 +217,19 @@ class RecordStream:
             raise error
 
     def _receipts(self, items: list[Arrived], outcomes: dict[int, ProduceReceipt | TidelogError]) -> Iterator[bytes]:
-        indices: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for item in items:
             if item.record is None or item.sent is None:
                 assert item.error is not None
                 yield encode(failure_of(item.error))
                 continue
             outcome = outcomes[item.partition]
-            index = indices.get(item.partition, 0)
-            indices[item.partition] = index + 1
+            slot = Slot(item.partition, numbers.get(item.partition, 0))
+            numbers[item.partition] = slot.number + 1
             if isinstance(outcome, TidelogError):
                 yield encode(failure_of(outcome))
             else:
-                name = self._topic.name
-                yield encode(receipt_of(self._cluster_id, name, item.partition, item.sent, item.record, index, outcome))
+                yield encode(receipt_of(self._cluster_id, self._topic.name, item.sent, item.record, slot, outcome))
 
 
 def _parts(group: list[Arrived], batch_bytes_max: int) -> Iterator[list[Arrived]]:
