@@ -26,6 +26,7 @@ from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import InvalidRequest, UnknownTopic
 from tidelog.model.ids import KEYED_PRODUCER_BIT, NodeId, TopicId
 from tidelog.model.names import check_topic_name
+from tidelog.placement.striped import UsableBroker, arrange, least_leading, place
 
 PARTITIONS_MAX = 10_000
 TOPICS_MAX = 10_000
@@ -63,19 +64,21 @@ def decide_create_topic(
     if request.assignments is not None:
         assignments = _check_assignments(image, request.assignments)
     else:
-        assignments = _assign(image, partitions, replication_factor)
+        assignments = _assign(image, range(partitions), replication_factor, None)
     return TopicCreated(request.name, topic_id, assignments, dict(request.configs))
 
 
-def _assign(image: ClusterImage, partitions: int, replication_factor: int) -> list[list[int]]:
-    _check_partitions(partitions)
-    brokers = sorted(image.brokers)
-    if not 1 <= replication_factor <= len(brokers):
-        raise InvalidRequest(
-            f"replication factor {replication_factor} needs as many brokers; the cluster has {len(brokers)}"
-        )
-    assert replication_factor == 1, "placing several replicas needs a placement policy"
-    return [[brokers[partition % len(brokers)]] for partition in range(partitions)]
+def _assign(image: ClusterImage, partitions: range, replication_factor: int, first: Topic | None) -> list[list[int]]:
+    """Replicas for partitions by the placement rule: where the fewest lead, or as the topic `first` began."""
+    _check_partitions(partitions.stop)
+    brokers = arrange([UsableBroker(broker.node_id, broker.rack) for broker in image.brokers.values()])
+    nodes = [broker.node_id for broker in brokers]
+    if first is not None and first.partitions[0].replicas[0] in nodes:
+        start = nodes.index(first.partitions[0].replicas[0])
+    else:
+        topics = [topic for topic in image.topics.values() if not topic.is_internal]
+        start = least_leading(brokers, [info.leader for topic in topics for info in topic.partitions])
+    return place(brokers, partitions, replication_factor, start=start)
 
 
 def _check_partitions(partitions: int) -> None:
@@ -104,8 +107,8 @@ def decide_add_partitions(image: ClusterImage, name: str, total: int) -> Partiti
     have = len(topic.partitions)
     if total <= have:
         raise InvalidRequest(f"topic {name} has {have} partitions, and can only get more")
-    assignments = _assign(image, total, len(topic.partitions[0].replicas))
-    return PartitionsAdded(topic.topic_id, assignments[have:])
+    assignments = _assign(image, range(have, total), len(topic.partitions[0].replicas), topic)
+    return PartitionsAdded(topic.topic_id, assignments)
 
 
 def topic_named(image: ClusterImage, name: str) -> Topic:

@@ -1,0 +1,94 @@
+"""The placement rule against its published table, its formula, and what it is for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.placement.striped import UsableBroker, arrange, least_leading, place
+
+TABLE = """
+p0 p5 p10 | p1 p6 p11 | p2 p7 p12 | p3 p8 p13 | p4 p9 p14
+p4 p8 p12 | p0 p9 p13 | p1 p5 p14 | p2 p6 p10 | p3 p7 p11
+p3 p7 p11 | p4 p8 p12 | p0 p9 p13 | p1 p5 p14 | p2 p6 p10
+"""
+
+
+def bare(count: int) -> list[UsableBroker]:
+    return [UsableBroker(node_id) for node_id in range(count)]
+
+
+def racked(sizes: dict[str, int]) -> list[UsableBroker]:
+    racks = [rack for rack, size in sizes.items() for _ in range(size)]
+    return [UsableBroker(node_id, rack) for node_id, rack in enumerate(racks)]
+
+
+def test_the_published_table_of_fifteen_partitions_on_five_brokers() -> None:
+    assignment = place(bare(5), range(15), 3)
+    rows = [
+        " | ".join(" ".join(f"p{p}" for p in range(15) if assignment[p][j] == broker) for broker in range(5))
+        for j in range(3)
+    ]
+    assert rows == TABLE.strip().splitlines()
+
+
+@pytest.mark.parametrize("count", range(2, 12))
+def test_the_formula(count: int) -> None:
+    start = count // 2
+    for factor in range(1, count + 1):
+        for p, replicas in enumerate(place(bare(count), range(200), factor, start=start)):
+            i, k = (start + p) % count, p // count
+            assert replicas[0] == i
+            assert replicas[1:] == [(i + 1 + (k + j - 1) % (count - 1)) % count for j in range(1, factor)]
+            assert len(set(replicas)) == factor
+
+
+def test_one_broker_holds_everything_once() -> None:
+    assert place(bare(1), range(3), 1) == [[0], [0], [0]]
+
+
+@pytest.mark.parametrize("factor", [0, 4])
+def test_there_must_be_a_broker_for_each_replica(factor: int) -> None:
+    with pytest.raises(InvalidRequest, match="the cluster has 3"):
+        place(bare(3), range(1), factor)
+
+
+def test_a_failed_brokers_partitions_go_to_different_successors() -> None:
+    successors = [replicas[1] for replicas in place(bare(5), range(20), 3) if replicas[0] == 0]
+    assert sorted(successors) == [1, 2, 3, 4]
+
+
+def test_racks_take_turns() -> None:
+    brokers = racked({"r1": 3, "r2": 3, "r3": 3})
+    assert [broker.node_id for broker in arrange(brokers)] == [0, 3, 6, 1, 4, 7, 2, 5, 8]
+
+
+@pytest.mark.parametrize("factor", range(1, 7))
+@pytest.mark.parametrize("sizes", [{"a": 3, "b": 3, "c": 3}, {"a": 1, "b": 2, "c": 4}, {"a": 5, "b": 1}])
+def test_replicas_spread_over_racks(sizes: dict[str, int], factor: int) -> None:
+    brokers = racked(sizes)
+    if factor > len(brokers):
+        pytest.skip("fewer brokers than replicas")
+    rack_of = {broker.node_id: broker.rack for broker in brokers}
+    for replicas in place(brokers, range(60), factor):
+        assert len(set(replicas)) == factor
+        assert len({rack_of[node] for node in replicas}) == min(factor, len(sizes))
+
+
+def test_equal_racks_share_replicas_and_leaders_evenly() -> None:
+    assignment = place(racked({"a": 3, "b": 3, "c": 3}), range(90), 3)
+    assert set(Counter(replicas[0] for replicas in assignment).values()) == {10}
+    assert set(Counter(node for replicas in assignment for node in replicas).values()) == {30}
+
+
+def test_racks_on_some_brokers_only_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"broker\.rack"):
+        place([UsableBroker(1, "a"), UsableBroker(2)], range(1), 1)
+
+
+def test_a_new_topic_starts_where_the_fewest_lead() -> None:
+    assert least_leading(bare(3), []) == 0
+    assert least_leading(bare(3), [0, 0, 1]) == 2
+    assert least_leading(bare(3), [0, 1, 2, 0]) == 1

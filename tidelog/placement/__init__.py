@@ -1,0 +1,1 @@
+"""Which brokers hold a partition: pure functions from brokers and counts to assignments."""

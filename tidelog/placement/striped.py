@@ -1,0 +1,92 @@
+"""Placing new partitions: striped over the brokers, shifted at each round, spread over racks.
+
+With n brokers in order of their ids, partition p's preferred replica goes to broker i = (start + p) mod n, and its
+replica j to broker (i + 1 + ((k + j - 1) mod (n - 1))) mod n, where k = p div n counts the rounds. That is Kafka's
+rule, and the (i + j + k) mod n of its 2012 design wherever the latter does not put two replicas on one broker. The
+shift k makes the successors of a broker's partitions differ: when it fails, its load goes to all others, not to one.
+
+15 partitions, 5 brokers, 3 replicas:
+
+    replica    b0           b1           b2           b3           b4
+    1st        p0 p5 p10    p1 p6 p11    p2 p7 p12    p3 p8 p13    p4 p9 p14
+    2nd        p4 p8 p12    p0 p9 p13    p1 p5 p14    p2 p6 p10    p3 p7 p11
+    3rd        p3 p7 p11    p4 p8 p12    p0 p9 p13    p1 p5 p14    p2 p6 p10
+
+With racks, the brokers are ordered rack by rack in turn, the shift counts in racks, and a broker is passed over while
+its rack has a replica and another rack has none. Assignments are stored, never computed again: the rule is for new
+partitions only, because applying it anew after a change of brokers would move most of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, zip_longest
+from typing import NamedTuple
+
+from tidelog.model.errors import InvalidRequest
+
+
+class UsableBroker(NamedTuple):
+    """A broker that can take replicas. Either all brokers have a rack, or none does."""
+
+    node_id: int
+    rack: str | None = None
+
+
+def place(
+    brokers: Sequence[UsableBroker], partitions: range, replication_factor: int, *, start: int = 0
+) -> list[list[int]]:
+    """The replicas of each partition, preferred leader first. `start` is an index into the brokers as ordered here.
+
+    Raises `InvalidRequest` if there are fewer brokers than replicas, or only some of them have a rack.
+    """
+    if not 1 <= replication_factor <= len(brokers):
+        raise InvalidRequest(
+            f"replication factor {replication_factor} needs as many brokers; the cluster has {len(brokers)}"
+        )
+    ordered = arrange(brokers)
+    return [_replicas(ordered, partition, replication_factor, start) for partition in partitions]
+
+
+def arrange(brokers: Sequence[UsableBroker]) -> list[UsableBroker]:
+    """By id; with racks, the racks in turn: the order in which partitions go round. Raises `InvalidRequest`."""
+    by_rack: dict[str | None, list[UsableBroker]] = {}
+    for broker in sorted(brokers, key=lambda broker: (broker.rack or "", broker.node_id)):
+        by_rack.setdefault(broker.rack, []).append(broker)
+    if None in by_rack and len(by_rack) > 1:
+        bare = ", ".join(str(broker.node_id) for broker in by_rack[None])
+        raise InvalidRequest(
+            f"some brokers have a rack and some have none ({bare}); set broker.rack on all, or on none"
+        )
+    return [broker for broker in chain.from_iterable(zip_longest(*by_rack.values())) if broker is not None]
+
+
+def _replicas(ordered: list[UsableBroker], partition: int, replication_factor: int, start: int) -> list[int]:
+    count, racks = len(ordered), len(dict.fromkeys(broker.rack for broker in ordered))
+    first = (start + partition) % count
+    shift = partition // count * racks
+    chosen = [ordered[first]]
+    for step in range(count - 1):
+        if len(chosen) == replication_factor:
+            break
+        candidate = ordered[(first + 1 + (shift + step) % (count - 1)) % count]
+        if _is_wanted(candidate, chosen, racks):
+            chosen.append(candidate)
+    for step in range(count - 1):  # racks too small for an even spread: whoever is left
+        if len(chosen) == replication_factor:
+            break
+        candidate = ordered[(first + 1 + (shift + step) % (count - 1)) % count]
+        if candidate not in chosen:
+            chosen.append(candidate)
+    return [broker.node_id for broker in chosen]
+
+
+def _is_wanted(candidate: UsableBroker, chosen: list[UsableBroker], racks: int) -> bool:
+    used = dict.fromkeys(broker.rack for broker in chosen)
+    return candidate.rack not in used or len(used) == racks
+
+
+def least_leading(ordered: Sequence[UsableBroker], leaders: Sequence[int]) -> int:
+    """The index of the broker that leads the fewest partitions, the first of equals: where a new topic starts."""
+    counts = [leaders.count(broker.node_id) for broker in ordered]
+    return counts.index(min(counts))
