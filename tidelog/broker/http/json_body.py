@@ -9,6 +9,7 @@ has a key twice, the last one counts, as with every parser of the broker.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -175,6 +176,7 @@ def milliseconds(moment: datetime) -> int:
     return value
 
 
+@lru_cache(maxsize=256)  # the receipts of a group mostly have one time
 def iso_time(timestamp_ms: int) -> str | None:
     """Milliseconds since 1970 as RFC 3339; None if there is no such time or it is beyond the year 9999."""
     if timestamp_ms < 0:

@@ -11,8 +11,9 @@ import re
 from tidelog.model.errors import InvalidRequest, TooLarge
 
 _BLANK = re.compile(rb"[ \t\r\n]*")
-_NEXT = re.compile(rb'["{}]')
-_IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)  # possessive: escapes cost no backtracking memory
+_STRING_REST = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # possessive: escapes cost no backtracking memory
+_IN_STRING = re.compile(_STRING_REST, re.DOTALL)
+_BETWEEN_BRACES = re.compile(rb'(?:[^"{}]++|"%b")*+' % _STRING_REST, re.DOTALL)
 _QUOTE, _OPEN = b'"{'
 
 
@@ -78,20 +79,17 @@ class ObjectCutter:
         position = self._position
         while position < len(buffer):
             if self._in_string:
-                match = _IN_STRING.match(buffer, position)
-                assert match is not None
-                position = match.end()
+                position = _end_of(_IN_STRING, buffer, position)
                 if position == len(buffer) or buffer[position] != _QUOTE:
                     break  # the string goes on, or its last byte so far is a lone backslash
                 self._in_string = False
                 position += 1
                 continue
-            match = _NEXT.search(buffer, position)
-            if match is None:
-                position = len(buffer)
+            position = _end_of(_BETWEEN_BRACES, buffer, position)
+            if position == len(buffer):
                 break
-            position = match.end()
-            byte = buffer[position - 1]
+            byte = buffer[position]
+            position += 1
             if byte == _QUOTE:
                 self._in_string = True
             elif byte == _OPEN:
@@ -102,3 +100,10 @@ class ObjectCutter:
                     return position
         self._position = position
         return None
+
+
+def _end_of(pattern: re.Pattern[bytes], buffer: bytearray, position: int) -> int:
+    """Where a pattern that matches anything, even nothing, stops."""
+    match = pattern.match(buffer, position)
+    assert match is not None
+    return match.end()
