@@ -12,7 +12,7 @@ from tidelog.consumer import Consumer
 from tidelog.producer import Producer
 from tidelog.transport.errors import ConnectFailed
 
-CONNECT_S = 5.0
+CONNECT_S = 3.0
 """Long enough for a broker that was started with the command before; short enough for somebody who forgot to."""
 
 T = TypeVar("T")

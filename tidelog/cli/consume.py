@@ -21,7 +21,7 @@ import typer
 from tidelog.cli.connection import connected, run
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, KeySeparator, TopicName, separator_bytes
 from tidelog.cli.record_text import Show, as_json, as_line
-from tidelog.cli.terminal import EXIT_INTERRUPTED, Notices, UsageError, counted
+from tidelog.cli.terminal import EXIT_INTERRUPTED, Notices, ReaderGone, UsageError, counted
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
 from tidelog.model.errors import UnknownPartition
 from tidelog.model.ids import OFFSET_MAX
@@ -81,9 +81,9 @@ def consume(
         until_end=until_end,
         idle_s_max=math.inf if timeout_ms is None else timeout_ms / 1000,
     )
-    Notices.show()
     try:
-        run(_consume(reading, show, bootstrap))
+        with Notices():
+            run(_consume(reading, show, bootstrap))
     except KeyboardInterrupt:
         if reading.has_end:
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -115,8 +115,15 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
         await _place(consumer, reading)
         with _reader_watched():
             async for records in _batches(consumer, reading):
-                sys.stdout.buffer.write(b"".join(map(show, records)))
-                sys.stdout.buffer.flush()
+                _write(b"".join(map(show, records)))
+
+
+def _write(output: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(output)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise ReaderGone from None
 
 
 async def _place(consumer: Consumer, reading: _Reading) -> None:
@@ -168,7 +175,7 @@ async def _is_at_end(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 @contextmanager
 def _reader_watched() -> Iterator[None]:
-    """Raises `BrokenPipeError` as soon as nobody reads our standard output any more, also while there is nothing to
+    """Raises `ReaderGone` as soon as nobody reads our standard output any more, also while there is nothing to
     write: what `| head -1` got must not have to wait for one more record."""
     if not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
         yield
@@ -188,7 +195,7 @@ def _reader_watched() -> Iterator[None]:
         yield
     except asyncio.CancelledError:
         if is_gone.is_set():
-            raise BrokenPipeError from None
+            raise ReaderGone from None
         raise
     finally:
         loop.remove_reader(sys.stdout.fileno())

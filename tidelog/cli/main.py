@@ -18,7 +18,16 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from tidelog import __version__
-from tidelog.cli.terminal import EXIT_INTERRUPTED, CommandError, UsageError, discard_output, one_line, print_error
+from tidelog.cli.terminal import (
+    EXIT_DONE,
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    CommandError,
+    ReaderGone,
+    discard_output,
+    one_line,
+    print_error,
+)
 from tidelog.model.errors import TidelogError
 
 
@@ -49,18 +58,34 @@ COMPLETION_VARIABLE: Final = "_TIDELOG_COMPLETE"
 def main() -> None:
     """Runs the command line of this process, and exits."""
     try:
-        build(sys.argv[1:])(prog_name="tidelog")
-    except (UsageError, CommandError) as error:
-        print(f"error: {one_line(str(error))}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
-    except TidelogError as error:
-        print_error(error)
-        sys.exit(1)
+        status = _run()
+        sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
-        sys.exit(0)
+        status = EXIT_DONE
+    sys.exit(status)
+
+
+def _run() -> str | int | None:
+    """The exit status. Raises `BrokenPipeError` if nobody reads what is printed."""
+    try:
+        build(sys.argv[1:])(prog_name="tidelog")
+    except SystemExit as end:
+        return end.code
+    except ReaderGone:
+        raise BrokenPipeError from None
+    except CommandError as error:
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        return error.status
+    except TidelogError as error:
+        print_error(error)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk under standard output, for one
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:  # while something was still being imported
-        sys.exit(EXIT_INTERRUPTED)
+        return EXIT_INTERRUPTED
+    return EXIT_ERROR
 
 
 def build(words: Sequence[str]) -> typer.Typer:

@@ -34,11 +34,12 @@ from tidelog.cli.options import (
 from tidelog.cli.tables import byte_progress
 from tidelog.cli.tally import Tally
 from tidelog.cli.terminal import EXIT_INTERRUPTED, CommandError, Notices, print_json
-from tidelog.model.errors import InvalidRequest, TidelogError
+from tidelog.model.errors import InvalidRequest, TidelogError, TooLarge
 from tidelog.producer import Delivery, Producer
 
 CHUNKS_MAX = 16
 """Chunks of lines on their way at one time: enough to keep a broker busy, far less than the producer's memory."""
+STDIN = 0
 
 
 def produce(
@@ -64,8 +65,7 @@ def produce(
       tail -f access.log | tidelog produce access --acks 1 --compression zstd
     """
     job = _Job(topic, partition, separator_bytes(key_separator))
-    Notices.show()
-    with _opened(file) as fd:
+    with Notices(), _opened(file) as fd:
         producer = Producer(bootstrap, acks=acks.value, compression=compression.value, delivery_timeout_ms=timeout_ms)
         run(job.run(producer, bootstrap, fd))
     if as_json:
@@ -132,14 +132,19 @@ class _Job:
         for line in lines:
             self._lines += 1
             key, value = self._split(line)
-            deliveries.append(await producer.send(self._topic, value, key, self._partition))
+            try:
+                deliveries.append(await producer.send(self._topic, value, key, self._partition))
+            except TooLarge as error:
+                raise TooLarge(f"line {self._lines}: {error.message}") from None
 
     def _split(self, line: bytes) -> tuple[bytes | None, bytes]:
         if self._separator is None:
             return None, line
         key, separator, value = line.partition(self._separator)
         if not separator:
-            raise InvalidRequest(f"line {self._lines} has no key: the separator {self._separator!r} is not in it")
+            raise InvalidRequest(
+                f"line {self._lines} has no key: the separator {self._separator.decode()!r} is not in it"
+            )
         return key, value
 
     def _interrupt(self, reader: LineReader) -> None:
@@ -154,13 +159,15 @@ class _Job:
 def _opened(file: str) -> Iterator[int]:
     """The descriptor to read from; `-` is standard input."""
     if file == "-":
-        yield sys.stdin.fileno()
+        yield STDIN
         return
     try:
         fd = os.open(file, os.O_RDONLY)
     except OSError as error:
         raise CommandError(f"cannot read {file}: {error.strerror}") from None
     try:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise CommandError(f"cannot read {file}: it is a directory")
         yield fd
     finally:
         os.close(fd)

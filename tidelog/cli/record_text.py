@@ -28,8 +28,13 @@ def as_line(separator: bytes | None, *, is_for_screen: bool) -> Show:
 
 
 def as_json(record: ConsumerRecord) -> bytes:
-    """One object and a newline: the shape of a stateless read, with key and value as text where they are UTF-8."""
-    shown: dict[str, Any] = {
+    """One object and a newline."""
+    return orjson.dumps(as_object(record), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def as_object(record: ConsumerRecord) -> dict[str, Any]:
+    """The shape of a stateless read, with key and value as text where they are UTF-8."""
+    return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -38,7 +43,6 @@ def as_json(record: ConsumerRecord) -> bytes:
         **_field("value", record.value),
         "headers": [{"key": key, "value": None if value is None else _base64(value)} for key, value in record.headers],
     }
-    return orjson.dumps(shown, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _field(name: str, data: bytes | None) -> dict[str, str | None]:

@@ -15,13 +15,11 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.options import ConfigFile, Settings, parse_settings
-from tidelog.cli.terminal import UsageError
+from tidelog.cli.terminal import EXIT_ERROR, UsageError
 from tidelog.config.errors import ConfigError
 from tidelog.config.load import load_config
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import TidelogError
-
-EXIT_ERROR = 1
 
 
 def start(

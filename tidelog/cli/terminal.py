@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final, Self
 
 from tidelog.model.errors import TidelogError
 
@@ -27,16 +27,27 @@ HINTS: Final = MappingProxyType(
 """What to do about an error, by its code, where its message cannot know: it comes from a broker or a library."""
 
 NOTICE_EVERY_S: Final = 5.0
+EXIT_DONE: Final = 0
+EXIT_ERROR: Final = 1
+EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 """By Ctrl-C: 128 and the number of the signal, as shells count."""
 
 
-class UsageError(Exception):
-    """The command line, or a setting, is wrong: nothing was tried. Exit status 2."""
+class ReaderGone(Exception):
+    """Nobody reads our standard output any more, as after `| head`. Not an error: whoever it was had enough."""
 
 
 class CommandError(Exception):
-    """A command cannot do its work here, and no broker has to do with it: an unreadable file. Exit status 1."""
+    """A command cannot do its work here, and no broker has to do with it: an unreadable file."""
+
+    status: ClassVar[int] = EXIT_ERROR
+
+
+class UsageError(CommandError):
+    """The command line, or a setting, is wrong: nothing was tried."""
+
+    status: ClassVar[int] = EXIT_USAGE
 
 
 def print_error(error: TidelogError) -> None:
@@ -51,12 +62,13 @@ def print_error(error: TidelogError) -> None:
 class Notices(logging.Handler):
     """Shows on standard error what a client says while it works, such as that it waits for a broker to come back.
 
-    Clients report every single try; one line in `NOTICE_EVERY_S` is what a person can use.
+    As long as it is entered. Clients report every single try; a line in `NOTICE_EVERY_S` is what a person can use.
     """
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self._quiet_until_s = 0.0
+        self._logger = logging.getLogger("tidelog")
 
     def emit(self, record: logging.LogRecord) -> None:
         """Prints the message, unless another one was printed shortly before."""
@@ -65,12 +77,14 @@ class Notices(logging.Handler):
             self._quiet_until_s = now_s + NOTICE_EVERY_S
             print(f"notice: {one_line(record.getMessage())}", file=sys.stderr)
 
-    @staticmethod
-    def show() -> None:
-        """From now on, for the rest of this process."""
-        logger = logging.getLogger("tidelog")
-        logger.setLevel(logging.INFO)
-        logger.addHandler(Notices())
+    def __enter__(self) -> Self:
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.setLevel(logging.NOTSET)
 
 
 def print_json(document: object) -> None:

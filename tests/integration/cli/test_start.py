@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import COMMAND, TIMEOUT_S, environment
+
+pytestmark = pytest.mark.process
+
+READY = re.compile(r"tidelog: ready (http://127\.0\.0\.1:\d+) cluster=[0-9a-f]+ node=(\d+)\n")
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts brokers in `tmp_path`, and leaves none behind."""
+    with ExitStack() as stack:
+
+        def begin(*words: str, **variables: str) -> subprocess.Popen[str]:
+            process = subprocess.Popen(
+                [*COMMAND, "start", "--http", "127.0.0.1:0", *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=tmp_path,
+                env=environment(**variables),
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield begin
+
+
+def ready_line(process: subprocess.Popen[str]) -> re.Match[str]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    ready = READY.fullmatch(line)
+    assert ready is not None, (line, process.stderr.read() if process.stderr else "")
+    return ready
+
+
+def refusal(process: subprocess.Popen[str], status: int) -> str:
+    """The one line that a broker which cannot start has to say."""
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, out) == (status, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_broker_says_when_it_is_ready_and_stops_gracefully(start: Start, number: signal.Signals) -> None:
+    process = start()
+    ready = ready_line(process)
+    with urllib.request.urlopen(f"{ready[1]}/readyz", timeout=10) as answer:
+        assert answer.status == 200
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (0, "")
+    assert "Traceback" not in err
+
+
+def test_without_options_data_is_in_the_current_directory(start: Start, tmp_path: Path) -> None:
+    ready_line(start())
+    assert (tmp_path / "tidelog-data").is_dir()
+
+
+def test_flag_over_environment_over_file_over_default(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "tidelog.toml").write_text('node.id = 2\nlog.dir = "from-file"\nbroker.rack = "from-file"\n')
+    process = start("--config", "tidelog.toml", "--data-dir", "from-flag", TIDELOG_NODE_ID="3", TIDELOG_LOG_DIR="no")
+    assert ready_line(process)[2] == "3"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["from-flag", "tidelog.toml"]
+
+
+def test_a_second_broker_on_the_same_data_names_the_first(start: Start) -> None:
+    first = start()
+    ready_line(first)
+    assert f"process {first.pid}" in refusal(start(), 1)
+
+
+def test_after_a_kill_the_data_can_be_used_again(start: Start) -> None:
+    first = start()
+    ready_line(first)
+    first.kill()
+    first.wait()
+    ready_line(start())
+
+
+def test_an_address_in_use_is_named(start: Start) -> None:
+    address = ready_line(start())[1].removeprefix("http://")
+    assert address.rpartition(":")[2] in refusal(
+        start("--data-dir", "other", "--set", "num.partitions=1", "--http", address), 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--set", "log.segment.byte=1"], "did you mean log.segment.bytes?"),
+        (["--set", "log.segment.bytes=many"], "log.segment.bytes = 'many': must be a whole number"),
+        (["--set", "log.segment.bytes"], "NAME=VALUE"),
+        (["--set", "log.dir=a", "--data-dir", "b"], "log.dir is set twice"),
+        (["--node-id", "one"], "node.id = 'one': must be a whole number"),
+        (["--config", "none.toml"], "cannot read the settings file none.toml"),
+        (["--join", "http://127.0.0.1:8082"], "one broker"),
+    ],
+)
+def test_what_is_wrong_on_the_command_line_is_said_in_one_line(start: Start, words: list[str], said: str) -> None:
+    assert said in refusal(start(*words), 2)
+
+
+def test_a_misspelt_name_in_the_file_is_said_with_the_file(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "tidelog.toml").write_text("[log]\nretention.mss = 1\n")
+    error = refusal(start("--config", "tidelog.toml"), 2)
+    assert "tidelog.toml" in error
+    assert "log.retention.ms?" in error
+
+
+def test_the_module_is_the_command() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tidelog", "--version"], capture_output=True, check=True, env=environment()
+    )
+    assert ran.stdout.startswith(b"tidelog ")

@@ -1,0 +1,131 @@
+"""A broker's data directory, looked at while no broker uses it. Nothing in it is changed, not even the lock file.
+
+Which topic a directory belongs to is in the metadata log, and read from there. If that is damaged, logs can still be
+looked at, under the ids that their directories are named by.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tidelog.broker.controller.records import TopicCreated, decode_record
+from tidelog.cli.terminal import CommandError
+from tidelog.model.batch_codec import decode_batch
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.disk_files import DiskFiles
+from tidelog.storage.dump import dump_batches
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.log_manager import LOCK, METADATA, METADATA_LOG, TOPICS, stored_logs
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.read_only import open_read_only
+
+METADATA_NAME = "(metadata)"
+"""What the metadata log is called among topics; no topic can have this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """A log on disk. `topic` is its topic's name, or None if the metadata does not say."""
+
+    files: DiskFiles
+    directory: str
+    identity: PartitionId
+    topic: str | None
+
+    @property
+    def name(self) -> str:
+        """What to call its topic."""
+        return METADATA_NAME if self.identity == METADATA_LOG else self.topic or self.identity.topic_id
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.identity.partition}"
+
+    def is_of(self, topic: str | None, partition: int | None) -> bool:
+        """True if it is of this topic, by name or id, and this partition; None stands for all."""
+        return topic in (None, self.name, self.identity.topic_id) and partition in (None, self.identity.partition)
+
+    def log_bytes(self) -> int:
+        """How much there is to read."""
+        return sum(path.stat().st_size for path in Path(self.files.root, self.directory).glob("*.log"))
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[PartitionLog, LoadReport]]:
+        """The log as the next start of a broker would see it. Raises `OSError` if it cannot be opened at all."""
+        log, report = open_read_only(self.files, self.directory, self.identity)
+        try:
+            yield log, report
+        finally:
+            log.close(0)
+
+
+@contextmanager
+def stored(data_dir: str) -> Iterator[list[StoredLog]]:
+    """All logs of a data directory, the metadata log first. `CommandError` if there are none, or a broker runs."""
+    if not Path(data_dir).is_dir():
+        raise CommandError(f"{data_dir} is no directory; --data-dir names the one that the broker keeps its data in")
+    with _unused(data_dir):
+        files = DiskFiles(data_dir)
+        identities = stored_logs(files)
+        if not identities:
+            raise CommandError(
+                f"{data_dir} holds no logs; --data-dir names the directory that the broker keeps its data in"
+            )
+        names = _topic_names(files) if METADATA in identities else {}
+        yield [
+            StoredLog(files, directory, identity, names.get(identity.topic_id))
+            for directory, identity in identities.items()
+        ]
+
+
+@contextmanager
+def containing(path: str) -> Iterator[list[StoredLog]]:
+    """The log whose own directory is `path`: DATA/topics/TOPIC-ID/PARTITION or DATA/metadata. Raises as `stored`."""
+    place = Path(path).resolve()
+    data_dir = place.parent if place.name == METADATA else place.parent.parent.parent
+    if place.name == METADATA or place.parent.parent.name == TOPICS:
+        with stored(str(data_dir)) as logs:
+            found = [log for log in logs if Path(log.files.root, log.directory) == place]
+            if found:
+                yield found
+                return
+    raise CommandError(f"{path} is not the directory of a log")
+
+
+@contextmanager
+def _unused(data_dir: str) -> Iterator[None]:
+    """Holds the lock together with other readers, so that no broker begins to write meanwhile."""
+    try:
+        fd = os.open(Path(data_dir) / LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 20, 0).decode(errors="replace").strip()
+            raise CommandError(f"{data_dir} is in use by process {holder}; stop that broker first") from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def _topic_names(files: DiskFiles) -> dict[TopicId, str]:
+    """Names by id, as far as the metadata log can be read; also of topics that were deleted since."""
+    names: dict[TopicId, str] = {}
+    with suppress(OSError, TidelogError), StoredLog(files, METADATA, METADATA_LOG, None).opened() as (log, _):
+        for _, data in dump_batches(log):
+            for batch in iter_batches(data):
+                with suppress(TidelogError, msgspec.DecodeError):
+                    decisions = [decode_record(record.value or b"") for record in decode_batch(batch)]
+                    names |= {TopicId(made.topic_id): made.name for made in decisions if isinstance(made, TopicCreated)}
+    return names

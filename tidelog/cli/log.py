@@ -1,0 +1,207 @@
+"""`tidelog log`: what is on the disk of a stopped broker, and whether it is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.cli.data_dir import StoredLog, containing, stored
+from tidelog.cli.options import Json
+from tidelog.cli.record_text import as_object
+from tidelog.cli.tables import byte_progress, print_table
+from tidelog.cli.terminal import EXIT_ERROR, CommandError, UsageError, counted, print_json
+from tidelog.consumer.records import consumer_records
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import TopicPartition
+from tidelog.storage.dump import Dumped, dump_batches, dump_rows
+from tidelog.storage.segment import Damage
+from tidelog.storage.verify import verify as verify_log
+
+app = typer.Typer(help="Look into the data of a stopped broker, and verify it.", no_args_is_help=True)
+
+DEFAULT_DATA_DIR = "tidelog-data"
+DAMAGE_SHOWN_MAX = 20
+
+DataDir = Annotated[str, typer.Option(metavar="DIR", envvar="TIDELOG_LOG_DIR", help="Where the broker keeps its data.")]
+
+
+@dataclass(slots=True)
+class Check:
+    """What verifying one log found. `damage` are offsets that this disk has lost, `findings` sentences."""
+
+    topic: str
+    partition: int
+    directory: str
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    segments: int = 0
+    bytes: int = 0
+    bad_rows: int = 0
+    damage: list[Damage] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing is damaged. A tail that a crash cut short is no damage: nobody was told it was there."""
+        return not (self.damage or self.bad_rows or self.error)
+
+
+@app.command()
+def verify(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: Json = False) -> None:
+    """Read everything there is and check it.
+
+    Nothing is changed. Exit status 1 if anything is damaged. What a crash cut short is none: it was never
+    acknowledged, and the next start of the broker puts it in order.
+
+    \b
+    Examples:
+      tidelog log verify
+      tidelog log verify --data-dir /var/lib/tidelog --json
+    """
+    with stored(data_dir) as logs, byte_progress() as progress:
+        bar = progress.add_task("verifying", total=sum(log.log_bytes() for log in logs))
+        checks = [_check(log, lambda size: progress.advance(bar, size)) for log in logs]
+    if as_json:
+        print_json([{**asdict(check), "is_whole": check.is_whole} for check in checks])
+    else:
+        _print_checks(checks)
+    if not all(check.is_whole for check in checks):
+        raise typer.Exit(EXIT_ERROR)
+
+
+@app.command()
+def dump(
+    path: Annotated[str | None, typer.Argument(metavar="[LOG]", help="A log's directory.", show_default=False)] = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this one's logs.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, metavar="P", help="Only this partition.")] = None,
+    with_records: Annotated[bool, typer.Option("--records", help="Each batch's records as well.")] = False,
+    with_rows: Annotated[bool, typer.Option("--rows", help="The rows of the catalogs instead of the batches.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+) -> None:
+    """Print what is in the files, batch by batch.
+
+    \b
+    Examples:
+      tidelog log dump --topic flights --partition 0 --records
+      tidelog log dump tidelog-data/metadata --records
+      tidelog log dump --rows --json
+    """
+    if with_rows and with_records:
+        raise UsageError("--rows and --records exclude each other: rows say nothing about single records")
+    with stored(data_dir) if path is None else containing(path) as logs:
+        chosen = [log for log in logs if log.is_of(topic, partition)]
+        if not chosen:
+            raise CommandError("no log is of that topic and partition; `tidelog log verify` lists all there are")
+        for log in chosen:
+            if not as_json:
+                print(f"{log} in {log.directory}")
+            for dumped, records in _rows(log) if with_rows else _batches(log, with_records=with_records):
+                _print_dumped(log, dumped, records, as_json=as_json)
+
+
+# -- verify ------------------------------------------------------------------------------------------------------------
+
+
+def _check(log: StoredLog, advance: Callable[[int], object]) -> Check:
+    check = Check(log.name, log.identity.partition, log.directory)
+    done = 0
+    try:
+        with log.opened() as (opened, report):
+            check.log_start_offset, check.log_end_offset = opened.log_start_offset, opened.log_end_offset
+            check.segments, check.bytes = len(opened.segments), opened.log_bytes
+            check.damage, check.findings = list(report.damage), report.findings
+            for step in verify_log(opened):
+                advance(step.bytes_done - done)
+                done = step.bytes_done
+                check.bad_rows += step.bad_rows
+                if step.damage is not None:
+                    check.damage.append(step.damage)
+    except (OSError, TidelogError) as error:
+        check.error = str(error)
+    check.damage = _merged(check.damage)
+    return check
+
+
+def _merged(damage: list[Damage]) -> list[Damage]:
+    """In order, and as few as possible: what opening the log met is found again by reading it."""
+    merged: list[Damage] = []
+    for found in sorted(damage, key=lambda found: (found.start, found.end)):
+        if merged and found.start <= merged[-1].end:
+            merged[-1] = Damage(merged[-1].start, max(merged[-1].end, found.end), merged[-1].reason)
+        else:
+            merged.append(found)
+    return merged
+
+
+def _print_checks(checks: list[Check]) -> None:
+    rows = [
+        [
+            check.topic,
+            check.partition,
+            check.log_start_offset,
+            check.log_end_offset,
+            check.segments,
+            check.bytes,
+            "whole" if check.is_whole else "DAMAGED",
+        ]
+        for check in checks
+    ]
+    print_table(["topic", "partition", "start", "end", "segments", "bytes", "state"], rows)
+    for check in checks:
+        for line in _explained(check):
+            print(f"{check.topic}-{check.partition}: {line}")
+    damaged = sum(not check.is_whole for check in checks)
+    if damaged:
+        print(f"{damaged} of {counted(len(checks), 'log')} damaged; a broker serves everything that is not")
+    else:
+        print(f"{counted(len(checks), 'log')}, all whole")
+
+
+def _explained(check: Check) -> Iterator[str]:
+    if check.error is not None:
+        yield f"cannot be opened: {check.error}"
+    for damage in check.damage[:DAMAGE_SHOWN_MAX]:
+        yield f"offsets {damage.start}-{damage.end - 1} are lost: {damage.reason}"
+    if len(check.damage) > DAMAGE_SHOWN_MAX:
+        yield f"and {len(check.damage) - DAMAGE_SHOWN_MAX} more ranges of offsets; --json lists all"
+    if check.bad_rows:
+        yield f"{counted(check.bad_rows, 'catalog row')} damaged; no record is lost by that alone"
+    yield from (f"the next start will say: {finding}" for finding in check.findings)
+
+
+# -- dump --------------------------------------------------------------------------------------------------------------
+
+Entry = tuple[Dumped, list[dict[str, Any]]]
+
+
+def _rows(log: StoredLog) -> Iterator[Entry]:
+    return ((row, []) for row in dump_rows(log.files, log.directory, log.identity))
+
+
+def _batches(log: StoredLog, *, with_records: bool) -> Iterator[Entry]:
+    place = TopicPartition(log.name, log.identity.partition)
+    with log.opened() as (opened, _):
+        for dumped, data in dump_batches(opened):
+            records = [
+                as_object(record)
+                for batch in (iter_batches(data) if with_records else ())
+                for record in consumer_records(place, batch, 0)
+            ]
+            yield dumped, records
+
+
+def _print_dumped(log: StoredLog, dumped: Dumped, records: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        place = {"topic": log.name, "partition": log.identity.partition}
+        print(json.dumps({**place, **dumped.as_json(), **({"records": records} if records else {})}))
+        return
+    print(f"  {dumped}")
+    for record in records:
+        print(f"    {json.dumps(record, ensure_ascii=False)}")
