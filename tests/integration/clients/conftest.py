@@ -22,11 +22,29 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture
-def own_cluster() -> Iterator[LocalCluster]:
-    """To be killed, paused and restarted."""
+@pytest.fixture(scope="session")
+def breakable() -> Iterator[LocalCluster]:
     with LocalCluster() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def own_cluster(breakable: LocalCluster) -> LocalCluster:
+    """To be killed, paused and restarted, and left in any state."""
+    if breakable.broker().is_running:
+        breakable.resume()
+    else:
+        breakable.restart()
+    return breakable
+
+
+@pytest.fixture
+async def own_topic(own_cluster: LocalCluster, topic_names: Iterator[str]) -> str:
+    """A topic of one partition on the cluster that may be broken."""
+    name = next(topic_names)
+    async with AdminClient(own_cluster.bootstrap) as admin:
+        await admin.create_topic(name, partitions=1)
+    return name
 
 
 @pytest.fixture
@@ -107,7 +125,7 @@ class LosingProxy:
                 return self
             self._server.close()
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         assert self._server is not None
         self._server.close()
         for _, upstream in self._connections:

@@ -301,29 +301,27 @@ async def test_a_topic_that_is_deleted_is_an_error_every_time(
         await Consumer(topic, bootstrap=cluster.bootstrap).start()
 
 
-async def test_a_broker_that_restarts_is_waited_for(own_cluster: LocalCluster) -> None:
-    async with AdminClient(own_cluster.bootstrap) as admin:
-        await admin.create_topic("t", partitions=1)
-    async with Consumer("t", bootstrap=own_cluster.bootstrap) as consumer:
-        await produce(own_cluster, "t", b"before")
+async def test_a_broker_that_restarts_is_waited_for(own_cluster: LocalCluster, own_topic: str) -> None:
+    async with Consumer(own_topic, bootstrap=own_cluster.bootstrap) as consumer:
+        await produce(own_cluster, own_topic, b"before")
         assert await take(consumer, 1) == [b"before"]
         own_cluster.kill()
         await asyncio.to_thread(own_cluster.restart)
-        await produce(own_cluster, "t", b"after")
+        await produce(own_cluster, own_topic, b"after")
         assert await take(consumer, 1) == [b"after"]
 
 
-async def test_damage_on_disk_is_raised_and_never_skipped(own_cluster: LocalCluster) -> None:
+async def test_damage_on_disk_is_raised_and_never_skipped(own_cluster: LocalCluster, own_topic: str) -> None:
     async with AdminClient(own_cluster.bootstrap) as admin:
-        placement = await admin.create_topic("t", partitions=1)
+        topic_id = (await admin.describe_topic(own_topic)).topic_id
     async with Producer(own_cluster.bootstrap) as producer:
         for number in range(5):
-            await producer.send_and_wait("t", b"value-%d" % number)
+            await producer.send_and_wait(own_topic, b"value-%d" % number)
     own_cluster.stop()
-    flip_byte(own_cluster.broker().data_dir / "topics" / placement.topic_id / "0" / f"{0:020}.log", b"value-2")
+    flip_byte(own_cluster.broker().data_dir / "topics" / topic_id / "0" / f"{0:020}.log", b"value-2")
     await asyncio.to_thread(own_cluster.restart)
-    partition = TopicPartition("t", 0)
-    async with Consumer("t", bootstrap=own_cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    partition = TopicPartition(own_topic, 0)
+    async with Consumer(own_topic, bootstrap=own_cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         assert await take(consumer, 2) == [b"value-0", b"value-1"]
         for _ in range(2):
             async with asyncio.timeout(10):

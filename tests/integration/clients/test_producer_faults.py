@@ -109,9 +109,9 @@ async def test_closing_with_a_request_under_way_tells_unknown_from_unsent(
 # -- brokers that die and come back --------------------------------------------------------------------------------
 
 
-async def test_a_killed_broker_costs_time_and_nothing_else(own_cluster: LocalCluster, read: Any) -> None:
-    async with AdminClient(own_cluster.bootstrap) as admin:
-        await admin.create_topic("t", partitions=1)
+async def test_a_killed_broker_costs_time_and_nothing_else(
+    own_cluster: LocalCluster, own_topic: str, read: Any
+) -> None:
     sent = 0
     deliveries = []
     async with Producer(own_cluster.bootstrap, batch_bytes=1000) as producer:
@@ -119,7 +119,7 @@ async def test_a_killed_broker_costs_time_and_nothing_else(own_cluster: LocalClu
         async def produce(count: int) -> None:
             nonlocal sent
             for _ in range(count):
-                deliveries.append(await producer.send("t", b"%d" % sent + b"." * 50))
+                deliveries.append(await producer.send(own_topic, b"%d" % sent + b"." * 50))
                 sent += 1
                 await asyncio.sleep(0)
 
@@ -132,101 +132,93 @@ async def test_a_killed_broker_costs_time_and_nothing_else(own_cluster: LocalClu
         await produce(100)
         offsets = [(await delivery).offset for delivery in deliveries]
     assert offsets == list(range(sent))
-    found = await values(read, own_cluster.bootstrap, "t")
+    found = await values(read, own_cluster.bootstrap, own_topic)
     assert found == [b"%d" % number + b"." * 50 for number in range(sent)]
 
 
-async def test_a_silent_broker_is_asked_again_when_the_request_times_out(own_cluster: LocalCluster, read: Any) -> None:
-    async with AdminClient(own_cluster.bootstrap) as admin:
-        await admin.create_topic("t", partitions=1)
+async def test_a_silent_broker_is_asked_again_when_the_request_times_out(
+    own_cluster: LocalCluster, own_topic: str, read: Any
+) -> None:
     async with Producer(own_cluster.bootstrap, request_timeout_ms=100) as producer:
-        await producer.send_and_wait("t", b"0")
+        await producer.send_and_wait(own_topic, b"0")
         own_cluster.pause()
         deliveries = []
         for number in range(1, 4):
-            deliveries.append(asyncio.create_task(producer.send_and_wait("t", b"%d" % number)))
+            deliveries.append(asyncio.create_task(producer.send_and_wait(own_topic, b"%d" % number)))
             await asyncio.sleep(0.15)  # longer than the request's timeout
         assert not any(delivery.done() for delivery in deliveries)
         own_cluster.resume()
         assert [(await delivery).offset for delivery in deliveries] == [1, 2, 3]
-    assert await values(read, own_cluster.bootstrap, "t") == [b"0", b"1", b"2", b"3"]
+    assert await values(read, own_cluster.bootstrap, own_topic) == [b"0", b"1", b"2", b"3"]
 
 
 async def test_records_for_a_dead_broker_expire_for_certain_and_life_goes_on(
-    own_cluster: LocalCluster, read: Any
+    own_cluster: LocalCluster, own_topic: str, read: Any
 ) -> None:
-    async with AdminClient(own_cluster.bootstrap) as admin:
-        await admin.create_topic("t", partitions=1)
     async with Producer(own_cluster.bootstrap, delivery_timeout_ms=400) as producer:
-        await producer.send_and_wait("t", b"before")
+        await producer.send_and_wait(own_topic, b"before")
         own_cluster.kill()
         with pytest.raises((DeliveryExpired, DeliveryUnknown)):  # the old connection may have taken the first try
-            await producer.send_and_wait("t", b"expired")
+            await producer.send_and_wait(own_topic, b"expired")
         with pytest.raises(DeliveryExpired) as caught:
-            await producer.send_and_wait("t", b"expired")
+            await producer.send_and_wait(own_topic, b"expired")
         assert caught.value.definite
         await asyncio.to_thread(own_cluster.restart)
         async with asyncio.timeout(10):
             while True:
                 try:
-                    assert (await producer.send_and_wait("t", b"after")).offset == 1
+                    assert (await producer.send_and_wait(own_topic, b"after")).offset == 1
                     break
                 except DeliveryExpired:
                     pass  # the broker is only just back
-    assert await values(read, own_cluster.bootstrap, "t") == [b"before", b"after"]
+    assert await values(read, own_cluster.bootstrap, own_topic) == [b"before", b"after"]
 
 
 async def test_a_broker_that_lost_its_memory_of_the_producer_takes_it_on_anew(
-    own_cluster: LocalCluster, read: Any
+    own_cluster: LocalCluster, own_topic: str, read: Any
 ) -> None:
-    async with AdminClient(own_cluster.bootstrap) as admin:
-        await admin.create_topic("t", partitions=1)
-        async with Producer(own_cluster.bootstrap) as producer:
-            for number in range(3):
-                await producer.send_and_wait("t", b"%d" % number)
-            await admin.delete_topic("t")
-            await admin.create_topic("t", partitions=1)
-            assert (await producer.send_and_wait("t", b"3")).offset == 0
-    assert await values(read, own_cluster.bootstrap, "t") == [b"3"]
+    async with AdminClient(own_cluster.bootstrap) as admin, Producer(own_cluster.bootstrap) as producer:
+        for number in range(3):
+            await producer.send_and_wait(own_topic, b"%d" % number)
+        await admin.delete_topic(own_topic)
+        await admin.create_topic(own_topic, partitions=1)
+        assert (await producer.send_and_wait(own_topic, b"3")).offset == 0
+    assert await values(read, own_cluster.bootstrap, own_topic) == [b"3"]
 
 
 async def test_a_broker_that_lost_acknowledged_records_gets_the_next_ones_numbered_anew(
-    own_cluster: LocalCluster, read: Any, tmp_path: Path
+    own_cluster: LocalCluster, own_topic: str, read: Any, tmp_path: Path
 ) -> None:
     """A disk put back to an earlier state: the numbers have a gap, and what was acknowledged is gone."""
     data = own_cluster.broker().data_dir
-    async with AdminClient(own_cluster.bootstrap) as admin:
-        await admin.create_topic("t", partitions=1)
     async with Producer(own_cluster.bootstrap) as producer:
-        await producer.send_and_wait("t", b"0")
+        await producer.send_and_wait(own_topic, b"0")
         own_cluster.stop()
         shutil.copytree(data, tmp_path / "earlier")
         await asyncio.to_thread(own_cluster.restart)
-        assert (await producer.send_and_wait("t", b"gone")).offset == 1
+        assert (await producer.send_and_wait(own_topic, b"gone")).offset == 1
         own_cluster.stop()
         shutil.rmtree(data)
         shutil.copytree(tmp_path / "earlier", data)
         await asyncio.to_thread(own_cluster.restart)
-        assert (await producer.send_and_wait("t", b"2")).offset == 1
-        assert (await producer.send_and_wait("t", b"3")).offset == 2
-    assert await values(read, own_cluster.bootstrap, "t") == [b"0", b"2", b"3"]
+        assert (await producer.send_and_wait(own_topic, b"2")).offset == 1
+        assert (await producer.send_and_wait(own_topic, b"3")).offset == 2
+    assert await values(read, own_cluster.bootstrap, own_topic) == [b"0", b"2", b"3"]
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_full_buffer_holds_senders_up_and_then_lets_them_go(own_cluster: LocalCluster) -> None:
-    async with AdminClient(own_cluster.bootstrap) as admin:
-        await admin.create_topic("t", partitions=1)
+async def test_a_full_buffer_holds_senders_up_and_then_lets_them_go(own_cluster: LocalCluster, own_topic: str) -> None:
     options: dict[str, Any] = {"batch_bytes": 1000, "request_bytes_max": 4000, "buffer_memory": 8000}
     async with Producer(own_cluster.bootstrap, **options) as producer:
-        await producer.send_and_wait("t", b"0")
+        await producer.send_and_wait(own_topic, b"0")
         own_cluster.pause()
         taken = 0
 
         async def send() -> None:
             nonlocal taken
-            delivery = await producer.send("t", b"x" * 600)
+            delivery = await producer.send(own_topic, b"x" * 600)
             taken += 1
             assert (await delivery).offset is not None
 
@@ -241,37 +233,35 @@ async def test_a_full_buffer_holds_senders_up_and_then_lets_them_go(own_cluster:
     assert taken == 40
 
 
-async def test_a_buffer_that_stays_full_is_an_error_in_time(own_cluster: LocalCluster, read: Any) -> None:
-    async with AdminClient(own_cluster.bootstrap) as admin:
-        await admin.create_topic("t", partitions=1)
+async def test_a_buffer_that_stays_full_is_an_error_in_time(
+    own_cluster: LocalCluster, own_topic: str, read: Any
+) -> None:
     options: dict[str, Any] = {"batch_bytes": 1000, "request_bytes_max": 1000, "buffer_memory": 2000}
     async with Producer(own_cluster.bootstrap, max_block_ms=50, **options) as producer:
-        await producer.send_and_wait("t", b"0")
+        await producer.send_and_wait(own_topic, b"0")
         own_cluster.pause()
         accepted = []
 
         async def send_until_refused() -> None:
             while True:
-                accepted.append(await producer.send("t", b"x" * 600))
+                accepted.append(await producer.send(own_topic, b"x" * 600))
 
         with pytest.raises(BufferFull) as caught:
             await send_until_refused()
         assert caught.value.definite
         own_cluster.resume()
         assert [(await delivery).offset for delivery in accepted] == list(range(1, len(accepted) + 1))
-    assert len(await values(read, own_cluster.bootstrap, "t")) == 1 + len(accepted)
+    assert len(await values(read, own_cluster.bootstrap, own_topic)) == 1 + len(accepted)
 
 
-async def test_closing_lets_senders_that_wait_for_memory_go(own_cluster: LocalCluster) -> None:
-    async with AdminClient(own_cluster.bootstrap) as admin:
-        await admin.create_topic("t", partitions=1)
+async def test_closing_lets_senders_that_wait_for_memory_go(own_cluster: LocalCluster, own_topic: str) -> None:
     options: dict[str, Any] = {"batch_bytes": 1000, "request_bytes_max": 1000, "buffer_memory": 1000}
     producer = Producer(own_cluster.bootstrap, delivery_timeout_ms=300, request_timeout_ms=100, **options)
     await producer.start()
-    await producer.send_and_wait("t", b"0")
+    await producer.send_and_wait(own_topic, b"0")
     own_cluster.pause()
-    first = await producer.send("t", b"x" * 800)
-    second = asyncio.create_task(producer.send("t", b"y" * 800))
+    first = await producer.send(own_topic, b"x" * 800)
+    second = asyncio.create_task(producer.send(own_topic, b"y" * 800))
     await asyncio.sleep(0)
     with pytest.raises(DeliveryUnknown):
         await producer.stop()
