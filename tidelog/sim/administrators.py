@@ -83,6 +83,8 @@ class Churn:
         self._is_there: bool | None = False
         """None: unknown."""
         self._generation = 0
+        self._unsettled_life = 0
+        """The machine's life in which an outcome stayed unknown: only the next one can tell."""
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -91,21 +93,30 @@ class Churn:
     async def run(self) -> None:
         while not self._is_stopping:
             await asyncio.sleep(self._rng.expovariate(3.0))
+            if self._unsettled_life == self._machine.lives:
+                continue
             try:
                 await self._machine.call(self._look)
-                if self._is_there:
-                    await self._machine.call(self._write)
-                    self._is_there = None
-                    await self._machine.call(lambda broker: broker.delete_topic(self.NAME))
-                    self._is_there = False
-                    self._history.counters["topic deleted"] += 1
-                else:
-                    self._generation += 1
-                    self._is_there = None
-                    await self._machine.call(lambda broker: broker.create_topic(NewTopic(self.NAME, 1)))
-                    self._is_there = True
-            except (Unreachable, ConnectionLost, TidelogError) as error:
+                await (self._delete() if self._is_there else self._create())
+            except (Unreachable, ConnectionLost):
+                continue
+            except TidelogError as error:
                 self._history.note("churn", type(error).__name__)
+                if not error.definite:
+                    self._unsettled_life = self._machine.lives
+
+    async def _create(self) -> None:
+        self._generation += 1
+        self._is_there = None
+        await self._machine.call(lambda broker: broker.create_topic(NewTopic(self.NAME, 1)))
+        self._is_there = True
+
+    async def _delete(self) -> None:
+        await self._machine.call(self._write)
+        self._is_there = None
+        await self._machine.call(lambda broker: broker.delete_topic(self.NAME))
+        self._is_there = False
+        self._history.counters["topic deleted"] += 1
 
     async def _look(self, broker: Broker) -> None:
         try:

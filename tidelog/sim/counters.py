@@ -17,7 +17,6 @@ FINDINGS: Mapping[str, str] = {
     "is missing": "one file of a segment missing",
     "metainfo copy was bad": "metainfo copy bad",
     "catalog header of segment": "catalog header rewritten",
-    "are lost": "damage reported",
     "belongs to no known topic": "unknown directory left alone",
 }
 """A part of what is logged, and what it counts as."""
@@ -44,7 +43,6 @@ SOMETIMES: tuple[str, ...] = (
     "DiskFull",
     "LogOffline",
     "OutOfOrderSequence",
-    "Overloaded",
     "TimedOutAfterAppend",
 )
 

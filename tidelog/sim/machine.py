@@ -96,7 +96,8 @@ class Machine:
         self.config = config
         self._seed = seed
         self._entropy = SimEntropy(stream(seed, "entropy"))
-        self._lives = 0
+        self.lives = 0
+        """How often it was started."""
         self._now: Incarnation | None = None
 
     @property
@@ -108,13 +109,13 @@ class Machine:
     async def boot(self) -> None:
         """Starts the next life. Raises what the broker's start raises, or `ConnectionLost` if it is the last."""
         assert self._now is None, "still running"
-        self._lives += 1
+        self.lives += 1
         now = self._now = Incarnation(self.disk)
         self.disk.on_crash = now.end
         await self._run(now, self._start(now))
 
     async def _start(self, now: Incarnation) -> None:
-        runner = SimRunner(stream(self._seed, f"runner {self._lives}"))
+        runner = SimRunner(stream(self._seed, f"runner {self.lives}"))
         now.broker = Broker(self.config, now.disk, self.clock, self._entropy, runner)
         await now.broker.start(ADDRESS)
 
@@ -139,6 +140,12 @@ class Machine:
         if task.done() and not task.cancelled():
             task.exception()  # an answer that nobody will get
         raise ConnectionLost
+
+    @property
+    def duplicates(self) -> int:
+        """Batches that the broker of this life recognised as repeated."""
+        broker = self._now.broker if self._now else None
+        return broker.stats.duplicate_batches if broker else 0
 
     async def wait_died(self) -> None:
         """Returns when a planned crash has struck."""

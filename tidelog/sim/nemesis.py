@@ -23,6 +23,7 @@ BOOTS_MAX = 4
 LIFE_S_MAX = 4.0
 STRANGER = "topics/" + "5" * 32 + "/0/00000000000000000000.log"
 """A file of no known topic; nothing may remove it."""
+STRANGE_CONTENT = b"somebody's data"
 
 
 class Nemesis:
@@ -92,10 +93,13 @@ class Nemesis:
     async def _full_disk(self) -> None:
         medium = self._machine.disk.medium
         await self._pass(self._rng.random())
-        medium.capacity_bytes = medium.used_bytes + self._rng.randrange(5_000)
-        await self._pass(self._rng.random())
-        medium.capacity_bytes = CAPACITY_BYTES
-        await self._pass(self._rng.random())
+        for _ in range(self._rng.randint(1, 4)):
+            medium.capacity_bytes = medium.used_bytes + self._rng.randrange(self._rng.choice((300, 5_000)))
+            await self._pass(self._rng.random() * 0.5)
+            if self._rng.random() < 0.5:
+                break
+            medium.capacity_bytes = CAPACITY_BYTES
+            await self._pass(self._rng.random() * 0.5)
         await self._end()
 
     async def _stopped(self) -> None:
@@ -126,6 +130,7 @@ class Nemesis:
     async def _end(self) -> None:
         medium = self._machine.disk.medium
         medium.faults, medium.capacity_bytes = NO_FAULTS, CAPACITY_BYTES
+        self._history.counters["duplicate recognised"] += self._machine.duplicates
         if self._rng.random() < 0.6:
             self._history.volatile_losses += 1
             await self._machine.cut_power()
@@ -167,18 +172,13 @@ class Nemesis:
         return owner if owner in self._history.watched and owner not in self._rotten else None
 
     def _plant_stranger(self) -> None:
-        disk = self._machine.disk
-        disk.make_dirs(STRANGER.rpartition("/")[0])
-        file = disk.open(STRANGER, create=True)
-        file.pwritev([b"somebody's data"], 0)
-        file.sync()
-        disk.sync_dir(STRANGER.rpartition("/")[0])
+        rot.plant(self._machine.disk.medium, STRANGER, STRANGE_CONTENT)
         self._has_stranger = True
 
     def check_stranger(self) -> None:
         """What belongs to no known topic is left alone."""
         node = self._machine.disk.medium.walk().get(STRANGER)
-        if self._has_stranger and (node is None or bytes(node.data) != b"somebody's data"):
+        if self._has_stranger and (node is None or bytes(node.data) != STRANGE_CONTENT):
             self._history.violate("a file of no known topic was touched")
 
 

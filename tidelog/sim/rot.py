@@ -54,6 +54,19 @@ def lose(medium: Medium, path: str) -> None:
     directory.durable.pop(name, None)
 
 
+def plant(medium: Medium, path: str, content: bytes) -> None:
+    """Puts a file there, durably, directories and all."""
+    directory = medium.space.root
+    *parents, name = path.split("/")
+    for parent in parents:
+        directory = medium.space.make_directory(directory, parent)
+    node = medium.new_file()
+    directory.names[name] = directory.durable[name] = node
+    for image in (node.data, node.durable):
+        put(image, 0, content)
+    _take(medium, path, "planted_file")
+
+
 def swap(medium: Medium, first: str, second: str) -> None:
     """Exchanges the contents of two files."""
     a, b = _take(medium, first, "swapped_file"), medium.walk()[second]
