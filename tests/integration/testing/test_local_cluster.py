@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -74,3 +77,14 @@ def test_settings_of_the_environment_do_not_leak_in(monkeypatch: pytest.MonkeyPa
 def test_larger_clusters_are_for_a_later_version() -> None:
     with pytest.raises(ValueError, match="not available in this version"):
         LocalCluster(brokers=3)
+
+
+def test_the_plugin_gives_a_running_cluster(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(tidelog_cluster):\n    assert tidelog_cluster.broker().is_running\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tidelog.testing.pytest_plugin", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+    assert "1 passed" in ran.stdout
