@@ -187,7 +187,7 @@ def test_no_crash_at_any_operation_breaks_a_promise(history: History) -> None:
                 history(driver)
             except Crashed:
                 driver.crash()
-            for again in range(1, 20):  # dies one operation later each time it recovers, until it gets through
+            for again in range(1, 60):  # dies one operation later each time it recovers, until it gets through
                 driver.disk.crash_at(again)
                 try:
                     driver.open()
