@@ -253,10 +253,10 @@ class Partition:
         self._stats.appended_bytes += sum(batch.header.size for batch in fresh)
 
     def _register(self, proposal: Proposal) -> None:
-        proposal.is_appended = True
+        proposal.appended(self.log.log_end_offset)
         if proposal.acks == ACKS_ALL:
             self._arrivals += 1
-            heapq.heappush(self._uncommitted, (proposal.end_offset, self._arrivals, proposal))
+            heapq.heappush(self._uncommitted, (proposal.committed_at, self._arrivals, proposal))
         else:
             proposal.complete(self._receipt(proposal, [self._protocol.in_sync[0]], "leader"))
 
@@ -286,7 +286,7 @@ class Partition:
         while self._uncommitted and self._uncommitted[0][0] <= high_watermark:
             proposal = heapq.heappop(self._uncommitted)[2]
             # A repeat may be of a batch committed before the topic asked for fsyncs: claim no more than is true.
-            is_fsynced = self.config.ack_durability == "fsynced" and proposal.end_offset <= self.log.durable_offset
+            is_fsynced = self.config.ack_durability == "fsynced" and proposal.committed_at <= self.log.durable_offset
             durability = "fsynced" if is_fsynced else "replicated"
             proposal.complete(self._receipt(proposal, list(self._protocol.in_sync), durability))
 

@@ -62,15 +62,18 @@ class Proposal:
     is_appended: bool = False
     verdicts: list[Duplicate | None] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
+    committed_at: int = 0
+    """The high watermark that answers acks=all; known once appended."""
 
     @property
     def size(self) -> int:
         return sum(batch.header.size for batch in self.batches)
 
-    @property
-    def end_offset(self) -> int:
-        """What the high watermark must reach before acks=all is answered."""
-        return max((last + 1 for _, last in self.placements if last is not None), default=0)
+    def appended(self, log_end_offset: int) -> None:
+        """All batches are in the log now. A repeat whose place is forgotten is somewhere below the log's end."""
+        self.is_appended = True
+        ends = [log_end_offset if last is None else last + 1 for _, last in self.placements]
+        self.committed_at = max(ends, default=0)
 
     @property
     def is_abandoned(self) -> bool:

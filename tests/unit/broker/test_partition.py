@@ -146,6 +146,27 @@ async def test_a_repeat_older_than_five_batches_is_known_but_its_offset_is_not(b
     assert len(values(partition)) == 7
 
 
+async def test_a_repeat_whose_place_is_forgotten_still_waits_for_the_disk(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = await bench.topic()
+    runner = bench.broker.log_writer._runner
+    run, release = runner.run, asyncio.Event()
+
+    async def stalled(call: Callable[[], object]) -> object:
+        await release.wait()
+        return await run(call)
+
+    monkeypatch.setattr(runner, "run", stalled)
+    for i in range(7):
+        await produce(partition, batch(b"%d" % i, producer_id=7, sequence=i), acks=1)
+    repeat = asyncio.ensure_future(produce(partition, batch(b"0", producer_id=7, sequence=0)))
+    await asyncio.sleep(0.01)
+    assert not repeat.done(), "acknowledged before the original was durable"
+    release.set()
+    assert (await repeat).batches == [(None, None)]
+
+
 async def test_gaps_and_old_epochs_are_refused(bench: Bench) -> None:
     partition = await bench.topic()
     await produce(partition, batch(b"a", producer_id=7, epoch=1, sequence=0))
