@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+import structlog.testing
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.http.conftest import JSON_DOCUMENT, STOP_S, Site, simulated
@@ -25,6 +27,15 @@ async def test_health_and_readiness(site: Site) -> None:
     for target in ("/healthz", "/metrics", "/openapi.json", "/"):
         assert (await site.get(target)).status == 200
     site.broker.is_ready = True
+
+
+async def test_load_balancers_may_ask_for_the_head_only(site: Site) -> None:
+    async with await site.wire() as wire:
+        for target in ("/healthz", "/readyz", "/", "/metrics"):
+            reply = await wire.request("HEAD", target)
+            assert (reply.status, reply.body) == (200, b"")
+        assert (await wire.request("HEAD", "/topics")).status == 405
+        assert (await wire.request("GET", "/healthz")).status == 200
 
 
 async def test_metrics_count_what_happened(site: Site) -> None:
@@ -49,6 +60,38 @@ async def test_metrics_count_what_happened(site: Site) -> None:
     assert (watermark.labels, watermark.value) == ({"topic": "t", "partition": "0"}, 2)
     assert "none" not in text
     assert "nowhere" not in text
+
+
+async def test_a_fault_of_ours_is_logged_once_and_tells_the_client_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("the secret")
+
+    monkeypatch.setattr(site.broker, "partition", fail)
+    with structlog.testing.capture_logs() as logs:
+        reply = await site.get("/topics/t/partitions/0/offsets")
+    assert (reply.status, reply.code) == (500, 50001)
+    assert b"secret" not in reply.body
+    (entry,) = logs
+    assert (entry["log_level"], entry["route"]) == ("error", "/topics/{topic}/partitions/{partition}/offsets")
+
+
+async def test_a_fault_after_the_answer_has_begun_cuts_the_connection(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await site.wire() as wire:
+        wire.write(head("POST", f"{site.v3}/topics/t/records", {"Transfer-Encoding": "chunked"}))
+        wire.write_chunk(b'{"value":{"type":"JSON","data":1}}')
+        await wire.read_head()
+        await wire.read_chunk()
+        monkeypatch.setattr(site.broker, "partition", None)  # calling it raises
+        with structlog.testing.capture_logs() as logs:
+            wire.write_chunk(b'{"value":{"type":"JSON","data":2}}')
+            assert await wire.is_closed()
+        assert len(logs) == 1
+    monkeypatch.undo()
+    await site.until_idle()
 
 
 async def test_two_brokers_in_one_process_count_apart() -> None:

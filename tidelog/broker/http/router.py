@@ -82,7 +82,10 @@ class Router:
         shape = self._shape(len(segments), literals, placeholders)
         methods = shape.paths.setdefault(tuple(segments[position] for position in literals), {})
         assert route.method not in methods, f"{route.method} {route.template} is there twice"
-        methods[route.method] = _Entry(route, tuple(segments[position][1:-1] for position in placeholders))
+        entry = _Entry(route, tuple(segments[position][1:-1] for position in placeholders))
+        methods[route.method] = entry
+        if route.is_always_on and route.method == "GET":
+            methods["HEAD"] = entry  # what load balancers probe with
 
     def _shape(self, length: int, literals: tuple[int, ...], placeholders: tuple[int, ...]) -> _Shape:
         shapes = self._shapes.setdefault(length, [])
