@@ -136,7 +136,7 @@ SETTLED = [a_kill_and_nothing_more, a_deletion_that_only_a_killed_process_knew_o
 
 
 def start(history: History) -> LogDriver:
-    driver = LogDriver(SimDisk(0), segment_bytes=350)
+    driver = LogDriver(SimDisk(0), segment_bytes=350, producer_id=7)
     history(driver)
     return driver
 

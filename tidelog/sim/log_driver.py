@@ -16,9 +16,10 @@ The promises, for a log on its own:
 from __future__ import annotations
 
 from tidelog.model.batch_codec import encode_batch
-from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches, split_batches
+from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches, parse_header, split_batches
 from tidelog.model.errors import DamagedBatch, DiskFull, LogOffline
 from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.producers import BATCHES_REMEMBERED
 from tidelog.model.records import Record
 from tidelog.sim.choices import CrashChoices
 from tidelog.sim.disk import SimDisk
@@ -39,8 +40,11 @@ class LogDriver:
     `acked` holds what must be there, by base offset; `offered` all that was ever given to the log for that offset.
     """
 
-    def __init__(self, disk: SimDisk, *, segment_bytes: int = 1 << 30, handles_max: int = 64) -> None:
+    def __init__(
+        self, disk: SimDisk, *, segment_bytes: int = 1 << 30, handles_max: int = 64, producer_id: int = -1
+    ) -> None:
         self.disk = disk
+        self.producer_id = producer_id
         self.acked: dict[int, bytes] = {}
         self.offered: dict[int, list[bytes]] = {}
         self.start_acked = 0
@@ -83,8 +87,15 @@ class LogDriver:
     def _make(self, records: int, value_bytes: int) -> RecordBatch:
         self._values += 1
         value = (b"value %d" % self._values).ljust(value_bytes, b".")
-        (batch,) = split_batches(encode_batch([Record(NOW_MS, None, value)] * records), batch_bytes_max=READ_BYTES)
-        return assign_offsets(batch, self.log.log_end_offset, self.epoch)
+        offset, is_numbered = self.log.log_end_offset, self.producer_id >= 0
+        body = encode_batch(
+            [Record(NOW_MS, None, value)] * records,
+            producer_id=self.producer_id,
+            producer_epoch=0 if is_numbered else -1,
+            base_sequence=offset if is_numbered else -1,  # the only producer, so the sequences are the offsets
+        )
+        (batch,) = split_batches(body, batch_bytes_max=READ_BYTES)
+        return assign_offsets(batch, offset, self.epoch)
 
     def delete_prefix(self, offset: int) -> None:
         self.start_asked = max(self.start_asked, offset)
@@ -145,8 +156,18 @@ class LogDriver:
         for base, data in self.acked.items():
             if base >= log.log_start_offset:
                 assert found.get(base) == data, f"acknowledged batch at {base} is gone; log ends {log.log_end_offset}"
+        self.check_producer(found)
         self.acked = found
         self.start_acked = self.start_asked = log.log_start_offset
+
+    def check_producer(self, found: dict[int, bytes]) -> None:
+        """The newest batches are recognised when they come again: the table of sequences is that of the log."""
+        if self.producer_id < 0:
+            return
+        for base in list(found)[-BATCHES_REMEMBERED:]:
+            header = parse_header(found[base])
+            verdict = self.log.producers.check(self.producer_id, 0, base, header.record_count)
+            assert verdict == (base, header.last_offset), f"a repeat of the batch at {base} is not recognised"
 
     def check_bytes(self, found: dict[int, bytes]) -> None:
         """Nothing is invented: each batch was offered for the offset where it is."""

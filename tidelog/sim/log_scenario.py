@@ -27,7 +27,12 @@ def run_seed(seed: int) -> str:
     rng = stream(seed, "history")
     disk = SimDisk(seed)
     disk.medium.exposes_old_blocks = rng.random() < 0.2
-    driver = LogDriver(disk, segment_bytes=rng.choice(SEGMENT_BYTES), handles_max=rng.choice(HANDLES_MAX))
+    driver = LogDriver(
+        disk,
+        segment_bytes=rng.choice(SEGMENT_BYTES),
+        handles_max=rng.choice(HANDLES_MAX),
+        producer_id=rng.choice((-1, 7)),
+    )
     for _ in range(rng.randint(1, 5)):
         driver.epoch += rng.randrange(2)
         _live(driver, rng)
