@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.cli.conftest import Tidelog
+from tidelog.cli import sim
+from tidelog.sim.crash import Outcome
+from tidelog.sim.main import Summary
+
+
+def failing(runs: int) -> Summary:
+    summary = Summary(first_seed=7)
+    for seed in range(7, 7 + runs):
+        violations = ("record 3 is lost",) if seed == 7 else ()
+        summary.add(Outcome(seed, violations, "first\nlast\n", summary.counters.copy(), 1))
+    return summary
+
+
+def test_good_runs_end_with_their_counters(tidelog: Tidelog) -> None:
+    ran = tidelog("sim", "--runs", "2", "--seed", "1", "--json")
+    assert (ran.status, ran.err) == (0, "")
+    summary = json.loads(ran.out)
+    assert (summary["first_seed"], summary["runs"], summary["failures"]) == (1, 2, [])
+    assert summary["faults"] == sum(times for name, times in summary["counters"].items() if name.startswith("disk: "))
+
+
+def test_processes_share_the_seeds_and_change_nothing(tidelog: Tidelog) -> None:
+    one, two = (json.loads(tidelog("sim", "--runs", "4", "--jobs", jobs, "--json").out) for jobs in ("1", "2"))
+    assert one == two
+
+
+@pytest.mark.parametrize(("runs", "shows_trace"), [(1, True), (2, False)])
+def test_a_failure_comes_with_the_command_that_repeats_it(
+    tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch, runs: int, shows_trace: bool
+) -> None:
+    monkeypatch.setattr(sim, "run", lambda *_: failing(runs))
+    ran = tidelog("sim", "--runs", str(runs))
+    assert (ran.status, ran.err) == (1, "")
+    assert "seed 7: tidelog sim --runs 1 --seed 7\n  record 3 is lost\n" in ran.out
+    assert ("\n  last\n" in ran.out) is shows_trace
+
+
+def test_the_failures_of_a_batch_as_json(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim, "run", lambda *_: failing(3))
+    ran = tidelog("sim", "--json")
+    assert ran.status == 1
+    assert json.loads(ran.out)["failures"] == [
+        {"seed": 7, "violations": ["record 3 is lost"], "replay": "tidelog sim --runs 1 --seed 7"}
+    ]

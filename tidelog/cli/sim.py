@@ -1,0 +1,79 @@
+"""`tidelog sim`: many simulated lives of a broker, each grown from one number, with every promise checked.
+
+The same seed is the same life on every machine, so a failure comes with the command that repeats it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.options import Json
+from tidelog.cli.tables import count_progress, print_table
+from tidelog.cli.terminal import EXIT_ERROR, counted, print_json
+from tidelog.sim.main import Summary, replay_command, run
+
+FAILURES_SHOWN_MAX = 5
+TRACE_LINES = 20
+
+
+def sim(
+    runs: Annotated[int, typer.Option(min=1, metavar="N", help="How many seeds.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="The first one.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes to use.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Simulate brokers whose disks fail, and check that they keep their promises.
+
+    Each run is a broker as it ships, on a virtual clock and a disk in memory, with crashes, damage and clients that
+    retry. Exit status 1 if a promise was broken; then what is printed repeats the run.
+
+    \b
+    Examples:
+      tidelog sim --runs 1000 --jobs 2
+      tidelog sim --runs 1 --seed 4711
+    """
+    with count_progress() as progress:
+        bar = progress.add_task("simulating", total=runs)
+        summary = run(runs, seed, jobs, lambda done, _: progress.update(bar, completed=done))
+    if as_json:
+        print_json(_document(summary))
+    else:
+        _print_summary(summary)
+    if not summary.is_good:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _document(summary: Summary) -> dict[str, object]:
+    return {
+        "first_seed": summary.first_seed,
+        "runs": summary.runs,
+        "records_acknowledged": summary.records_acknowledged,
+        "faults": summary.faults,
+        "counters": dict(sorted(summary.counters.items())),
+        "failures": [
+            {"seed": failure.seed, "violations": list(failure.violations), "replay": replay_command(failure.seed)}
+            for failure in summary.failures
+        ],
+        "never_happened": summary.never_happened,
+    }
+
+
+def _print_summary(summary: Summary) -> None:
+    print_table(["what happened", "times"], sorted(summary.counters.items()))
+    print(
+        f"\n{counted(summary.runs, 'run')} from seed {summary.first_seed}: "
+        f"{counted(summary.records_acknowledged, 'record')} acknowledged, {counted(summary.faults, 'fault')}, "
+        f"{counted(len(summary.failures), 'run')} failed"
+    )
+    for failure in summary.failures[:FAILURES_SHOWN_MAX]:
+        print(f"\nseed {failure.seed}: {replay_command(failure.seed)}")
+        for violation in failure.violations:
+            print(f"  {violation}")
+        if summary.runs == 1:
+            print("the end of its trace:", *failure.trace.splitlines()[-TRACE_LINES:], sep="\n  ")
+    if len(summary.failures) > FAILURES_SHOWN_MAX:
+        print(f"\nand {len(summary.failures) - FAILURES_SHOWN_MAX} more; --json lists all")
+    for name in summary.never_happened:
+        print(f"never happened, and should have: {name}")
