@@ -1,0 +1,67 @@
+"""The examples, run as a user runs them: real rows, real processes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import environment
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+pytestmark = pytest.mark.process
+
+
+def run_example(name: str, *words: str, timeout_s: int = 50) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, EXAMPLES / name, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+        timeout=timeout_s,
+    )
+
+
+def facts(printed: str) -> dict[str, str]:
+    """The table of what came back: name and value are two spaces or more apart."""
+    parts = (line.rstrip().rpartition("  ") for line in printed.splitlines()[1:])
+    return {name.strip(): value.strip() for name, _, value in parts}
+
+
+def test_flights_come_back_as_they_were_sent() -> None:
+    ran = run_example("flights.py", "--limit", "5000")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    shown = facts(ran.stdout)
+    assert (shown["records"], shown["partitions"], shown["carriers"]) == ("5,000", "3", "15")
+    assert shown["every byte and order verified"] == "yes"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_year_of_flights_comes_back_as_it_was_sent() -> None:
+    ran = run_example("flights.py", timeout_s=150)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    shown = facts(ran.stdout)
+    assert (shown["records"], shown["carriers"]) == ("336,776", "16")
+    assert shown["every byte and order verified"] == "yes"
+
+
+def test_an_error_is_said_in_one_line() -> None:
+    ran = run_example("flights.py", "--limit", "1", "--bootstrap", "kafka://127.0.0.1")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: bootstrap entry 'kafka://127.0.0.1' is neither")
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl_is_enough() -> None:
+    ran = run_example("curl_flights.py")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    outcomes = [line for line in ran.stdout.splitlines() if not line.startswith("$ ")]
+    assert len(outcomes) == 4
+    assert all(line.endswith(": 1000 records, as they were sent") for line in outcomes)
