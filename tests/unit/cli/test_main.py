@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,11 @@ def test_a_misspelt_command_is_answered_with_the_nearest(tidelog: Tidelog, words
     ran = tidelog(*words)
     assert ran.status == 2
     assert f"Did you mean '{meant}'?" in ran.err
+
+
+def test_the_documentation_knows_every_command() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    assert [name for name in COMMANDS if f"`tidelog {name} " not in page and f"`tidelog {name}`" not in page] == []
 
 
 def test_without_a_command_the_overview_is_shown(tidelog: Tidelog) -> None:
