@@ -135,9 +135,11 @@ async def simulated(
     runner = runner or SimRunner(random.Random(0), mean_s=0.0002)
     site = Site(disk or SimDisk(), runner, **{"lingering_s": 0.05, **limits})
     await site.start()
-    await site.topic()
-    yield site
-    await site.stop()
+    try:
+        await site.topic()
+        yield site
+    finally:
+        await site.stop()
 
 
 @pytest.fixture
