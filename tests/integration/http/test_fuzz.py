@@ -15,7 +15,7 @@ from tidelog.broker.http.route import Route
 from tidelog.broker.http.routes import ROUTES
 from tidelog.model.batch_codec import encode_batch
 
-REQUESTS = 2500
+REQUESTS = 1500
 METHODS = sorted({route.method for route in ROUTES})
 GOOD = {"cluster_id": "CLUSTER", "topic": "t", "partition": "0", "broker_id": "1", "name": "retention.ms"}
 SEGMENTS = st.sampled_from(
