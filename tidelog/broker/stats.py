@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def counted(meaning: str) -> Any:
+    """A total since the start; `meaning` is what `/metrics` says of it."""
+    return field(default=0, metadata={"help": meaning})
 
 
 @dataclass(slots=True)
 class Stats:
-    """Totals since the start. Bytes are of record batches as stored; `fsync_*` are of group commits."""
+    """Totals since the start. Bytes are of record batches as stored."""
 
-    appended_batches: int = 0
-    appended_records: int = 0
-    appended_bytes: int = 0
-    append_writes: int = 0
-    """Gathered writes: one serves all batches that waited."""
-    duplicate_batches: int = 0
-    refused_appends: int = 0
-    read_bytes: int = 0
-    damaged_reads: int = 0
-    commits: int = 0
-    fsyncs: int = 0
-    fsync_bytes: int = 0
-    fsync_seconds: float = 0.0
-    fsync_failures: int = 0
-    deleted_segments: int = 0
-    load_findings: int = 0
+    appended_batches: int = counted("Record batches appended.")
+    appended_records: int = counted("Records appended.")
+    appended_bytes: int = counted("Bytes of record batches appended.")
+    append_writes: int = counted("Gathered writes: each serves all batches that waited.")
+    duplicate_batches: int = counted("Batches that were in the log already, and were not appended again.")
+    refused_appends: int = counted("Produce requests of which nothing was appended.")
+    read_bytes: int = counted("Bytes of record batches read.")
+    damaged_reads: int = counted("Reads of a batch that is damaged on this disk.")
+    commits: int = counted("Group commits, each of one log.")
+    fsyncs: int = counted("Files and directories made durable.")
+    fsync_bytes: int = counted("Bytes made durable, batches and catalog rows.")
+    fsync_seconds: float = counted("Seconds in which fsyncs were under way.")
+    fsync_failures: int = counted("Group commits that failed: each takes its log offline.")
+    deleted_segments: int = counted("Segments deleted by retention or by request.")
+    load_findings: int = counted("Things found wrong when logs were opened.")

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
+
+
+PARTITION_GAUGES: Final = {
+    "log_start_offset": "The first offset that can be read.",
+    "high_watermark": "The end of what is committed.",
+    "log_end_offset": "The next offset to be written.",
+    "leader_epoch": "The number of the present leadership.",
+}
 
 
 class BrokerMetrics(Collector):
@@ -27,12 +35,13 @@ class BrokerMetrics(Collector):
         yield InfoMetricFamily(
             "tidelog_broker", "Who this is.", value={"cluster_id": broker.cluster_id, "node_id": str(broker.node_id)}
         )
-        for name in (field.name for field in fields(broker.stats)):
-            yield CounterMetricFamily(f"tidelog_{name}", f"Total {name}.", value=getattr(broker.stats, name))
+        for counter in fields(broker.stats):
+            value = getattr(broker.stats, counter.name)
+            yield CounterMetricFamily(f"tidelog_{counter.name}", counter.metadata["help"], value=value)
         labels = ["topic", "partition"]
         families = {
-            name: GaugeMetricFamily(f"tidelog_partition_{name}", f"A partition's {name}.", labels=labels)
-            for name in ("log_start_offset", "high_watermark", "log_end_offset", "leader_epoch")
+            name: GaugeMetricFamily(f"tidelog_partition_{name}", meaning, labels=labels)
+            for name, meaning in PARTITION_GAUGES.items()
         }
         for partition in broker.partitions.values():
             for name, family in families.items():
