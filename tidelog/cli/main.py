@@ -9,7 +9,6 @@ pipe early, as `head` does, is no error. Nobody but a developer ever sees a trac
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from tidelog import __version__
+from tidelog.cli.imports import imported
 from tidelog.cli.terminal import (
     EXIT_DONE,
     EXIT_ERROR,
@@ -109,7 +109,7 @@ def build(words: Sequence[str]) -> typer.Typer:
 
 
 def _add(app: typer.Typer, name: str, command: Command) -> None:
-    target = getattr(importlib.import_module(f"tidelog.cli.{command.module}"), command.attribute)
+    target = getattr(imported(f"tidelog.cli.{command.module}"), command.attribute)
     if isinstance(target, typer.Typer):
         app.add_typer(target, name=name, short_help=command.summary)
     else:

@@ -6,7 +6,6 @@ is reported before anything of the broker is imported, let alone opened.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli.imports import imported
 from tidelog.cli.options import ConfigFile, Settings, parse_settings
 from tidelog.cli.terminal import EXIT_ERROR, UsageError
 from tidelog.config.errors import ConfigError
@@ -73,7 +73,7 @@ def _flags(named: dict[str, str | None], settings: dict[str, str]) -> dict[str, 
 
 def _run(config: BrokerConfig) -> int:
     """Imports the broker, which is most of what starting costs, and runs it."""
-    assembly = importlib.import_module("tidelog.broker.assembly")
+    assembly = imported("tidelog.broker.assembly")
     try:
         status: int = assembly.run(config, partial(print, flush=True))
     except TidelogError as error:
