@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import Cli
+from tidelog.testing import LocalCluster
+
+pytestmark = pytest.mark.process
+
+SMALL = {
+    "produce": ("--records", "2000"),
+    "consume": ("--records", "2000"),
+    "latency": ("--records", "20"),
+    "raw": ("--requests", "5", "--batch-bytes", "2000"),
+}
+
+
+@pytest.mark.parametrize("workload", SMALL)
+def test_a_workload_on_a_running_broker(cli: Cli, cluster: LocalCluster, workload: str) -> None:
+    measured = json.loads(cli.succeed("bench", workload, *SMALL[workload], "--bootstrap", cluster.bootstrap, "--json"))
+    assert measured["workload"] == workload
+    assert measured["parameters"]["bootstrap"] == cluster.bootstrap
+    assert measured["figures"]["records_per_s"] > 0
+
+
+def test_results_are_kept_as_lines(cli: Cli, cluster: LocalCluster, tmp_path: Path) -> None:
+    for _ in range(2):
+        printed = cli.succeed(
+            "bench", "latency", *SMALL["latency"], "--bootstrap", cluster.bootstrap, "--history", "history.ndjson"
+        )
+        assert printed.split()[0] == b"LATENCY"
+    lines = (tmp_path / "history.ndjson").read_text().splitlines()
+    assert [json.loads(line)["workload"] for line in lines] == ["latency", "latency"]
+
+
+def test_a_broker_that_is_not_there(cli: Cli) -> None:
+    (error,) = cli.fail("bench", "latency", "--bootstrap", "nobody://here")
+    assert error.startswith("error: bootstrap entry 'nobody://here'")
