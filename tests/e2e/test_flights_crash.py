@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from flights import by_carrier, carrier_of, prepare, read_flights
 
-from examples.flights import by_carrier, carrier_of, prepare, read_flights
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
 from tidelog.producer import Deliveries, Producer
 from tidelog.testing import LocalCluster
