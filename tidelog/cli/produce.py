@@ -12,8 +12,7 @@ import signal
 import stat
 import sys
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -84,7 +83,7 @@ class _Job:
         self._partition = partition
         self._separator = separator
         self._lines = 0
-        self._under_way: deque[tuple[list[Delivery], int]] = deque()
+        self._under_way: asyncio.Queue[tuple[list[Delivery], int] | None] = asyncio.Queue(CHUNKS_MAX)
         self.tally = Tally()
         self.is_interrupted = False
 
@@ -108,34 +107,36 @@ class _Job:
         failure: TidelogError | None = None
         with byte_progress(is_wanted=stat.S_ISREG(status.st_mode)) as progress:
             bar = progress.add_task(self._topic, total=status.st_size)
-
-            async def settle_down_to(chunks: int) -> None:
-                while len(self._under_way) > chunks:
-                    deliveries, size = self._under_way.popleft()
-                    await self.tally.settle(deliveries, size)
-                    progress.advance(bar, size + len(deliveries))
-
+            settling = asyncio.create_task(self._settle(reader, lambda size: progress.advance(bar, size)))
             try:
                 async for lines in reader:
                     await self._send(producer, lines)
-                    await settle_down_to(CHUNKS_MAX)
-                    if self.tally.error is not None:
-                        break
             except TidelogError as error:
                 failure = error
-            await settle_down_to(0)
+            await self._under_way.put(None)
+            await settling
         return failure or self.tally.error
 
     async def _send(self, producer: Producer, lines: list[bytes]) -> None:
         deliveries: list[Delivery] = []
-        self._under_way.append((deliveries, sum(map(len, lines))))
-        for line in lines:
-            self._lines += 1
-            key, value = self._split(line)
-            try:
+        try:
+            for line in lines:
+                self._lines += 1
+                key, value = self._split(line)
                 deliveries.append(await producer.send(self._topic, value, key, self._partition))
-            except TooLarge as error:
-                raise TooLarge(f"line {self._lines}: {error.message}") from None
+        except TooLarge as error:
+            raise TooLarge(f"line {self._lines}: {error.message}") from None
+        finally:  # what was sent before an error is under way all the same
+            await self._under_way.put((deliveries, sum(map(len, lines))))
+
+    async def _settle(self, reader: LineReader, advance: Callable[[int], object]) -> None:
+        """Tallies outcomes as they come. The first bad one ends the reading, also while that waits for more input."""
+        while (chunk := await self._under_way.get()) is not None:
+            deliveries, size = chunk
+            await self.tally.settle(deliveries, size)
+            advance(size + len(deliveries))
+            if self.tally.error is not None:
+                reader.stop()
 
     def _split(self, line: bytes) -> tuple[bytes | None, bytes]:
         if self._separator is None:
