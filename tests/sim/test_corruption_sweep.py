@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -49,12 +50,16 @@ def test_a_sound_log_passes(sweep: Sweep) -> None:
     sweep.check(lambda medium: None)
 
 
+def damage_to(path: str, how: Callable[[Medium, str], None]) -> Callable[[Medium], None]:
+    return lambda medium: how(medium, path)
+
+
 @pytest.mark.parametrize("suffix", [".log", ".catalog", "metainfo.0", "metainfo.1"])
 @pytest.mark.parametrize("how", [rot.lose, lambda medium, path: rot.cut(medium, path, 0)], ids=["lost", "emptied"])
 def test_any_one_file_lost_or_emptied(sweep: Sweep, suffix: str, how: Callable[[Medium, str], None]) -> None:
     for path in sweep.content:
         if path.endswith(suffix):
-            sweep.check(lambda medium, path=path: how(medium, path))
+            sweep.check(damage_to(path, how))
 
 
 def test_both_metainfo_copies_lost(sweep: Sweep) -> None:
@@ -82,7 +87,7 @@ def test_files_of_two_segments_swapped(suffix: str) -> None:
     sweep = Sweep(SEGMENT_BYTES["several segments"])
     paths = [path for path in sweep.content if path.endswith(suffix)]
     for first, second in pairwise(paths):
-        sweep.check(lambda medium, first=first, second=second: rot.swap(medium, first, second))
+        sweep.check(partial(rot.swap, first=first, second=second))
 
 
 def test_every_batch_damaged_in_its_own_way() -> None:
