@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tidelog.sim import log_scenario
+from tidelog.sim import log_scenario, rot
 from tidelog.sim.choices import enumerate_crashes
 from tidelog.sim.disk import SimDisk
-from tidelog.sim.faults import Crashed
-from tidelog.sim.log_driver import LogDriver
+from tidelog.sim.faults import NO_FAULTS, Crashed, FaultRates
+from tidelog.sim.log_driver import DIRECTORY, LogDriver
 
 History = Callable[[LogDriver], object]
 
@@ -141,10 +141,13 @@ def start(history: History) -> LogDriver:
     return driver
 
 
-def check_and_go_on(driver: LogDriver) -> None:
+def check_and_go_on(driver: LogDriver, *, by_deletion: bool = False) -> None:
     driver.open()
     driver.check_reopened()
-    driver.append()
+    if by_deletion and driver.log.log_end_offset > driver.log.log_start_offset:
+        driver.delete_prefix(driver.log.log_start_offset + 1)  # a row, and no roll before it
+    else:
+        driver.append()
     assert driver.commit()
     driver.kill()
     driver.open()
@@ -170,7 +173,7 @@ def test_no_drawn_crash_of_a_wider_history_breaks_a_promise() -> None:
         driver = LogDriver(SimDisk(seed), segment_bytes=350)
         two_rolls(driver)
         driver.crash()
-        check_and_go_on(driver)
+        check_and_go_on(driver, by_deletion=seed % 2 == 0)
 
 
 @pytest.mark.parametrize("history", [*HISTORIES, two_rolls])
@@ -198,6 +201,36 @@ def test_no_crash_at_any_operation_breaks_a_promise(history: History) -> None:
                 pytest.fail("recovery never ends")
             driver.kill()
             check_and_go_on(driver)
+
+
+def test_a_sealed_segment_that_becomes_the_last_takes_rows_again() -> None:
+    """Of three un-synced segments, the middle one is lost: the third goes, and the first must not stay sealed."""
+    driver = start(two_rolls)
+    driver.kill()
+    for suffix in ("log", "catalog"):
+        rot.lose(driver.disk.medium, f"{DIRECTORY}/{1:020}.{suffix}")
+    check_and_go_on(driver, by_deletion=True)
+    assert driver.log.log_start_offset == 1
+
+
+def test_what_a_failed_fsync_left_in_the_page_cache_is_not_trusted() -> None:
+    """The fsync fails, the process is restarted and reads the batch as if nothing had been: before anybody else may see
+    it, it has to be on the disk."""
+    kept = 0
+    for seed in range(60):
+        driver = LogDriver(SimDisk(seed))
+        driver.append()
+        driver.disk.medium.faults = FaultRates(sync_error=1.0)
+        assert not driver.commit()
+        driver.disk.medium.faults = NO_FAULTS
+        driver.kill()
+        driver.open()
+        driver.check_reopened()
+        kept += len(driver.acked)
+        driver.crash()
+        driver.open()
+        driver.check_reopened()
+    assert kept > 10
 
 
 def test_drawn_histories_with_crashes_kills_and_disk_faults_break_no_promise() -> None:

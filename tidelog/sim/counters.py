@@ -24,6 +24,7 @@ FINDINGS: Mapping[str, str] = {
 SOMETIMES: tuple[str, ...] = (
     *FINDINGS.values(),
     "clean stop",
+    "crash in a clean stop",
     "crash in recovery",
     "disk: crash",
     "disk: kill",

@@ -106,8 +106,15 @@ class Nemesis:
         await self._pass(self._rng.random() * 2)
         try:
             names = await self._machine.call(self._topic_names)
-            await self._machine.stop()
         except (ConnectionLost, Unreachable):
+            await self._end()
+            return
+        if self._rng.random() < 0.3:
+            self._machine.disk.crash_at(self._rng.randint(1, 30))
+        try:
+            await self._machine.stop()
+        except ConnectionLost:
+            self._history.counters["crash in a clean stop"] += 1
             await self._end()
             return
         self._history.counters["clean stop"] += 1
