@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import re
 import stat
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -136,9 +137,9 @@ async def _place(consumer: Consumer, reading: _Reading) -> None:
                     f"topic {reading.topic} has {counted(len(known), 'partition')}, and no {partition}"
                 )
         consumer.assign([TopicPartition(reading.topic, partition) for partition in reading.partitions])
+        if reading.offset is None and reading.reset == "latest":
+            await consumer.seek_to_end()  # the end as it is now, not when the first fetch gets there
     if reading.offset is None:
-        if reading.reset == "latest":
-            await consumer.seek_to_end()  # now, not when the first fetch gets there
         return
     begins = await consumer.beginning_offsets(consumer.assignment())
     ends = await consumer.end_offsets(consumer.assignment())
@@ -202,10 +203,8 @@ def _reader_watched() -> Iterator[None]:
 
 
 def _parse_offset(text: str) -> int:
-    try:
-        offset = int(text)
-    except ValueError:
-        raise UsageError(f"--offset {text}: give a number; -10 means ten before the end") from None
-    if abs(offset) > OFFSET_MAX:
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+        raise UsageError(f"--offset {text}: give a number; -10 means ten before the end")
+    if abs(int(text)) > OFFSET_MAX:
         raise UsageError(f"--offset {text} is beyond what an offset can be, {OFFSET_MAX}")
-    return offset
+    return int(text)

@@ -129,6 +129,7 @@ def test_a_record_that_is_too_large_is_named(cli: Cli, topic: str) -> None:
         (["consume", "{topic}", "--group", "g"], 2, "not in this version"),
         (["consume", "{topic}", "--offset", "3", "--from-beginning"], 2, "keep one"),
         (["consume", "{topic}", "--offset", "first"], 2, "give a number"),
+        (["consume", "{topic}", "--offset", "9999999999999999999"], 2, "beyond what an offset can be"),
         (["produce", "no-such-topic"], 1, "(40401)"),
         (["produce", "{topic}", "no-such-file"], 1, "cannot read no-such-file: No such file or directory"),
         (["produce", "{topic}", "."], 1, "cannot read .: it is a directory"),
