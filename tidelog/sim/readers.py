@@ -44,7 +44,9 @@ class Reader:
             await asyncio.sleep(self._rng.random() * PAUSE_S)
 
     async def _damaged(self) -> None:
-        if self._machine.disk.medium.faults.read_error:
+        medium = self._machine.disk.medium
+        is_volatile = self.partition in self._history.volatile  # shown before the fsync that then failed
+        if medium.faults.read_error or (is_volatile and medium.statistics.faults["sync_error"]):
             await asyncio.sleep(PAUSE_S)
             return
         if self._offset not in self._history.rotten.get(self.partition, ()):
