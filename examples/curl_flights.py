@@ -1,7 +1,7 @@
 """The first thousand rows of the flights through every door of the HTTP API, with nothing but `curl`.
 
-Each command is printed before it runs; bodies come from a file. Three ways in (REST
-v2, a v3 stream, a v3 batch) and three ways out (JSON, base64, raw record batches) are held against the rows.
+Each command is printed before it runs; bodies come from a file. Four ways in (REST v2, a v3 stream, a v3 batch, raw
+record batches) and three ways out (JSON, base64, raw record batches) are held against the rows.
 
     python examples/curl_flights.py                                     # on a broker started for it
     python examples/curl_flights.py --bootstrap http://127.0.0.1:8082   # on yours
