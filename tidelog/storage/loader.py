@@ -17,6 +17,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import zip_longest
 
+from tidelog.model.errors import TidelogError
 from tidelog.model.ids import OFFSET_MAX, PartitionId
 from tidelog.model.ports import File
 from tidelog.storage.load_report import Corrections, LoadReport
@@ -80,12 +81,14 @@ class _Loader:
         offline_reason = self._make_durable(segments, tail)
         self._report_damage(tail.log_start_offset)
         tail = tail._replace(durable=tail.sequence)
-        lineage, producers = read_trails(self._codec, segments, self._settings.producers_max, now_ms)
+        trails = read_trails(self._codec, [*doomed, *segments], self._settings.producers_max, now_ms)
         log = PartitionLog(
             self._opened, self._directory, self._identity, self._settings, self._metainfo, info.incarnation,
-            segments, tail, lineage, producers, now_ms, marked=self._durable,
+            segments, tail, trails.lineage, trails.producers, now_ms, marked=self._durable,
         )  # fmt: skip
-        is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > tail.sequence
+        if offline_reason is None and trails.first < len(doomed) + len(segments) - 1:
+            offline_reason = self._begin_anew(log, now_ms)
+        is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > log.tail.sequence
         if loaded is None or loaded.bad_copies or is_moved:
             if loaded is not None and loaded.bad_copies:
                 self._report.say("one metainfo copy was bad or old and is written again")
@@ -245,6 +248,13 @@ class _Loader:
         report.damage = [damage for damage in report.damage if damage.end > log_start_offset]
         for damage in report.damage:
             report.say(f"offsets {damage.start} to {damage.end - 1} are lost: {damage.reason}")
+
+    def _begin_anew(self, log: PartitionLog, now_ms: int) -> str | None:
+        try:
+            log.begin_anew(now_ms)
+        except (OSError, TidelogError) as error:
+            return f"the newest segment has lost its checkpoint, and no new one could be begun: {error}"
+        return None
 
     def _store(self, log: PartitionLog, info: Metainfo) -> str | None:
         try:

@@ -268,6 +268,21 @@ class PartitionLog:
         self._is_directory_dirty = True
         self._rolled_ms = now_ms
 
+    def begin_anew(self, now_ms: int) -> None:
+        """Gives the log's last segment a sound checkpoint, so that those before it can be deleted at any time: a new
+        segment, or, while it is empty, its own catalog written afresh. Durable. Raises `OSError`, or as `append`."""
+        if self.active.end_offset > self.active.base_offset:
+            self.roll(now_ms)
+            self.commit_now()
+            self._require_online()
+            return
+        tail = self.tail._replace(sequence=self.active.first_sequence)
+        rows = self._codec.checkpoint(tail, self.lineage, self.producers.items())
+        sequence = tail.sequence + len(rows)
+        self.active.body_slot = len(rows)
+        self.active.cut(0, rows, tail)
+        self.tail = tail._replace(sequence=sequence, durable=sequence)
+
     def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:
         try:
             for path in (new.catalog_path, new.log_path):
@@ -315,6 +330,16 @@ class PartitionLog:
         self.durable_offset = commit.offset
         self._remove_doomed()
 
+    def commit_now(self) -> None:
+        """A commit in one go. Blocking; no other may be under way."""
+        commit = self.begin_commit()
+        try:
+            commit.run()
+        except OSError as error:
+            self.end_commit(commit, error)
+        else:
+            self.end_commit(commit, None)
+
     def mark(self) -> None:
         """Notes in the catalog how far the log is durable, for a log that has gone idle. Best effort, no fsync."""
         if self._marked == self.tail.durable or self.offline_reason is not None:
@@ -359,18 +384,20 @@ class PartitionLog:
         if offset == self.log_end_offset:
             return
         if self.is_dirty:
-            self._commit_now()  # what is kept must be durable, and may lie in other segments than the cut
+            self.commit_now()  # what is kept must be durable, and may lie in other segments than the cut
             self._require_online()
         kept = len(self.segments)
         while kept > 1 and self.segments[kept - 1].base_offset >= offset:
             kept -= 1
         cut = find_cut(self._codec, self.segments[kept - 1], offset, self.tail)
+        self._require_in_range(cut.tail.offset)  # a batch below the high watermark, where the log starts, never goes
         try:
             self._cut(kept, cut, high_watermark)
         except OSError as error:
             self.take_offline(f"truncation failed: {error}")
             raise
-        self.lineage, self.producers = read_trails(self._codec, self.segments, self.settings.producers_max, now_ms)
+        trails = read_trails(self._codec, self.segments, self.settings.producers_max, now_ms)
+        self.lineage, self.producers = trails.lineage, trails.producers
 
     def _cut(self, kept: int, cut: Cut, high_watermark: int) -> None:
         self.tail = cut.tail._replace(durable=cut.tail.sequence)
@@ -466,23 +493,14 @@ class PartitionLog:
 
     def _settle(self) -> None:
         if self.is_dirty:
-            self._commit_now()
+            self.commit_now()
         if self.active.body_rows > ROWS_LEFT_MAX:
             with suppress(TidelogError):
                 self.roll(self._rolled_ms)
         self.mark()
         if self.offline_reason is None:
             self._soil(self.active.catalog_path)
-            self._commit_now()
-
-    def _commit_now(self) -> None:
-        commit = self.begin_commit()
-        try:
-            commit.run()
-        except OSError as error:
-            self.end_commit(commit, error)
-        else:
-            self.end_commit(commit, None)
+            self.commit_now()
 
 
 def damaged(identity: PartitionId, damage: Damage) -> DamagedBatch:

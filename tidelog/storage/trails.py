@@ -7,6 +7,7 @@ is sound, and the rows behind it, need to be read; a damaged checkpoint costs th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tidelog.model.producers import ProducerState, ProducerTable
 from tidelog.storage.rows import ROW_BYTES, RowCodec
@@ -15,47 +16,55 @@ from tidelog.storage.segment import Damage, Segment
 Lineage = list[tuple[int, int]]
 
 
-def read_trails(
-    codec: RowCodec, segments: Sequence[Segment], producers_max: int, now_ms: int
-) -> tuple[Lineage, ProducerTable]:
+class Trails(NamedTuple):
+    lineage: Lineage
+    producers: ProducerTable
+    first: int
+    """Index of the oldest segment that was needed: the last one, unless its checkpoint is damaged."""
+
+
+class Checkpoint(NamedTuple):
+    """What the segments before one amount to."""
+
+    lineage: Lineage
+    producers: list[tuple[int, ProducerState]]
+
+
+def read_trails(codec: RowCodec, segments: Sequence[Segment], producers_max: int, now_ms: int) -> Trails:
     """The lineage and the producer table at the end of `segments`.
 
     Producers seen in rows count as heard now: remembering one for longer than configured is harmless.
     """
-    lineage: Lineage = []
-    producers = ProducerTable(producers_max)
     first = len(segments) - 1
-    while first > 0 and not _restore(codec, segments[first], lineage, producers):
+    while (checkpoint := read_checkpoint(codec, segments[first])) is None and first > 0:
         first -= 1
-    if first == 0:
-        _restore(codec, segments[0], lineage, producers)
+    lineage = checkpoint.lineage if checkpoint else []
+    producers = ProducerTable(producers_max)
+    producers.restore(checkpoint.producers if checkpoint else [])
     for segment in segments[first:]:
         _follow(segment, lineage, producers, now_ms)
-    return lineage, producers
+    return Trails(lineage, producers, first)
 
 
-def _restore(codec: RowCodec, segment: Segment, lineage: Lineage, producers: ProducerTable) -> bool:
-    """Takes in a segment's checkpoint; False, with nothing taken, if it is damaged."""
+def read_checkpoint(codec: RowCodec, segment: Segment) -> Checkpoint | None:
+    """A segment's checkpoint; None if any of it is damaged, or it never had one."""
     header = codec.parse_header(segment.raw_rows(0, 1))
     if header is None or not header.has_checkpoint:
-        return False
+        return None
     raw = segment.raw_rows(1, header.checkpoint_rows)
-    parsed = [codec.parse_checkpoint(raw[at : at + ROW_BYTES]) for at in range(0, len(raw), ROW_BYTES)]
-    epochs: Lineage = []
-    states: list[tuple[int, ProducerState]] = []
-    for item in parsed:
+    if len(raw) < header.checkpoint_rows * ROW_BYTES:
+        return None
+    checkpoint = Checkpoint([], [])
+    for at in range(0, len(raw), ROW_BYTES):
+        item = codec.parse_checkpoint(raw[at : at + ROW_BYTES])
         if item is None:
-            return False
+            return None
         key, value = item
         if isinstance(value, ProducerState):
-            states.append((key, value))
+            checkpoint.producers.append((key, value))
         else:
-            epochs.append((key, value))
-    if len(parsed) != header.checkpoint_rows:
-        return False
-    lineage[:] = epochs
-    producers.restore(states)
-    return True
+            checkpoint.lineage.append((key, value))
+    return checkpoint
 
 
 def _follow(segment: Segment, lineage: Lineage, producers: ProducerTable, now_ms: int) -> None:

@@ -420,6 +420,36 @@ def test_batches_behind_a_roll_are_kept_though_the_seal_did_not_make_it(store: S
     check_goes_on(store)
 
 
+@pytest.mark.parametrize("batches", [0, 2])
+@pytest.mark.parametrize("is_deleted_before", [False, True])
+def test_epochs_and_producers_outlive_the_deletion_of_all_older_segments(
+    store: Store, batches: int, is_deleted_before: bool
+) -> None:
+    """A crash right after a roll may leave the new segment without its checkpoint; those that know may be deleted."""
+    store.append(b"a", producer=(9, 0, 0))
+    store.epoch = 2
+    store.append(b"b", producer=(9, 0, 1))
+    store.commit()
+    store.log.roll(store.now_ms)
+    store.append(*[b"c"] * batches)
+    if is_deleted_before:
+        store.log.delete_prefix(2)
+    store.opened.close_all()
+    store.cut(store.catalog_path(2), 0)
+    store.open()
+    assert store.is_whole
+    store.append(b"d")
+    store.commit()
+    store.log.delete_prefix(2)
+    store.commit()
+    assert not store.files.inner.exists(store.log_path(0))
+    for _ in range(2):
+        store.kill_and_open()
+        assert dict(store.log.lineage)[2] <= 2
+        assert store.log.producers.check(9, 0, 1, 1) == (1, 1)
+        assert store.is_whole
+
+
 # -- disks that refuse -------------------------------------------------------------------------------------------------
 
 
