@@ -14,7 +14,7 @@ from tidelog.sim.medium import Medium
 from tidelog.sim.sweep import Sweep
 
 SEGMENT_BYTES = {"one segment": 1 << 30, "several segments": 1_500}
-SAMPLED = 71
+SAMPLED = 101
 """Every so many cases in the default run: coprime to the number of faults, so that all of them come by."""
 
 

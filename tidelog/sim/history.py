@@ -21,6 +21,9 @@ from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.ids import TopicPartition
 
+PADDING = b"."
+"""What clients fill up their values with."""
+
 
 class Kind(enum.Enum):
     """How a producer makes sure of its records."""
@@ -120,11 +123,11 @@ class History:
         self.note("seen", partition, offset, value)
         writer = self.writers.get(value)
         if writer is None or writer.partition != partition:
-            self.violate(f"{partition} offset {offset} shows {value!r}, which nobody sent there")
+            self.violate(f"{partition} offset {offset} shows {shown(value)}, which nobody sent there")
         before = self.seen.setdefault(partition, {}).get(offset)
         is_excused = partition in self.volatile and before is not None and before[1] < self.volatile_losses
         if before is not None and before[0] != value and not is_excused:
-            self.violate(f"{partition} offset {offset} showed {before[0]!r} before, now {value!r}")
+            self.violate(f"{partition} offset {offset} showed {shown(before[0])} before, now {shown(value)}")
         self.seen[partition][offset] = (value, self.volatile_losses)
 
     def note(self, *what: object) -> None:
@@ -134,6 +137,11 @@ class History:
     def violate(self, what: str) -> None:
         if what not in self.violations:
             self.violations.append(what)
+
+
+def shown(value: bytes | None) -> str:
+    """A value as violations print it: without its padding."""
+    return "nothing" if value is None else repr(value.rstrip(PADDING).decode("ascii", "backslashreplace"))
 
 
 def records_in(data: bytes, offset: int) -> Iterable[tuple[int, bytes]]:

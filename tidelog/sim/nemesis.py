@@ -42,6 +42,8 @@ class Nemesis:
         for _ in range(self._rng.randint(1, 4)):
             await self.boot(is_risky=self._rng.random() < 0.4)
             await self._live()
+            if self._rng.random() < 0.5:
+                self._plant_stranger()
             await asyncio.sleep(self._rng.random() * 0.3)
 
     async def boot(self, *, is_risky: bool = False) -> None:
@@ -120,8 +122,6 @@ class Nemesis:
         self._history.counters["clean stop"] += 1
         if self._rng.random() < 0.7:
             self._rot(names)
-        if self._rng.random() < 0.5:
-            self._plant_stranger()
 
     async def _topic_names(self, broker: Broker) -> dict[str, str]:
         return {topic.topic_id: name for name, topic in broker.image.topics.items()}

@@ -20,7 +20,7 @@ from tidelog.model.batch_header import Compression, split_batches
 from tidelog.model.errors import OutOfOrderSequence, TidelogError
 from tidelog.model.ids import KEYED_PRODUCER_BIT, ProducerId, TopicPartition
 from tidelog.model.records import Record
-from tidelog.sim.history import History, Kind, Sent
+from tidelog.sim.history import PADDING, History, Kind, Sent
 from tidelog.sim.machine import ConnectionLost, Machine, Unreachable
 
 BATCH_BYTES_MAX = 1 << 20
@@ -81,7 +81,7 @@ class Producer:
     def _new_batch(self) -> Sent:
         count = self._rng.choice((1, 1, 2, 5))
         name = f"{self.name}:{self._number}"
-        values = [f"{name}:{i}".ljust(self._value_bytes, ".").encode() for i in range(count)]
+        values = [f"{name}:{i}".encode().ljust(self._value_bytes, PADDING) for i in range(count)]
         sent = Sent(self.name, self.kind, self._number, self.partition, values)
         self._number += 1
         self._history.send(sent)

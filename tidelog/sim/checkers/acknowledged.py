@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.history import History, Sent, View
+from tidelog.sim.history import History, Sent, View, shown
 
 
 def acknowledged_is_there(history: History, views: Mapping[TopicPartition, View]) -> Iterator[str]:
@@ -25,7 +25,7 @@ def _missing(sent: Sent, view: View, history: History) -> Iterator[str]:
     if sent.base_offset is None:  # a duplicate older than what is remembered: acknowledged without a place
         for value in sent.values:
             if view.log_start_offset == 0 and not view.damaged and value not in view.records.values():
-                yield f"{value!r} was acknowledged as a duplicate and is nowhere in {sent.partition}"
+                yield f"{shown(value)} was acknowledged as a duplicate and is nowhere in {sent.partition}"
         return
     rotten = history.rotten.get(sent.partition, ())
     for offset, value in enumerate(sent.values, sent.base_offset):
@@ -35,6 +35,6 @@ def _missing(sent: Sent, view: View, history: History) -> Iterator[str]:
         if found is None and offset in view.damaged and offset in rotten:
             continue
         yield (
-            f"{sent.partition} offset {offset}: {value!r} was acknowledged ({sent.durability}), found {found!r}; "
-            f"the log holds {view.log_start_offset} to {view.high_watermark}"
+            f"{sent.partition} offset {offset}: {shown(value)} was acknowledged ({sent.durability}), "
+            f"found {shown(found)}; the log holds {view.log_start_offset} to {view.high_watermark}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.history import History, View
+from tidelog.sim.history import History, View, shown
 
 
 def nothing_is_invented(history: History, views: Mapping[TopicPartition, View]) -> Iterator[str]:
@@ -13,4 +13,4 @@ def nothing_is_invented(history: History, views: Mapping[TopicPartition, View]) 
         for offset, value in view.records.items():
             writer = history.writers.get(value)
             if writer is None or writer.partition != partition:
-                yield f"{partition} offset {offset}: {value!r} was never sent there"
+                yield f"{partition} offset {offset}: {shown(value)} was never sent there"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.history import History, View
+from tidelog.sim.history import History, View, shown
 
 
 def nothing_is_there_twice(history: History, views: Mapping[TopicPartition, View]) -> Iterator[str]:
@@ -15,5 +15,5 @@ def nothing_is_there_twice(history: History, views: Mapping[TopicPartition, View
         for offset, value in view.records.items():
             if value in first:
                 kind = history.writers[value].kind.value if value in history.writers else "unknown"
-                yield f"{partition}: {value!r} of a {kind} client is at {first[value]} and at {offset}"
+                yield f"{partition}: {shown(value)} of a {kind} client is at {first[value]} and at {offset}"
             first.setdefault(value, offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.history import History, Kind, View
+from tidelog.sim.history import History, Kind, View, shown
 
 
 def producers_are_in_order(history: History, views: Mapping[TopicPartition, View]) -> Iterator[str]:
@@ -21,5 +21,5 @@ def producers_are_in_order(history: History, views: Mapping[TopicPartition, View
                 continue
             place = (sent.number, sent.values.index(value))
             if place < last.get(sent.producer, place):
-                yield f"{partition} offset {offset}: {value!r} comes after {sent.producer}:{last[sent.producer]}"
+                yield f"{partition} offset {offset}: {shown(value)} comes after {sent.producer}:{last[sent.producer]}"
             last[sent.producer] = place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.history import History, View
+from tidelog.sim.history import History, View, shown
 
 
 def seen_stays(history: History, views: Mapping[TopicPartition, View]) -> Iterator[str]:
@@ -16,5 +16,6 @@ def seen_stays(history: History, views: Mapping[TopicPartition, View]) -> Iterat
                 continue
             if partition in history.volatile and losses < history.volatile_losses:
                 continue
-            if view.records.get(offset) != value:
-                yield f"{partition} offset {offset}: a reader saw {value!r}, now it is {view.records.get(offset)!r}"
+            found = view.records.get(offset)
+            if found != value:
+                yield f"{partition} offset {offset}: a reader saw {shown(value)}, now it is {shown(found)}"
