@@ -21,10 +21,11 @@ from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.data_directory import LOCK, check_format
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.dump import dump_batches
 from tidelog.storage.load_report import LoadReport
-from tidelog.storage.log_manager import LOCK, METADATA, METADATA_LOG, TOPICS, stored_logs
+from tidelog.storage.log_manager import METADATA, METADATA_LOG, TOPICS, stored_logs
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.read_only import open_read_only
 
@@ -69,11 +70,13 @@ class StoredLog:
 
 @contextmanager
 def stored(data_dir: str) -> Iterator[list[StoredLog]]:
-    """All logs of a data directory, the metadata log first. `CommandError` if there are none, or a broker runs."""
+    """All logs of a data directory, the metadata log first. `CommandError` if there are none, or a broker runs;
+    `ConfigError` if a newer program wrote them."""
     if not Path(data_dir).is_dir():
         raise CommandError(f"{data_dir} is no directory; --data-dir names the one that the broker keeps its data in")
     with _unused(data_dir):
         files = DiskFiles(data_dir)
+        check_format(files)
         identities = stored_logs(files)
         if not identities:
             raise CommandError(

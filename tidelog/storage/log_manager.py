@@ -1,6 +1,7 @@
 """All logs of a data directory: who may use it, where each log lives, which are open (Kafka's `LogManager`).
 
-    lock                                   held by the one process that uses the directory
+    lock, format                           who may use the directory (`data_directory`)
+    reserve                                space for emptying a full disk (`reserve`)
     metadata/                              the cluster's metadata log
     topics/<topic id>/<partition>/         one log
 
@@ -14,16 +15,15 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidelog.config.errors import ConfigError
 from tidelog.model.errors import Overloaded
 from tidelog.model.ids import PartitionId, TopicId
-from tidelog.model.ports import Files, Lock
+from tidelog.model.ports import Files
+from tidelog.storage.data_directory import claim
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 
-LOCK = "lock"
 TOPICS = "topics"
 METADATA = "metadata"
 METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
@@ -47,14 +47,14 @@ class LogStatistics:
 class LogManager:
     """The logs of one process. Takes the directory's lock when made, gives it back in `close`.
 
-    Raises `ConfigError` if another process holds the lock, `OSError` if the directory cannot be used at all.
+    Raises as `data_directory.claim`.
     """
 
     def __init__(self, files: Files, *, open_max: int, new_incarnation: Callable[[], str]) -> None:
-        files.make_dirs("")
-        self._lock = _take_lock(files)
+        self._lock = claim(files)
         self._files = files
         self._opened = OpenFiles(files, open_max)
+        self._opened.reserve.fill(create=True)
         self._new_incarnation = new_incarnation
         self._logs: dict[PartitionId, PartitionLog] = {}
 
@@ -134,16 +134,6 @@ class LogManager:
 def log_directory(partition_id: PartitionId) -> str:
     """Where a partition's log lives below the data directory."""
     return f"{TOPICS}/{partition_id.topic_id}/{partition_id.partition}"
-
-
-def _take_lock(files: Files) -> Lock:
-    try:
-        return files.lock(LOCK)
-    except BlockingIOError as error:
-        raise ConfigError(
-            f"the data directory is in use: {error.filename} is {error.strerror}; "
-            "stop that process, or choose another directory with --data-dir (log.dir)"
-        ) from None
 
 
 def stored_logs(files: Files) -> dict[str, PartitionId]:

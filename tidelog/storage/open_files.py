@@ -13,6 +13,7 @@ import errno
 
 from tidelog.model.errors import Overloaded
 from tidelog.model.ports import File, Files
+from tidelog.storage.reserve import Reserve
 
 SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
@@ -23,6 +24,7 @@ class OpenFiles:
     def __init__(self, files: Files, open_max: int) -> None:
         assert open_max > 0
         self.files = files
+        self.reserve = Reserve(files)
         self._open_max = open_max
         self._open: dict[str, File] = {}
         self._pins: dict[str, int] = {}

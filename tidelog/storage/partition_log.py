@@ -367,7 +367,12 @@ class PartitionLog:
         if offset <= self.log_start_offset:
             return
         self._require_in_range(offset, self.durable_offset)
-        self._note_row(Kind.DELETE_PREFIX, offset)
+        try:
+            self._note_row(Kind.DELETE_PREFIX, offset)
+        except DiskFull:
+            if not self._opened.reserve.spend():
+                raise
+            self._note_row(Kind.DELETE_PREFIX, offset)
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             self._doomed.append((self.tail.sequence, self.segments.pop(0)))
         while len(self.lineage) > 1 and self.lineage[1][1] <= offset:
@@ -415,12 +420,15 @@ class PartitionLog:
         self.active.log.sync()
 
     def _remove_doomed(self) -> None:
-        removed = False
-        while self._doomed and self._doomed[0][0] <= self.tail.durable:
-            _, segment = self._doomed.pop(0)
-            remove_segment(self._opened, segment)
-            removed = True
-        self._is_directory_dirty |= removed
+        """Files that the disk does not let go yet are tried again after the next commit, or at the next opening."""
+        ready = [doomed for doomed in self._doomed if doomed[0] <= self.tail.durable]
+        with suppress(OSError):
+            for doomed in ready:
+                remove_segment(self._opened, doomed[1])
+                self._doomed.remove(doomed)
+                self._is_directory_dirty = True
+        if ready:
+            self._opened.reserve.fill()
 
     # -- reading --------------------------------------------------------------------------------------------------
 

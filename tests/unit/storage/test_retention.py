@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 
 import pytest
@@ -132,6 +133,19 @@ def test_files_that_cannot_be_removed_do_not_come_back_as_records(store: Store) 
     assert store.log.log_start_offset == 4
     assert not store.files.inner.exists(store.log_path(0))
     assert store.is_whole
+
+
+def test_a_disk_that_does_not_let_files_go_is_asked_again(store: Store) -> None:
+    store_of_segments(store)
+    store.files.fails = lambda kind, path: errno.EROFS if kind == "remove" else 0
+    store.log.delete_prefix(6)
+    store.commit()
+    assert store.log.offline_reason is None
+    assert store.is_whole
+    store.files.fails = lambda kind, path: 0
+    store.append(b"v")
+    store.commit()
+    assert [name for name in store.files.list(store.log.directory) if name.endswith(".log")] == [f"{6:020}.log"]
 
 
 def test_lineage_forgets_epochs_that_are_deleted_whole(store: Store) -> None:

@@ -1,0 +1,85 @@
+"""Who may use a data directory: one process at a time, and none that is older than what is in it.
+
+`format` names the version of everything below. Rows and metainfo carry a version each, and what does not parse counts
+as damage; a program from before a change of format would take the new one's data for that, and "repair" it. So it has
+to be stopped at the door.
+"""
+
+from __future__ import annotations
+
+from tidelog.config.errors import ConfigError
+from tidelog.model.ports import Files, Lock
+
+LOCK = "lock"
+FORMAT = "format"
+FORMAT_VERSION = 1
+_PREFIX = b"tidelog data "
+
+
+def claim(files: Files) -> Lock:
+    """Makes the directory, if need be, and takes it for this process.
+
+    Raises `ConfigError` if another process has it, or a newer program wrote it; `OSError` if it cannot be used at all.
+    """
+    files.make_dirs("")
+    lock = _take_lock(files)
+    try:
+        if not check_format(files):
+            _write_format(files)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def check_format(files: Files) -> bool:
+    """True if the data is of a version that this program knows; False if nothing says so, as in a new directory.
+
+    Raises `ConfigError` if a newer program wrote it.
+    """
+    version = _read_format(files)
+    if version > FORMAT_VERSION:
+        raise ConfigError(
+            f"the data directory has format {version}, written by a newer tidelog; this one reads format "
+            f"{FORMAT_VERSION}: upgrade it, or choose another directory with --data-dir (log.dir)"
+        )
+    return version == FORMAT_VERSION
+
+
+def _take_lock(files: Files) -> Lock:
+    try:
+        return files.lock(LOCK)
+    except BlockingIOError as error:
+        raise ConfigError(
+            f"the data directory is in use: {error.filename} is {error.strerror}; "
+            "stop that process, or choose another directory with --data-dir (log.dir)"
+        ) from None
+
+
+def _read_format(files: Files) -> int:
+    """0 if there is none, or it is damaged: one bad sector must not cost all logs."""
+    if not files.exists(FORMAT):
+        return 0
+    try:
+        file = files.open(FORMAT)
+        try:
+            content = file.pread(100, 0)
+        finally:
+            file.close()
+    except OSError:
+        return 0
+    digits = content.removeprefix(_PREFIX).strip()
+    return int(digits) if content.startswith(_PREFIX) and digits.isdigit() else 0
+
+
+def _write_format(files: Files) -> None:
+    temporary = f"{FORMAT}.new"
+    file = files.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwritev([_PREFIX, b"%d\n" % FORMAT_VERSION], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, FORMAT)
+    files.sync_dir("")
