@@ -17,7 +17,8 @@ from tidelog.model.records import Record
 from tidelog.sim.disk import SimDisk
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.partition_log import Commit, LogSettings, PartitionLog
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.unsynced import Commit
 from tidelog.storage.verify import verify
 
 IDENTITY = PartitionId(TopicId("12" * 16), 0)

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from tidelog.broker.stats import Stats
 from tidelog.model.ports import BlockingRunner, Clock
-from tidelog.storage.partition_log import Commit, PartitionLog
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.unsynced import Commit
 
 
 class CommitListener(Protocol):

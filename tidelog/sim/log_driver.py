@@ -26,7 +26,8 @@ from tidelog.sim.disk import SimDisk
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.partition_log import Commit, LogSettings, PartitionLog
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.unsynced import Commit
 
 IDENTITY = PartitionId(TopicId("ab" * 16), 3)
 DIRECTORY = "topics/log"

@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import (
@@ -33,7 +33,6 @@ from tidelog.model.errors import (
     TidelogError,
 )
 from tidelog.model.ids import PartitionId
-from tidelog.model.ports import File
 from tidelog.model.producers import ProducerTable
 from tidelog.storage import log_reader
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
@@ -42,6 +41,7 @@ from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec, Tail
 from tidelog.storage.segment import Damage, Extent, Segment
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import Cut, find_cut
+from tidelog.storage.unsynced import Commit, Unsynced
 
 ROWS_LEFT_MAX = 4_096
 """A clean stop rolls a segment with more rows, so that the next opening has little to read."""
@@ -58,30 +58,6 @@ class LogSettings:
     segment_rows_max: int = 131_072
     """Opening reads the rows of the last segment: this bounds it to a third of a second, however small batches are."""
     producers_max: int = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One group commit: everything appended below `sequence`. `run` may be called on another thread."""
-
-    files: tuple[File, ...]
-    paths: tuple[str, ...]
-    directory: str | None
-    sequence: int
-    offset: int
-    file_bytes: int
-    _opened: OpenFiles = field(repr=False)
-
-    @property
-    def fsyncs(self) -> int:
-        return len(self.files) + (self.directory is not None)
-
-    def run(self) -> None:
-        """Fsyncs each file once, then the directory if names changed. Raises the first `OSError`."""
-        for file in self.files:
-            file.sync()
-        if self.directory is not None:
-            self._opened.files.sync_dir(self.directory)
 
 
 class PartitionLog:
@@ -123,9 +99,7 @@ class PartitionLog:
         self._metainfo = metainfo
         self._rolled_ms = now_ms
         self._marked = marked
-        self._dirty: dict[str, File] = {}
-        self._dirty_bytes = 0
-        self._is_directory_dirty = False
+        self._unsynced = Unsynced(opened, directory)
         self._doomed: list[tuple[int, Segment]] = []
 
     # -- extent ---------------------------------------------------------------------------------------------------
@@ -191,24 +165,16 @@ class PartitionLog:
         segment = self.active
         try:
             # Both handles before either write: a process short of descriptors has written nothing.
-            log = self._soil(segment.log_path) if data else None
-            catalog = self._soil(segment.catalog_path)
+            log = self._unsynced.soil(segment.log_path) if data else None
+            catalog = self._unsynced.soil(segment.catalog_path)
             if log is not None:
                 log.pwritev(data, self.tail.file_position)
             catalog.pwritev([b"".join(rows)], segment.slots * ROW_BYTES)
         except OSError as error:
             raise self._undo(error, segment) from error
-        self._dirty_bytes += tail.file_position - self.tail.file_position + len(rows) * ROW_BYTES
+        self._unsynced.file_bytes += tail.file_position - self.tail.file_position + len(rows) * ROW_BYTES
         segment.extend(len(rows), tail)
         self.tail = tail
-
-    def _soil(self, path: str, *, create: bool = False) -> File:
-        """The handle of a file that is about to be written, pinned for the commit that will cover it."""
-        file = self._dirty.get(path)
-        if file is None:
-            self._opened.get(path, create=create)
-            file = self._dirty[path] = self._opened.pin(path)
-        return file
 
     def _undo(self, error: OSError, segment: Segment) -> DiskFull | InternalError:
         """Makes a failed append invisible for ever, or says that this cannot be known."""
@@ -255,9 +221,9 @@ class PartitionLog:
         checkpoint = self._codec.checkpoint(tail, self.lineage, self.producers.items())
         seal = self._codec.note(Kind.SEAL, self.tail, start_offset=self.tail.log_start_offset)
         try:
-            self._soil(new.log_path, create=True)
-            self._soil(new.catalog_path, create=True).pwritev([b"".join(checkpoint)], 0)
-            self._soil(old.catalog_path).pwritev([seal], old.slots * ROW_BYTES)
+            self._unsynced.soil(new.log_path, create=True)
+            self._unsynced.soil(new.catalog_path, create=True).pwritev([b"".join(checkpoint)], 0)
+            self._unsynced.soil(old.catalog_path).pwritev([seal], old.slots * ROW_BYTES)
         except (OSError, Overloaded) as error:
             raise self._undo_roll(error, old, new) from error
         old.extend(1, sealed)
@@ -265,7 +231,7 @@ class PartitionLog:
         new.first_sequence, new.body_slot, new.slots = tail.sequence, len(checkpoint), len(checkpoint)
         self.segments.append(new)
         self.tail = tail._replace(sequence=new.next_sequence)
-        self._is_directory_dirty = True
+        self._unsynced.has_names = True
         self._rolled_ms = now_ms
 
     def begin_anew(self, now_ms: int) -> None:
@@ -286,7 +252,7 @@ class PartitionLog:
     def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:
         try:
             for path in (new.catalog_path, new.log_path):
-                self._dirty.pop(path, None)
+                self._unsynced.disown(path)
                 self._opened.close(path)
                 if self._opened.files.exists(path):
                     self._opened.files.remove(path)
@@ -300,27 +266,16 @@ class PartitionLog:
     @property
     def is_dirty(self) -> bool:
         """True if something waits for a commit."""
-        return bool(self._dirty) and self.offline_reason is None
+        return bool(self._unsynced) and self.offline_reason is None
 
     def begin_commit(self) -> Commit:
         """Takes all that was written so far. One commit at a time: `end_commit` before the next."""
         assert self.is_dirty
-        commit = Commit(
-            tuple(self._dirty.values()),
-            tuple(self._dirty),
-            self.directory if self._is_directory_dirty else None,
-            self.tail.sequence,
-            self.tail.offset,
-            self._dirty_bytes,
-            self._opened,
-        )
-        self._dirty, self._dirty_bytes, self._is_directory_dirty = {}, 0, False
-        return commit
+        return self._unsynced.take(self.tail.sequence, self.tail.offset)
 
     def end_commit(self, commit: Commit, error: OSError | None) -> None:
         """Takes in a commit's outcome; on success `durable_offset` covers it and doomed files go."""
-        for path in commit.paths:
-            self._opened.unpin(path)
+        commit.release()
         if error is not None:
             self.take_offline(f"fsync failed: {error}")
         if self.offline_reason is not None:
@@ -345,11 +300,11 @@ class PartitionLog:
         if self._marked == self.tail.durable or self.offline_reason is not None:
             return
         path = self.active.catalog_path
-        is_awaited = path in self._dirty
+        is_awaited = path in self._unsynced
         with suppress(DiskFull, InternalError, Overloaded):
             self._note_row(Kind.MARK, self.tail.log_start_offset)
-        if not is_awaited and self._dirty.pop(path, None) is not None:
-            self._opened.unpin(path)  # nobody waits for this row
+        if not is_awaited:
+            self._unsynced.disown(path)
         self._marked = self.tail.durable
 
     def _note_row(self, kind: Kind, start_offset: int) -> None:
@@ -426,7 +381,7 @@ class PartitionLog:
             for doomed in ready:
                 remove_segment(self._opened, doomed[1])
                 self._doomed.remove(doomed)
-                self._is_directory_dirty = True
+                self._unsynced.has_names = True
         if ready:
             self._opened.reserve.fill()
 
@@ -494,10 +449,10 @@ class PartitionLog:
             if self.offline_reason is None:
                 self.store_metainfo(self.metainfo(high_watermark))
         finally:
+            self._unsynced.disown_all()
             for segment in [*self.segments, *(doomed for _, doomed in self._doomed)]:
                 self._opened.close(segment.log_path)
                 self._opened.close(segment.catalog_path)
-            self._dirty.clear()
 
     def _settle(self) -> None:
         if self.is_dirty:
@@ -507,7 +462,7 @@ class PartitionLog:
                 self.roll(self._rolled_ms)
         self.mark()
         if self.offline_reason is None:
-            self._soil(self.active.catalog_path)
+            self._unsynced.soil(self.active.catalog_path)
             self.commit_now()
 
 
