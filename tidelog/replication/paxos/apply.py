@@ -1,0 +1,62 @@
+"""In-order apply: what the values of a log mean, position after position.
+
+With several positions in flight, Paxos alone does not keep order. A coordinator fails with position 7 accepted
+somewhere; the next one, whose quorum has not heard of it, puts its own value at 6 or below; a third finds the 7 and
+must propose it again, since it may be chosen. The old value then stands behind a newer one, with offsets that are long
+taken. Nobody was ever told that it is in the log, so the cure is to let it mean nothing:
+
+    A value is *void* if its birth is below that of a value applied before it.
+
+A void value reads as a NOP and takes no offsets. Every replica decides the same, because the rule looks at nothing but
+the log. It needs its other half, the barrier: if a value of a coordinator's clients exists anywhere, then that
+coordinator's barrier is chosen below it, so whatever is older and stands above the barrier is void. Without barriers, a
+ghost could take the offsets that a newer coordinator had counted on. What is void leaves a gap in the positions, and a
+NOP in place of a lost value leaves one in the offsets.
+
+The rule needs the newest birth *before* a position. So a log that begins at position 1000 says with which `Prefix`;
+without that, replicas with a long and with a short memory would disagree on what is void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from tidelog.replication.paxos.state import Kind, Prefix, Slot, Value
+
+
+class Verdict(Enum):
+    """What becomes of a value in its turn."""
+
+    APPLIED = "applied"
+    VOID = "void"
+    """Chosen, but older than what stands before it: never acknowledged, never delivered."""
+    NOTHING = "nothing"
+    """A NOP."""
+
+
+def is_void(prefix: Prefix, value: Value) -> bool:
+    return value.birth < prefix.epoch
+
+
+def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
+    """What the value at `prefix.position` means, and the prefix that includes it."""
+    position = prefix.position + 1
+    if value.kind is Kind.NOP:
+        return Prefix(position, prefix.epoch, prefix.next_offset), Verdict.NOTHING
+    if is_void(prefix, value):
+        return Prefix(position, prefix.epoch, prefix.next_offset), Verdict.VOID
+    next_offset = prefix.next_offset
+    if value.count:
+        assert value.base_offset >= next_offset, "offsets are given out once"
+        next_offset = value.base_offset + value.count
+    return Prefix(position, value.birth, next_offset), Verdict.APPLIED
+
+
+def fold_to(prefix: Prefix, slots: Mapping[int, Slot], position: int) -> Prefix:
+    """The prefix up to `position`, all of it learned."""
+    while prefix.position < position:
+        slot = slots[prefix.position]
+        assert slot.learned
+        prefix, _ = fold(prefix, slot.value)
+    return prefix

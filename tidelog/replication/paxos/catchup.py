@@ -1,0 +1,50 @@
+"""Catching up: copying what others have learned.
+
+A value is chosen for good, so any replica's learned copy is as good as another's, and no number is needed. (Mesos runs
+a Paxos round per position instead, whose promise may demote the live coordinator; its readers therefore leave out the
+last position.) What nobody has learned stays open: to settle it is the coordinators' work.
+
+Notices are lost without anybody's noticing, so a replica asks its peers in turn, one at each beat of the timer, from
+the first position on that it lacks. An answer that shows more to be had is followed up at once. In the same way, the
+payload of a faulty slot is fetched again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.replication.paxos.events import Action, Send, SetTimer, Timer
+from tidelog.replication.paxos.messages import LearnRequest, LearnResponse
+from tidelog.replication.paxos.replica import Replica
+
+
+class Catchup:
+    """Of one replica; `peers` are the other members."""
+
+    def __init__(self, peers: Sequence[int], replica: Replica) -> None:
+        self._peers = tuple(peers)
+        self._replica = replica
+        self._turn = 0
+
+    def on_timer(self) -> list[Action]:
+        """Asks the next peer, and sets the timer again. A replica without peers has nobody to learn from."""
+        if not self._peers:
+            return []
+        self._turn = (self._turn + 1) % len(self._peers)
+        return [*self.ask(self._peers[self._turn]), SetTimer(Timer.CATCHUP)]
+
+    def ask(self, peer: int) -> list[Action]:
+        """Asks for what is next, and for the first payload that is missing."""
+        requests: list[Action] = [Send(peer, LearnRequest(self._replica.applied.position))]
+        faulty = self._replica.first_faulty()
+        if faulty is not None:
+            requests.append(Send(peer, LearnRequest(faulty, faulty + 1)))
+        return requests
+
+    def on_response(self, sender: int, response: LearnResponse) -> list[Action]:
+        before = self._replica.applied.position
+        effects = self._replica.take(response)
+        now = self._replica.applied.position
+        if before < now < response.learned_end:
+            effects += [Send(sender, LearnRequest(now))]
+        return effects

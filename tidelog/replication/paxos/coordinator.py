@@ -1,0 +1,110 @@
+"""The coordinator: the one who writes to a log, for as long as nobody has promised a larger number.
+
+    ELECTING --barrier applied--> ELECTED --a larger number--> lost
+       |__________________a larger number______________________^
+
+ELECTING is one fill (`fill.py`): a quorum's promise, then every open position proposed again or filled, together with
+this coordinator's first own value, a *barrier*, behind them all. When the barrier is applied here, everything before it
+is, so the next offset is known, and clients' values may follow: up to `window` positions in flight, each chosen by
+itself, each acknowledged in order.
+
+A larger number shows in a rejection, in a learned slot with another value, and in the log itself, when somebody else's
+value stands where this coordinator put its own, or its own turns out void.
+"""
+
+from __future__ import annotations
+
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Action, Append, Applied, Elected, Proposed, Reason, Refused, Truncate
+from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.state import Kind, Value
+from tidelog.replication.quorum import Majority
+
+
+class LogCoordinator(Proposer):
+    """Mesos' Coordinator, with a window."""
+
+    def __init__(self, number: int, node: int, quorum: Majority, replica: Replica, *, window: int) -> None:
+        super().__init__(number, node, quorum, replica)
+        assert window >= 1
+        self.is_elected = False
+        """Its barrier is applied; it may be lost since."""
+        self.next_offset = 0
+        """The offset for the next `Append`; valid once elected."""
+        self._window = window
+        self._barrier: int | None = None
+        self._next_position = 0
+        self._own: dict[int, Value] = {}
+        """What was proposed here first and is not applied yet."""
+
+    @property
+    def is_writing(self) -> bool:
+        """Does it take values?"""
+        return self.is_elected and not self.is_lost
+
+    def _on_quorum(self, end: int) -> list[Action]:
+        """Raises the barrier. It is chosen in parallel with what is filled below it: it need only be there before any
+        value of a client is proposed."""
+        self._barrier = end
+        self._next_position = end
+        return self._propose(Value(Kind.BARRIER, self.number))
+
+    def append(self, event: Append) -> list[Action]:
+        """The next batch, at `next_offset`. Refused if the window is full: that is backpressure, not failure."""
+        assert event.count >= 1
+        refusal = self._refusal()
+        if refusal is not None:
+            return [Refused(event, refusal)]
+        value = Value(Kind.APPEND, self.number, self.next_offset, event.count, event.digest)
+        self.next_offset += event.count
+        return [Proposed(self._next_position, value), *self._propose(value)]
+
+    def truncate(self, event: Truncate) -> list[Action]:
+        """Refused if `begin` is beyond what is applied here. (Mesos takes any; with begin > end it aborts later.)"""
+        refusal = self._refusal()
+        if refusal is None and not 0 <= event.begin <= self._replica.applied.position:
+            refusal = Reason.OUT_OF_RANGE
+        if refusal is not None:
+            return [Refused(event, refusal)]
+        value = Value(Kind.TRUNCATE, self.number, begin=event.begin)
+        return [Proposed(self._next_position, value), *self._propose(value)]
+
+    def _refusal(self) -> Reason | None:
+        assert self.is_writing
+        if self._next_position - self._replica.applied.position >= self._window:
+            return Reason.WINDOW_FULL
+        return None
+
+    def _propose(self, value: Value) -> list[Action]:
+        position = self._next_position
+        self._next_position += 1
+        self._own[position] = value
+        return [*self._proposals.propose(position, value), *self._set_timer()]
+
+    # -- what the replica beside it reports --------------------------------------------------------------------------
+
+    def on_applied(self, applied: Applied) -> list[Action]:
+        super().on_applied(applied)
+        if self._barrier is None or applied.position < self._barrier:
+            return []
+        if applied.value != self._own.pop(applied.position, None) or applied.verdict is Verdict.VOID:
+            return self.lose(self._replica.highest)
+        return self._on_barrier() if applied.position == self._barrier else []
+
+    def _on_barrier(self) -> list[Action]:
+        prefix = self._replica.applied
+        if prefix.position != self._next_position:  # somebody else's values stand behind the barrier already
+            return self.lose(self._replica.highest)
+        self.is_elected = True
+        self.next_offset = prefix.next_offset
+        return [Elected(self.number, self._next_position - 1, self.next_offset)]
+
+    def on_jumped(self, position: int) -> list[Action]:
+        super().on_jumped(position)
+        if self._barrier is not None and self._barrier < position:
+            return self.lose(self._replica.highest)
+        return []
+
+    def _is_waiting(self) -> bool:
+        return bool(self._own)

@@ -1,0 +1,269 @@
+"""What the shell tells a `PaxosNode`, and what it is asked to do.
+
+Effects are carried out in list order. The order is a promise: what must be durable first has been reported durable
+before the effect appears, so the shell need not hold back anything.
+
+Time and chance are the shell's. A timer has a purpose; how long it runs the shell decides, and draws it anew each time
+from [T, 2T), lest two nodes meet again and again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.messages import Message
+from tidelog.replication.paxos.state import Metadata, Prefix, Record, Status, Value
+
+# -- events ----------------------------------------------------------------------------------------------------------
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The node is up and its peers can be reached; comes first, and once."""
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A peer's message has come, with the bytes of its values."""
+
+    sender: int
+    message: Message
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """Every `Persist` up to this sequence is durable."""
+
+    sequence: int
+
+
+class StoreFailed(msgspec.Struct, frozen=True):
+    """A write or an fsync failed; nothing that was not reported `Stored` can be relied on, or written again."""
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    """The payload at this position turned out to be unreadable."""
+
+    position: int
+
+
+class Timer(Enum):
+    """What a timer is for."""
+
+    RESEND = "resend"
+    """A proposer's requests that were not answered. About three round trips."""
+    CATCHUP = "catchup"
+    """Ask a peer what it has learned. As long as a lost `Learned` may stay unnoticed."""
+    RECOVER = "recover"
+    """Ask the founders again. About half a second."""
+
+
+class TimerFired(msgspec.Struct, frozen=True):
+    timer: Timer
+    token: int = 0
+    """As in `SetTimer`; one that does not fit any more is of no account."""
+
+
+class Elect(msgspec.Struct, frozen=True):
+    """Become coordinator under this number: the node's own, larger than any it has used.
+
+    Ends in `Elected` or `Lost`. The caller sets a deadline (replicas may be down), and tries again with a larger
+    number after a random time.
+    """
+
+    number: int
+
+
+class Demote(msgspec.Struct, frozen=True):
+    """Stop being coordinator, or trying to. Tells nobody."""
+
+
+class Append(msgspec.Struct, frozen=True):
+    """A batch for the log. The shell has given it its offsets, from `PaxosNode.next_offset` on, before it took the
+    digest."""
+
+    count: int
+    digest: bytes
+
+
+class Truncate(msgspec.Struct, frozen=True):
+    """Drop the positions below `begin`. The caller knows that nobody needs them (a snapshot, retention)."""
+
+    begin: int
+
+
+class Found(msgspec.Struct, frozen=True):
+    """This node may take part in founding this cluster, with its members all new. Only at the creation of a cluster,
+    whose id says which."""
+
+    cluster_id: str
+
+
+class Rejoin(msgspec.Struct, frozen=True):
+    """The disk was lost: come back behind a fence. The number is this node's, issued by somebody who knows that it is
+    larger than every number ever issued for this log; a new one for every attempt."""
+
+    number: int
+
+
+Event = (
+    Started
+    | Received
+    | Stored
+    | StoreFailed
+    | Damaged
+    | TimerFired
+    | Elect
+    | Demote
+    | Append
+    | Truncate
+    | Found
+    | Rejoin
+)
+
+# -- effects ---------------------------------------------------------------------------------------------------------
+
+
+class Persist(msgspec.Struct, frozen=True):
+    """Write these records, in order; report `Stored` when they and all before them are durable."""
+
+    sequence: int
+    records: tuple[Record, ...]
+    is_urgent: bool = True
+    """False if nobody waits for it: it may ride along with the next that is."""
+
+
+class Send(msgspec.Struct, frozen=True):
+    to: int
+    message: Message
+
+
+class SetTimer(msgspec.Struct, frozen=True):
+    """Report `TimerFired` once, later. Setting a timer again replaces it."""
+
+    timer: Timer
+    token: int = 0
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """An `Append` or `Truncate` got its position. It is in the log once `Applied` says so; until then, unknown."""
+
+    position: int
+    value: Value
+
+
+class Reason(Enum):
+    """Why something was refused; surely it is not in the log."""
+
+    NOT_COORDINATOR = "not_coordinator"
+    WINDOW_FULL = "window_full"
+    OUT_OF_RANGE = "out_of_range"
+    NOT_VOTING = "not_voting"
+    NUMBER_USED = "number_used"
+    NOT_EMPTY = "not_empty"
+    NOT_MEMBER = "not_member"
+    CHANGING = "changing"
+    STORAGE_ERROR = "storage_error"
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Nothing came of what the shell asked for."""
+
+    event: Event
+    reason: Reason
+
+
+class Elected(msgspec.Struct, frozen=True):
+    """This node is coordinator: its barrier is applied, `Append` is welcome."""
+
+    number: int
+    position: int
+    """Of the barrier."""
+    next_offset: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """This node is not coordinator, or will not be, under this number. What it proposed and has not seen applied may
+    or may not be in the log."""
+
+    number: int
+    highest: int
+    """The largest number heard of; the next attempt needs a larger one."""
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A quorum has accepted a value that this node proposed; not necessarily the ones before it."""
+
+    position: int
+    value: Value
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """The next position in order. Now, and not before, an APPEND may be acknowledged, if it is APPLIED."""
+
+    position: int
+    value: Value
+    verdict: Verdict
+    is_faulty: bool = False
+    """The payload is not here yet; `Repaired` follows when it has come."""
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """The payload that was missing at this position is here, and was written."""
+
+    position: int
+
+
+class Jumped(msgspec.Struct, frozen=True):
+    """The peers' logs begin later than this one has come: go on from their floor. A state machine needs a snapshot."""
+
+    floor: Prefix
+
+
+class DeletePrefix(msgspec.Struct, frozen=True):
+    """The floor is durable: what lies below it may be deleted."""
+
+    begin: int
+
+
+class StatusChanged(msgspec.Struct, frozen=True):
+    status: Status
+
+
+class Halted(msgspec.Struct, frozen=True):
+    """The disk failed: this node votes no more until it is started again, from what its disk then holds."""
+
+
+Effect = (
+    Persist
+    | Send
+    | SetTimer
+    | Proposed
+    | Refused
+    | Elected
+    | Lost
+    | Chosen
+    | Applied
+    | Repaired
+    | Jumped
+    | DeletePrefix
+    | StatusChanged
+    | Halted
+)
+
+# -- between the parts of one node -----------------------------------------------------------------------------------
+
+
+class Proceed(msgspec.Struct, frozen=True):
+    """What the proposer with this number waited for is durable."""
+
+    number: int
+
+
+class Admit(msgspec.Struct, frozen=True):
+    """This metadata is durable, and with it another status."""
+
+    metadata: Metadata
+
+
+Action = Effect | Proceed | Admit

@@ -1,0 +1,130 @@
+"""Filling: one number, one promise of a quorum, and every open position settled.
+
+A new coordinator must not write before it knows that nothing older can be chosen any more, and what may be chosen
+already. Mesos asks position by position, two round trips each. Here the promise covers all positions and its answers
+report every open slot, so one round trip decides them all, and one more writes them.
+
+What to do about a position, by the answers of a quorum:
+
+1. Somebody has *learned* it: it is chosen. Nothing to propose; it is copied.
+2. Else the value accepted under the highest number: it may be chosen, and if anything is, it is this one. It is
+   proposed again, with its birth, even if it is a ghost that will turn out void: to put a NOP in the place of a value
+   that may be chosen is the one thing that is never right.
+3. Else nothing can have been chosen there: a NOP.
+
+A *faulty* slot knows its number but not its value's bytes, and counts as what it is (CTRL, for Paxos). If a quorum has
+promised and accepted nothing above m there, then no value was or will be chosen between m and the promised number, and
+the value of m may be proposed, or a NOP where m is none. Any such m will do whose value has come intact from anyone;
+the highest is taken. If there is none, the position waits, and with it the election, for another answer or a repair.
+
+The same round, without a vote of its own, is the fence of a replica that lost its disk (`recover.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.replication.paxos.events import Action, Send
+from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply
+from tidelog.replication.paxos.numbers import NO_NUMBER
+from tidelog.replication.paxos.state import NOP, Slot, Value
+from tidelog.replication.quorum import Majority
+
+
+class Settled(NamedTuple):
+    """What is to stand at a position."""
+
+    position: int
+    value: Value
+    is_learned: bool
+    """It is chosen already; nothing to propose."""
+    has_payload: bool
+
+
+class Fill:
+    """The promise phase under one number, from `start` on, where the caller's own log stops being complete."""
+
+    def __init__(self, number: int, quorum: Majority, start: int) -> None:
+        self.start = start
+        self.end: int | None = None
+        """All open positions are below: fixed when a quorum has promised, for a later answer cannot show anything
+        chosen beyond it."""
+        self.learned_end = start
+        """Somebody who answered (`source`) has learned everything below."""
+        self.source: int | None = None
+        self._number = number
+        self._quorum = quorum
+        self._answers: dict[int, dict[int, Slot]] = {}
+        self._open: list[int] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Everything below `end` was settled."""
+        return self.end is not None and not self._open
+
+    @property
+    def unsettled(self) -> tuple[int, ...]:
+        """The positions that wait: what a quorum reports there is faulty, and may be chosen."""
+        return tuple(self._open)
+
+    def requests(self) -> list[Action]:
+        """Asks those who have not answered; while a position waits, everybody, for a slot may have been repaired."""
+        if self.is_complete:
+            return []
+        request = PromiseRequest(self._number, self.start)
+        again = self.end is not None
+        return [Send(node, request) for node in self._quorum.members if again or node not in self._answers]
+
+    def promised(self, sender: int, response: PromiseResponse) -> list[Settled]:
+        """Takes in a promise; returns the positions that it settles."""
+        assert response.number == self._number and response.reply is Reply.ACCEPT
+        if self.is_complete or sender not in self._quorum:
+            return []
+        self._answers[sender] = {slot.position: slot for slot in response.slots}
+        if response.learned_end > self.learned_end:
+            self.learned_end, self.source = response.learned_end, sender
+        if self.end is None:
+            if not self._quorum.is_met(self._answers):
+                return []
+            self.end = max(self.learned_end, *(max(slots, default=-1) + 1 for slots in self._answers.values()))
+            self._open = list(range(self.start, self.end))
+        self._open = [position for position in self._open if position >= self.learned_end]
+        settled = list(self._settle())
+        done = {item.position for item in settled}
+        self._open = [position for position in self._open if position not in done]
+        return settled
+
+    def settled_to(self, position: int) -> None:
+        """Everything below is applied here: nothing need wait there any more."""
+        if self._open and self._open[0] < position:
+            self._open = [p for p in self._open if p >= position]
+
+    def _settle(self) -> Iterator[Settled]:
+        for position in self._open:
+            reported = {node: slots[position] for node, slots in self._answers.items() if position in slots}
+            decision = self._decide(position, reported)
+            if decision is not None:
+                yield decision
+
+    def _decide(self, position: int, reported: dict[int, Slot]) -> Settled | None:
+        for slot in reported.values():
+            if slot.learned:
+                return Settled(position, slot.value, True, _is_intact(slot.value, reported))
+        for number in sorted({slot.number for slot in reported.values()}, reverse=True):
+            if not self._quorum.is_met(self._none_above(number, reported)):
+                return None
+            value = next(slot.value for slot in reported.values() if slot.number == number)
+            if _is_intact(value, reported):
+                return Settled(position, value, False, True)
+        if self._quorum.is_met(self._none_above(NO_NUMBER, reported)):
+            return Settled(position, NOP, False, True)
+        return None
+
+    def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
+        """Those who have promised and have accepted nothing above this number there."""
+        return [node for node in self._answers if node not in reported or reported[node].number <= number]
+
+
+def _is_intact(value: Value, reported: dict[int, Slot]) -> bool:
+    return any(slot.value == value and not slot.faulty for slot in reported.values())

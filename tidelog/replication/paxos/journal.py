@@ -1,0 +1,54 @@
+"""Durable before visible: numbers a node's writes, and holds back what may not be seen before they are on disk.
+
+The core decides with what it has in memory, which is always the newest; what leaves the node with a promise in it
+waits here until everything that was written before it is durable. A crash can therefore forget anything, except what
+somebody was told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+from tidelog.replication.paxos.events import Persist
+from tidelog.replication.paxos.state import Record
+
+E = TypeVar("E")
+
+
+class Journal(Generic[E]):
+    """Of one node. `E` is what may have to wait; it is released in the order of its coming."""
+
+    def __init__(self) -> None:
+        self._sequence = 0
+        self._urgent = 0
+        """The last write that somebody may wait for."""
+        self._stored = 0
+        self._waiting: deque[tuple[int, E]] = deque()
+
+    def persist(self, *records: Record, is_urgent: bool = True) -> Persist:
+        """A write, the next in order; of no records, it asks that all before it become durable."""
+        self._sequence += 1
+        if is_urgent:
+            self._urgent = self._sequence
+        return Persist(self._sequence, records, is_urgent)
+
+    def when_durable(self, effect: E) -> list[E]:
+        """The effect now, if all urgent writes so far are durable; else nothing, and `stored` will give it."""
+        if self._stored >= self._urgent:
+            return [effect]
+        self._waiting.append((self._urgent, effect))
+        return []
+
+    def stored(self, sequence: int) -> list[E]:
+        """What waited for the writes up to this one."""
+        assert sequence <= self._sequence, "the disk reports what was asked of it"
+        self._stored = max(self._stored, sequence)
+        released = []
+        while self._waiting and self._waiting[0][0] <= self._stored:
+            released.append(self._waiting.popleft()[1])
+        return released
+
+    def drop(self) -> None:
+        """Forgets what waits: the disk has failed."""
+        self._waiting.clear()

@@ -1,0 +1,126 @@
+"""What the nodes of one log say to each other.
+
+A message that carries a value with a payload (`WriteRequest`, the slots of `PromiseResponse` and `LearnResponse` that
+are not faulty) travels with the bytes behind it; `Learned` never does. Every request may be lost, repeated, late and
+out of order, and is answered the same way each time, unless the world has moved on and the answer says so.
+
+| Mesos | here | why |
+|---|---|---|
+| PromiseRequest, two forms | `PromiseRequest` | one promise for all positions; the answer tells what is open |
+| PromiseResponse | `PromiseResponse` | with the learned prefix, and with faulty slots as what they are |
+| WriteRequest, WriteResponse | the same | a write to a learned slot is answered, with what was learned |
+| LearnedMessage | `Learned` | a hint without payload; who has not got the value asks for it |
+| (catch-up by Paxos rounds) | `LearnRequest`, `LearnResponse` | what is chosen is copied, which demotes nobody |
+| RecoverRequest, RecoverResponse | the same | with the cluster's id, incarnations and founders |
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from tidelog.replication.paxos.numbers import NO_NUMBER
+from tidelog.replication.paxos.state import Prefix, Slot, Status, Value
+
+POSITION_MAX = 2**63 - 1
+
+
+class Reply(Enum):
+    """How an acceptor answers."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    """A larger number is known. For a write: its outcome is unknown, not "not written"."""
+    IGNORED = "ignored"
+    """Not a voter."""
+    LEARNED = "learned"
+    """The position is chosen already."""
+    STORAGE_ERROR = "storage_error"
+    """The disk failed; nothing was promised or accepted."""
+
+
+class PromiseRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Accept nothing smaller than `number` any more, at any position; and what is open from `position` on?"""
+
+    number: int
+    position: int
+
+
+class PromiseResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The answer. Durable before it is sent, as every ACCEPT."""
+
+    reply: Reply
+    number: int
+    """The request's."""
+    highest: int = NO_NUMBER
+    """Of a REJECT: the largest number known here."""
+    learned_end: int = 0
+    """All positions below are learned here, or gone."""
+    slots: tuple[Slot, ...] = ()
+    """Every slot from max(`position`, `learned_end`) on."""
+
+
+class WriteRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Accept this value at this position."""
+
+    number: int
+    position: int
+    value: Value
+
+
+class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
+    reply: Reply
+    number: int
+    position: int
+    highest: int = NO_NUMBER
+    """Of a REJECT: the largest number known here."""
+    value: Value | None = None
+    """Of LEARNED: what was chosen; None if the log begins behind it."""
+
+
+class Learned(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """This value is chosen. Not acknowledged, not repeated."""
+
+    position: int
+    value: Value
+
+
+class LearnRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """What have you learned from `position` on, and before `end`?"""
+
+    position: int
+    end: int = POSITION_MAX
+
+
+class LearnResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Some of it, lowest positions first."""
+
+    floor: Prefix
+    slots: tuple[Slot, ...]
+    learned_end: int
+    """All positions below are learned here: ask again if that is more than what came."""
+
+
+class RecoverRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """What are you?"""
+
+
+class RecoverResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
+    status: Status
+    incarnation: str
+    cluster_id: str
+    founders: tuple[tuple[int, str], ...]
+
+
+Message = (
+    PromiseRequest
+    | PromiseResponse
+    | WriteRequest
+    | WriteResponse
+    | Learned
+    | LearnRequest
+    | LearnResponse
+    | RecoverRequest
+    | RecoverResponse
+)

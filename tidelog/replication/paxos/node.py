@@ -1,0 +1,273 @@
+"""One node's part in one log: a replica, and, when it is its turn, a proposer beside it.
+
+This is the door of the package. The shell tells it events and carries out effects (`events.py`). It is to tell
+
+- `Started` first, once peers can be reached;
+- `Stored` as writes become durable, in order, and `StoreFailed` once if one does not;
+- `Received` for every message, however late or often it comes, with the bytes of its payloads kept where their digests
+  find them;
+- `Elect` when the log should have its coordinator here: by whom and when is decided outside (for a topic's partitions
+  by the controller, for the metadata log by an election among its voters), and so is when to give up;
+- `Found` or `Rejoin` if its status is EMPTY, `Rejoin` again if it is RECOVERING.
+
+A node that is no member (a broker that tails the metadata log) only catches up.
+
+The parts answer each other by return values: `step` carries messages from the node to itself, and what the replica
+applies to the proposer, before it returns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tidelog.replication.paxos.catchup import Catchup
+from tidelog.replication.paxos.coordinator import LogCoordinator
+from tidelog.replication.paxos.events import (
+    Action,
+    Admit,
+    Append,
+    Applied,
+    Damaged,
+    Demote,
+    Effect,
+    Elect,
+    Event,
+    Found,
+    Halted,
+    Jumped,
+    Lost,
+    Proceed,
+    Reason,
+    Received,
+    Refused,
+    Rejoin,
+    Send,
+    SetTimer,
+    Started,
+    Stored,
+    StoreFailed,
+    Timer,
+    TimerFired,
+    Truncate,
+)
+from tidelog.replication.paxos.messages import (
+    Learned,
+    LearnRequest,
+    LearnResponse,
+    Message,
+    PromiseRequest,
+    PromiseResponse,
+    RecoverRequest,
+    RecoverResponse,
+    WriteRequest,
+    WriteResponse,
+)
+from tidelog.replication.paxos.numbers import NO_NUMBER, next_number, owner_of
+from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.recover import Fence, Founding
+from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.state import Status, StoredLog
+from tidelog.replication.quorum import Majority
+
+
+class PaxosNode:
+    """A pure state machine: one event at a time, from one place."""
+
+    def __init__(self, node: int, quorum: Majority, stored: StoredLog, *, window: int) -> None:
+        self.node = node
+        self.replica = Replica(stored)
+        self._quorum = quorum
+        self._window = window
+        self._proposer: Proposer | None = None
+        self._founding = Founding(quorum, self.replica)
+        self._catchup = Catchup([member for member in quorum.members if member != node], self.replica)
+        self._heard = NO_NUMBER
+        self._actions: deque[Action] = deque()
+
+    @property
+    def coordinator(self) -> LogCoordinator | None:
+        """The coordinator, if this node is elected."""
+        proposer = self._proposer
+        return proposer if isinstance(proposer, LogCoordinator) and proposer.is_writing else None
+
+    @property
+    def unsettled(self) -> tuple[int, ...]:
+        """Positions that hold an election up, though a quorum has promised: no intact copy of what may be chosen there
+        has come. If that lasts, an operator must bring a copy back."""
+        return () if self._proposer is None else self._proposer.unsettled
+
+    def next_number(self) -> int:
+        """The smallest number that is worth trying here, by all that this node has heard."""
+        metadata = self.replica.metadata
+        return next_number(max(self.replica.highest, metadata.issued, self._heard), self.node)
+
+    def step(self, event: Event) -> list[Effect]:
+        """What is to be done about this event, in order."""
+        effects: list[Effect] = []
+        actions = self._actions
+        actions.extend(self._on_event(event))
+        while actions:
+            action = actions.popleft()
+            if isinstance(action, Send):
+                if action.to == self.node:
+                    actions.extend(self._on_message(self.node, action.message))
+                else:
+                    effects.append(action)
+            elif isinstance(action, (Proceed, Admit)):
+                actions.extend(self._on_durable(action))
+            else:
+                effects.append(action)
+                if isinstance(action, (Applied, Jumped, Lost)):
+                    actions.extend(self._tell_proposer(action))
+        return effects
+
+    def _on_event(self, event: Event) -> list[Action]:
+        match event:
+            case Received(sender, message):
+                return self._on_message(sender, message)
+            case Stored(sequence):
+                return self.replica.journal.stored(sequence)
+            case TimerFired(timer, token):
+                return self._on_timer(timer, token)
+            case Append() | Truncate() | Elect() | Found() | Rejoin() | Demote():
+                return self._on_request(event)
+            case Damaged(position):
+                self.replica.damage(position)
+                return []
+            case StoreFailed():
+                return self._halt()
+            case Started():
+                replayed = self.replica.apply()
+                return [*replayed, SetTimer(Timer.CATCHUP), *self._founding.ask()]
+
+    # -- what peers say ----------------------------------------------------------------------------------------------
+
+    def _on_message(self, sender: int, message: Message) -> list[Action]:
+        match message:
+            case WriteRequest():
+                return self.replica.write(sender, message)
+            case PromiseRequest():
+                return self.replica.promise(sender, message)
+            case WriteResponse() | PromiseResponse():
+                return self._on_answer(sender, message)
+            case Learned():
+                return self.replica.hear(message)
+            case LearnRequest():
+                return self.replica.tell(sender, message)
+            case LearnResponse():
+                return self._catchup.on_response(sender, message)
+            case RecoverRequest():
+                return self._founding.answer(sender)
+            case RecoverResponse():
+                return self._founding.on_response(sender, message)
+
+    def _on_answer(self, sender: int, message: WriteResponse | PromiseResponse) -> list[Action]:
+        proposer = self._proposer_of(message.number)
+        if proposer is None:  # the answer to one that is gone
+            return []
+        if isinstance(message, WriteResponse):
+            return proposer.on_write(sender, message)
+        return proposer.on_promise(sender, message)
+
+    def _proposer_of(self, number: int) -> Proposer | None:
+        proposer = self._proposer
+        return proposer if proposer is not None and proposer.number == number and not proposer.is_lost else None
+
+    # -- what the shell asks for -------------------------------------------------------------------------------------
+
+    def _on_request(self, event: Append | Truncate | Elect | Found | Rejoin | Demote) -> list[Action]:
+        if isinstance(event, Demote):
+            return [] if self._proposer is None else self._proposer.lose(self._proposer.number)
+        refusal = self._refusal(event)
+        if refusal is not None:
+            return [Refused(event, refusal)]
+        match event:
+            case Elect(number):
+                return self._start(LogCoordinator(number, self.node, self._quorum, self.replica, window=self._window))
+            case Rejoin(number):
+                return self._start(Fence(number, self.node, self._quorum, self.replica))
+            case Found(cluster_id):
+                return self._founding.permit(cluster_id)
+            case Append():
+                return self._elected().append(event)
+            case Truncate():
+                return self._elected().truncate(event)
+
+    def _elected(self) -> LogCoordinator:
+        assert self.coordinator is not None
+        return self.coordinator
+
+    def _refusal(self, event: Append | Truncate | Elect | Found | Rejoin) -> Reason | None:
+        metadata = self.replica.metadata
+        if self.replica.is_halted:
+            return Reason.STORAGE_ERROR
+        match event:
+            case Append() | Truncate():
+                return Reason.NOT_COORDINATOR if self.coordinator is None else None
+            case Elect() if metadata.status is not Status.VOTING:
+                return Reason.NOT_VOTING
+            case Found() | Rejoin() if (refusal := self._refusal_to_recover(event)) is not None:
+                return refusal
+            case Elect(number) | Rejoin(number) if number <= metadata.issued or owner_of(number) != self.node:
+                return Reason.NUMBER_USED
+            case _:
+                return None
+
+    def _refusal_to_recover(self, event: Found | Rejoin) -> Reason | None:
+        if self.node not in self._quorum:
+            return Reason.NOT_MEMBER
+        if self.replica.is_changing:
+            return Reason.CHANGING
+        allowed = {Status.EMPTY} if isinstance(event, Found) else {Status.EMPTY, Status.RECOVERING}
+        return None if self.replica.metadata.status in allowed else Reason.NOT_EMPTY
+
+    def _start(self, proposer: Proposer) -> list[Action]:
+        """A number is used up before anybody hears of it."""
+        ended = [] if self._proposer is None else self._proposer.lose(proposer.number)
+        self._proposer = proposer
+        persist = self.replica.issue(proposer.number, is_rejoining=isinstance(proposer, Fence))
+        return [*ended, persist, *self.replica.journal.when_durable(Proceed(proposer.number))]
+
+    # -- what the parts tell each other ------------------------------------------------------------------------------
+
+    def _tell_proposer(self, action: Applied | Jumped | Lost) -> list[Action]:
+        proposer = self._proposer
+        if isinstance(action, Lost):
+            self._heard = max(self._heard, action.highest)
+            if proposer is not None and proposer.is_lost:
+                self._proposer = None
+            return []
+        if proposer is None or proposer.is_lost:
+            return []
+        if isinstance(action, Jumped):
+            return proposer.on_jumped(action.floor.position)
+        return proposer.on_applied(action)
+
+    def _on_durable(self, action: Proceed | Admit) -> list[Action]:
+        match action:
+            case Proceed(number):
+                proposer = self._proposer_of(number)
+                return [] if proposer is None else proposer.proceed()
+            case Admit(metadata):
+                if metadata.status is Status.VOTING:
+                    self._proposer = None  # a fence has done its work
+                return [*self.replica.admit(metadata), *self._founding.ask()]
+
+    def _on_timer(self, timer: Timer, token: int) -> list[Action]:
+        if self.replica.is_halted:
+            return []
+        match timer:
+            case Timer.RESEND:
+                proposer = self._proposer_of(token)
+                return [] if proposer is None else proposer.on_timer()
+            case Timer.CATCHUP:
+                return self._catchup.on_timer()
+            case Timer.RECOVER:
+                return self._founding.ask()
+
+    def _halt(self) -> list[Action]:
+        """Nothing that is not durable will be: stops promising and writing. An fsync is never tried again."""
+        ended = [] if self._proposer is None else self._proposer.lose(self._proposer.number)
+        self.replica.is_halted = True
+        self.replica.journal.drop()
+        return [*ended, Halted()]

@@ -1,0 +1,38 @@
+"""Proposal numbers: who may write, later before earlier.
+
+A number is a round and, in its low 16 bits, the node that owns it: (round << 16) | node. So two nodes never use one
+number. A node never uses one twice either, because it makes `Metadata.issued` durable before it sends the number out;
+a node that lost its disk lost that too, and gets a number from outside that is larger than all ever issued
+(`recover.py`). Hence a number names one attempt of one coordinator, and (position, number) names one value.
+
+Mesos needs neither: there, a replica grants each number to whoever asks first.
+"""
+
+from __future__ import annotations
+
+NODE_BITS = 16
+NODE_MAX = (1 << NODE_BITS) - 1
+NO_NUMBER = 0
+"""Smaller than every number: nothing promised, nothing accepted."""
+
+
+def make_number(round_: int, node: int) -> int:
+    """The number of `node` in a round, from 1 on."""
+    assert round_ >= 1 and 0 <= node <= NODE_MAX
+    return round_ << NODE_BITS | node
+
+
+def round_of(number: int) -> int:
+    """The round: what readers see as the leader epoch."""
+    return number >> NODE_BITS
+
+
+def owner_of(number: int) -> int:
+    """The only node that may propose under this number."""
+    return number & NODE_MAX
+
+
+def next_number(above: int, node: int) -> int:
+    """The smallest number of `node` that is larger than `above`."""
+    number = make_number(max(1, round_of(above)), node)
+    return number if number > above else make_number(round_of(above) + 1, node)

@@ -1,0 +1,142 @@
+"""Who may vote: founding a group, and coming back from the loss of a disk.
+
+A replica votes by what it remembers. One that forgot a promise could give it again to an older coordinator, one that
+forgot an accepted value could deny it, and either way two values may be chosen. So an empty disk must not vote, unless
+it is certain that nothing was ever forgotten with it.
+
+*Founding*, in two phases. A replica allowed to found (`Found`, with the cluster's id) asks all members until every one
+is EMPTY or STARTING, with that id; it then makes itself STARTING, with the incarnations of all it has seen. Once every
+member is STARTING or VOTING, *with the same founders*, or one is VOTING, it votes: it has been here all along and has
+never voted. Mesos' two phases lack the founders. There, a member that voted and lost its disk while others were still
+STARTING is taken for one of the beginning; here its new incarnation is not among the founders, and it must rejoin.
+
+*Rejoining*. To take over the peers' status, end, or highest promise is not enough: promises and accepts of the lost
+incarnation may still be under way to a coordinator. What is safe is a fence:
+
+1. The replica stays mute: it is RECOVERING, and answers IGNORED.
+2. Somebody who knows issues a number R larger than every number ever issued for this log.
+3. A quorum of *others* promises R, and reports what it holds after that.
+4. Everything below the end it reports is settled under R, and learned here, on disk.
+5. The replica has promised R, and votes.
+
+After 3 no coordinator below R can have anything chosen that is not reported, whatever the lost incarnation told it; so
+it does not matter what was forgotten. Step 4 is on disk before step 5: between the two, a crash must not leave a voter
+with half a memory. For the log that issues the numbers nobody can issue one: there, a lost voter is replaced.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from tidelog.replication.paxos.events import Action, Applied, Proceed, Send, SetTimer, Timer
+from tidelog.replication.paxos.messages import RecoverRequest, RecoverResponse
+from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.state import Status
+from tidelog.replication.quorum import Majority
+
+MAY_START = (Status.EMPTY, Status.STARTING)
+HAVE_STARTED = (Status.STARTING, Status.VOTING)
+
+
+class Founding:
+    """From EMPTY to STARTING to VOTING, as one of a group of new replicas."""
+
+    def __init__(self, quorum: Majority, replica: Replica) -> None:
+        self._members = quorum.members
+        self._replica = replica
+        self._seen: dict[int, RecoverResponse] = {}
+
+    def permit(self, cluster_id: str) -> list[Action]:
+        """The caller says that this disk is new, and for which cluster. Not durable: a caller says so at each start."""
+        self._replica.metadata = structs.replace(self._replica.metadata, cluster_id=cluster_id)
+        return self.ask()
+
+    def ask(self) -> list[Action]:
+        """Begins a round, and each time the timer fires another: what are you all?"""
+        metadata = self._replica.metadata
+        if metadata.status not in MAY_START or not metadata.cluster_id:
+            return []
+        self._seen = {}
+        return [*(Send(node, RecoverRequest()) for node in self._members), SetTimer(Timer.RECOVER)]
+
+    def answer(self, sender: int) -> list[Action]:
+        """What this replica is, in any status."""
+        me = self._replica.metadata
+        return [Send(sender, RecoverResponse(me.status, me.incarnation, me.cluster_id, me.founders))]
+
+    def on_response(self, sender: int, response: RecoverResponse) -> list[Action]:
+        metadata = self._replica.metadata
+        if self._replica.is_changing or sender not in self._members:
+            return []
+        self._seen[sender] = response
+        if metadata.status is Status.EMPTY and self._may_start():
+            return self._replica.change(structs.replace(metadata, status=Status.STARTING, founders=self._founders()))
+        if metadata.status is Status.STARTING and self._may_vote(metadata.founders):
+            return self._replica.change(structs.replace(metadata, status=Status.VOTING))
+        return []
+
+    def _founders(self) -> tuple[tuple[int, str], ...]:
+        return tuple((node, self._seen[node].incarnation) for node in self._members)
+
+    def _may_start(self) -> bool:
+        if len(self._seen) < len(self._members):
+            return False
+        founders = self._founders()
+        return all(
+            peer.cluster_id == self._replica.metadata.cluster_id
+            and peer.status in MAY_START
+            and peer.founders in ((), founders)
+            for peer in self._seen.values()
+        )
+
+    def _may_vote(self, founders: tuple[tuple[int, str], ...]) -> bool:
+        fellows = {node: peer for node, peer in self._seen.items() if peer.founders == founders}
+        if any(peer.status is Status.VOTING for peer in fellows.values()):
+            return True
+        return all(
+            node in fellows and fellows[node].status in HAVE_STARTED and fellows[node].incarnation == incarnation
+            for node, incarnation in founders
+        )
+
+
+class Fence(Proposer):
+    """One attempt to come back behind a fence, under a number issued for it.
+
+    The quorum is one of the others by itself: this replica is RECOVERING, and answers its own requests IGNORED.
+    """
+
+    def __init__(self, number: int, node: int, quorum: Majority, replica: Replica) -> None:
+        super().__init__(number, node, quorum, replica)
+        self._end: int | None = None
+        self._is_closing = False
+
+    def _on_quorum(self, end: int) -> list[Action]:
+        self._end = end
+        return self._advance()
+
+    def on_applied(self, applied: Applied) -> list[Action]:
+        return [*super().on_applied(applied), *self._advance()]
+
+    def on_jumped(self, position: int) -> list[Action]:
+        return [*super().on_jumped(position), *self._advance()]
+
+    def _advance(self) -> list[Action]:
+        """Once everything below the end is learned, has it made durable; `proceed` follows."""
+        if self._end is None or self._is_closing or self._replica.applied.position < self._end:
+            return []
+        self._is_closing = True
+        journal = self._replica.journal
+        return [journal.persist(), *journal.when_durable(Proceed(self.number))]
+
+    def proceed(self) -> list[Action]:
+        return self._close() if self._is_closing else super().proceed()
+
+    def _close(self) -> list[Action]:
+        """The replica knows as much as its fence; now it promises, and votes."""
+        old = self._replica.metadata
+        assert self.number >= old.promised
+        return self._replica.change(structs.replace(old, status=Status.VOTING, promised=self.number))
+
+    def _is_waiting(self) -> bool:
+        return not self._is_closing

@@ -1,0 +1,251 @@
+"""A replica: acceptor and learner of one log.
+
+The acceptor's two rules are Paxos' own, for a log of many positions:
+
+- *Promise(n)*: unless a larger number is known, promise to accept nothing smaller than n, anywhere, and report every
+  slot that is open. One promise covers all positions, also those that nobody has reached yet.
+- *Write(n, p, v)*: unless the log has promised more than n, or the slot has accepted more, accept v at p under n.
+
+The second half of the write rule is what Mesos lacks: there an accepted write leaves the slot's promise as it was, and
+a late write of an older coordinator, at a replica that missed the newer one's promise, puts the older value back over
+the newer, which may be chosen. Here the number accepted *is* the slot's promise.
+
+The learner takes what others say is chosen, in any state and order, and never changes it again. It applies in order
+(`apply.py`). A learned slot still answers: a repeated write gets its ACCEPT, another value gets the chosen one.
+
+A slot whose payload the disk has lost is reported as *faulty* with its number, never as empty: what it says may be
+chosen (CTRL). Its payload comes back with any message that carries an equal value.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from tidelog.replication.paxos.apply import Verdict, fold, fold_to
+from tidelog.replication.paxos.events import (
+    Action,
+    Admit,
+    Applied,
+    DeletePrefix,
+    Jumped,
+    Persist,
+    Repaired,
+    Send,
+    StatusChanged,
+)
+from tidelog.replication.paxos.journal import Journal
+from tidelog.replication.paxos.messages import (
+    Learned,
+    LearnRequest,
+    LearnResponse,
+    PromiseRequest,
+    PromiseResponse,
+    Reply,
+    WriteRequest,
+    WriteResponse,
+)
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Status, StoredLog, Value
+
+SLOTS_PER_ANSWER_MAX = 64
+"""Learned slots that one `LearnResponse` carries."""
+
+
+class Replica:
+    """Invariants: floor.position <= applied.position <= end; every position below `applied.position` is learned;
+    `promised` and the number of a slot never decrease."""
+
+    def __init__(self, stored: StoredLog) -> None:
+        self.metadata = stored.metadata
+        self.floor = stored.floor
+        self.applied = stored.floor
+        self.slots = {slot.position: slot for slot in stored.slots if slot.position >= self.floor.position}
+        self.end = max([self.floor.position, *(position + 1 for position in self.slots)])
+        self.highest = max([self.metadata.promised, *(slot.number for slot in self.slots.values())])
+        """The largest number that was promised or accepted here."""
+        self._faulty = {slot.position for slot in stored.slots if slot.faulty and slot.learned}
+        self.journal: Journal[Action] = Journal()
+        self.is_halted = False
+        self.is_changing = False
+        """A change of status is on its way to the disk."""
+
+    @property
+    def begin(self) -> int:
+        """The first position that is not gone."""
+        return self.floor.position
+
+    def first_faulty(self) -> int | None:
+        """The first learned position whose payload must come from a peer."""
+        return min(self._faulty, default=None)
+
+    # -- acceptor ----------------------------------------------------------------------------------------------------
+
+    def promise(self, sender: int, request: PromiseRequest) -> list[Action]:
+        number = request.number
+        if self._refuses_to_vote():
+            return [Send(sender, PromiseResponse(self._refusal(), number))]
+        if number < self.highest:
+            return [Send(sender, PromiseResponse(Reply.REJECT, number, self.highest))]
+        actions: list[Action] = []
+        if number > self.metadata.promised:
+            actions.append(self._promise(number))
+        slots = self._report(max(request.position, self.applied.position))
+        answer = PromiseResponse(Reply.ACCEPT, number, learned_end=self.applied.position, slots=slots)
+        return [*actions, *self.journal.when_durable(Send(sender, answer))]
+
+    def _report(self, position: int) -> tuple[Slot, ...]:
+        """Every slot from here on: what is faulty too, for it may be chosen."""
+        return tuple(self.slots[p] for p in range(position, self.end) if p in self.slots)
+
+    def write(self, sender: int, request: WriteRequest) -> list[Action]:
+        number, position, value = request.number, request.position, request.value
+        if self._refuses_to_vote():
+            return [Send(sender, WriteResponse(self._refusal(), number, position))]
+        if position < self.begin:
+            return [Send(sender, WriteResponse(Reply.LEARNED, number, position))]
+        slot = self.slots.get(position)
+        if slot is not None and slot.learned:
+            return self._write_again(sender, request, slot)
+        if self._is_outdated(number, slot):
+            return [Send(sender, WriteResponse(Reply.REJECT, number, position, self.highest))]
+        is_repeated = slot is not None and slot.number == number
+        assert slot is None or not is_repeated or slot.value == value, "a number names one value per position"
+        actions: list[Action] = []
+        if slot is None or not is_repeated or slot.faulty:
+            actions.append(self._store(Slot(position, number, value)))
+        self.highest = max(self.highest, number)
+        answer = Send(sender, WriteResponse(Reply.ACCEPT, number, position))
+        return [*actions, *self.journal.when_durable(answer)]
+
+    def _is_outdated(self, number: int, slot: Slot | None) -> bool:
+        return number < self.metadata.promised or (slot is not None and number < slot.number)
+
+    def _write_again(self, sender: int, request: WriteRequest, slot: Slot) -> list[Action]:
+        """A write to a slot that is learned: the notice may overtake the write."""
+        number, position = request.number, request.position
+        if request.value != slot.value:
+            return [Send(sender, WriteResponse(Reply.LEARNED, number, position, value=slot.value))]
+        repairs = self.learn(position, slot.value, has_payload=True)
+        return [*repairs, Send(sender, WriteResponse(Reply.ACCEPT, number, position))]
+
+    def _refuses_to_vote(self) -> bool:
+        return self.is_halted or self.metadata.status is not Status.VOTING
+
+    def _refusal(self) -> Reply:
+        return Reply.STORAGE_ERROR if self.is_halted else Reply.IGNORED
+
+    # -- learner -----------------------------------------------------------------------------------------------------
+
+    def learn(self, position: int, value: Value, *, has_payload: bool) -> list[Action]:
+        """This value is chosen here. Without its payload, and if it is not here already, it is learned as faulty."""
+        if position < self.begin or self.is_halted:
+            return []
+        slot = self.slots.get(position)
+        is_held = slot is not None and slot.value == value and not slot.faulty
+        has_payload = has_payload or is_held or value.kind is not Kind.APPEND
+        if slot is not None and slot.learned:
+            assert slot.value == value, "what is chosen never changes"
+            if has_payload and slot.faulty:
+                return [self._store(structs.replace(slot, faulty=False), is_urgent=False), Repaired(position)]
+            return []
+        number = slot.number if slot is not None else 0
+        learned = Slot(position, number, value, learned=True, faulty=not has_payload)
+        return [self._store(learned, is_urgent=False), *self.apply()]
+
+    def hear(self, notice: Learned) -> list[Action]:
+        """A notice comes without payload: it helps if the value is here, and else shows where the log goes on."""
+        slot = self.slots.get(notice.position)
+        if notice.value.kind is Kind.APPEND and (slot is None or slot.value != notice.value):
+            return []
+        return self.learn(notice.position, notice.value, has_payload=False)
+
+    def tell(self, sender: int, request: LearnRequest) -> list[Action]:
+        """Answers with what is learned here; in any status, for what is chosen is chosen."""
+        found: list[Slot] = []
+        for position in range(max(request.position, self.begin), min(request.end, self.end)):
+            if self._is_learned(position):
+                found.append(self.slots[position])
+                if len(found) == SLOTS_PER_ANSWER_MAX:
+                    break
+        return [Send(sender, LearnResponse(self.floor, tuple(found), self.applied.position))]
+
+    def take(self, response: LearnResponse) -> list[Action]:
+        """Copies what a peer has learned; if its log begins behind what is applied here, from its floor on."""
+        actions: list[Action] = []
+        if response.floor.position > self.applied.position and not self.is_halted:
+            actions += self._raise_floor(response.floor)
+            self.applied = response.floor
+            self.end = max(self.end, self.begin)
+            actions += [Jumped(response.floor), *self.apply()]
+        for slot in response.slots:
+            actions += self.learn(slot.position, slot.value, has_payload=not slot.faulty)
+        return actions
+
+    def apply(self) -> list[Action]:
+        """Goes on with in-order apply as far as it gets."""
+        actions: list[Action] = []
+        while (slot := self.slots.get(self.applied.position)) is not None and slot.learned:
+            self.applied, verdict = fold(self.applied, slot.value)
+            actions.append(Applied(slot.position, slot.value, verdict, slot.faulty))
+            if slot.value.kind is Kind.TRUNCATE and verdict is Verdict.APPLIED and slot.value.begin > self.begin:
+                assert slot.value.begin <= slot.position
+                actions += self._raise_floor(fold_to(self.floor, self.slots, slot.value.begin))
+        return actions
+
+    def damage(self, position: int) -> None:
+        """The payload at this position is lost. The identity of the value is not: it lies elsewhere on the disk."""
+        slot = self.slots.get(position)
+        if slot is not None and slot.value.kind is Kind.APPEND:
+            self._put(structs.replace(slot, faulty=True))
+
+    # -- storage -----------------------------------------------------------------------------------------------------
+
+    def issue(self, number: int, *, is_rejoining: bool) -> Persist:
+        """Uses up a number of this node. A rejoining replica is mute from here on, if it was not before."""
+        assert number > self.metadata.issued
+        status = Status.RECOVERING if is_rejoining else self.metadata.status
+        self.metadata = structs.replace(self.metadata, issued=number, status=status)
+        return self.journal.persist(self.metadata)
+
+    def _promise(self, number: int) -> Persist:
+        assert number > self.metadata.promised
+        self.highest = number
+        self.metadata = structs.replace(self.metadata, promised=number)
+        return self.journal.persist(self.metadata)
+
+    def change(self, metadata: Metadata) -> list[Action]:
+        """Has metadata with another status made durable; it counts from then on, by `admit`."""
+        assert not self.is_changing
+        self.is_changing = True
+        return [self.journal.persist(metadata), *self.journal.when_durable(Admit(metadata))]
+
+    def admit(self, metadata: Metadata) -> list[Action]:
+        """Takes on what has become durable."""
+        self.is_changing = False
+        self.metadata = metadata
+        self.highest = max(self.highest, metadata.promised)
+        return [StatusChanged(metadata.status)]
+
+    def _store(self, slot: Slot, *, is_urgent: bool = True) -> Persist:
+        self._put(slot)
+        return self.journal.persist(slot, is_urgent=is_urgent)
+
+    def _put(self, slot: Slot) -> None:
+        self.slots[slot.position] = slot
+        self.end = max(self.end, slot.position + 1)
+        if slot.faulty and slot.learned:
+            self._faulty.add(slot.position)
+        else:
+            self._faulty.discard(slot.position)
+
+    def _raise_floor(self, floor: Prefix) -> list[Action]:
+        """Lets go of what lies below; on disk not before the floor is durable, or an acceptor would forget."""
+        for position in range(self.floor.position, floor.position):
+            self.slots.pop(position, None)
+            self._faulty.discard(position)
+        self.floor = floor
+        persist = self.journal.persist(floor)
+        return [persist, *self.journal.when_durable(DeletePrefix(floor.position))]
+
+    def _is_learned(self, position: int) -> bool:
+        slot = self.slots.get(position)
+        return slot is not None and slot.learned

@@ -1,0 +1,113 @@
+"""What a replica stores: its metadata, a slot per position, and where its log begins.
+
+Positions count from 0, one value each. `end` and `position` of a `Prefix` are exclusive, as everywhere.
+
+Values are references. The bytes of a batch stay with the shell, which finds them by position or digest; a core
+compares digests. So a value without payload (NOP, BARRIER, TRUNCATE) is whole in itself, and an APPEND may be known
+without its bytes: it is then `faulty` here, by damage to the disk or because no good copy has come yet.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from tidelog.replication.paxos.numbers import NO_NUMBER
+
+
+class Status(Enum):
+    """A replica's right to vote; only VOTING replicas promise and accept."""
+
+    EMPTY = "empty"
+    """A new disk, or a lost one: it cannot tell."""
+    STARTING = "starting"
+    """It knows the founders of its group, and that it has never voted."""
+    RECOVERING = "recovering"
+    """It lost its disk and rejoins behind a fence."""
+    VOTING = "voting"
+
+
+class Kind(Enum):
+    """What a value is for."""
+
+    NOP = 0
+    """Fills a position that no value was found for."""
+    BARRIER = 1
+    """A coordinator's first: chosen before anything of its clients."""
+    APPEND = 2
+    TRUNCATE = 3
+    """Drops the positions below `Value.begin` (Kafka: delete records; the log's head, never its tail)."""
+
+
+class Value(msgspec.Struct, frozen=True, gc=False):
+    """What a position may hold. Equal values are the same value, payload included."""
+
+    kind: Kind
+    birth: int = NO_NUMBER
+    """The number of the coordinator that proposed it first; proposing it again under another number keeps it.
+    A NOP has none: it is neutral in the order of births."""
+    base_offset: int = 0
+    count: int = 0
+    """Offsets taken, from `base_offset` on; 0 unless it is an APPEND."""
+    digest: bytes = b""
+    """Names the payload's content: any copy with this digest is right."""
+    begin: int = 0
+    """Of a TRUNCATE: the first position to stay; at most its own."""
+
+
+NOP = Value(Kind.NOP)
+
+
+class Slot(msgspec.Struct, frozen=True, gc=False):
+    """One position of one replica: the acceptor's record and the learner's in one row."""
+
+    position: int
+    number: int
+    """The highest under which a value was accepted here; NO_NUMBER if the value only was learned."""
+    value: Value
+    learned: bool = False
+    """The value is chosen, for good. `number` means nothing any more."""
+    faulty: bool = False
+    """The value is known, its payload is not to be had here (CTRL's have_faulty)."""
+
+
+class Prefix(msgspec.Struct, frozen=True, gc=False):
+    """All that the rest of a log depends on of what lies before `position`."""
+
+    position: int = 0
+    epoch: int = NO_NUMBER
+    """The newest birth applied."""
+    next_offset: int = 0
+    """The offset that the next record gets."""
+
+
+ORIGIN = Prefix()
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """A replica's own facts, which no peer can give back: two copies on disk, both durable before it counts."""
+
+    incarnation: str
+    """Drawn when the replica was made on this disk: after the loss of a disk it is another."""
+    status: Status = Status.EMPTY
+    promised: int = NO_NUMBER
+    """No smaller number is accepted at any position."""
+    issued: int = NO_NUMBER
+    """The largest number this node has used."""
+    cluster_id: str = ""
+    founders: tuple[tuple[int, str], ...] = ()
+    """Node and incarnation of each founding replica, if this is one of them."""
+
+
+class StoredLog(msgspec.Struct, frozen=True):
+    """What a disk gives back at start."""
+
+    metadata: Metadata
+    floor: Prefix = ORIGIN
+    """The log begins at its position; what lay before is chosen, applied, and gone."""
+    slots: tuple[Slot, ...] = ()
+
+
+Record = Metadata | Prefix | Slot
+"""What a replica writes; a `Prefix` is its new floor."""
