@@ -1,0 +1,122 @@
+"""The end of a run: a quorum is healed, the rest stays down, and what is open must be settled.
+
+Faults that come and go hide what never ends: a node that deafens an election for ever, a position that nobody will
+fill. So at the end the faults stop for some nodes and never stop for the others. Those that are healed must then elect
+a coordinator, acknowledge new batches, and come to the same log, all VOTING, with every payload that is to be had.
+
+The demand is fair only if their disks still hold enough. If not, the others are healed as well; and if all together
+have lost the last intact copies of something that may be chosen, then to wait for ever is the right answer.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from tidelog.replication.paxos.events import Timer, TimerFired
+from tidelog.replication.paxos.state import Slot, Status
+from tidelog.sim.ring1.sim_node import SimNode
+from tidelog.sim.ring1.story import Story
+from tidelog.sim.ring1.truth import Violation
+
+ROUNDS_MAX = 60
+ROUNDS_WITHOUT_HOPE = 8
+"""Enough for something wrong to show."""
+BATCHES = 2
+
+
+class Healing:
+    """Of one run, after its story."""
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self._sim = story.sim
+        self._turn = 0
+
+    def run(self) -> None:
+        """Heals a quorum, and more nodes if that cannot be enough; raises `Violation` if it is not enough after all."""
+        sim = self._sim
+        voters = [node for node in sim.nodes.values() if node.disk.metadata.status is Status.VOTING]
+        core = sorted(sim.rng.sample(voters, min(sim.quorum.size, len(voters))), key=lambda node: node.node)
+        if len(core) < sim.quorum.size or not _is_recoverable(core, sim.quorum.size):
+            core = list(sim.nodes.values())
+        sim.network.heal()
+        sim.traps.clear()
+        self._isolate(core)
+        is_recoverable = _is_recoverable(core, sim.quorum.size)
+        if self._converges(core, ROUNDS_MAX if is_recoverable else ROUNDS_WITHOUT_HOPE):
+            sim.truth.counters["a quorum is healed"] += 1
+        elif is_recoverable or _is_recoverable(core, sim.quorum.size):
+            raise Violation(f"a healed quorum settles: {[node.node for node in core]} do not")
+        else:
+            sim.truth.counters["the last copies are lost"] += 1
+
+    def _isolate(self, core: list[SimNode]) -> None:
+        for node in self._sim.nodes.values():
+            if node.is_up and (node not in core or node.core.replica.is_halted):
+                self._sim.stop(node, self._sim.scenario.swarm.mood)
+        for node in core:
+            self._story.start(node)
+
+    def _converges(self, core: list[SimNode], rounds: int) -> bool:
+        sim = self._sim
+        wanted = len(sim.truth.acked) + BATCHES
+        for _ in range(rounds):
+            sim.run_until(sim.now + 3 * sim.scenario.swarm.round_trip)
+            leaders = [node for node in core if node.is_up and node.core.coordinator is not None]
+            if not leaders:
+                self._elect_next(core)
+            elif len(sim.truth.acked) < wanted:
+                self._story.append(max(leaders, key=lambda node: node.core.replica.metadata.issued), 1)
+            elif self._is_settled(core):
+                return True
+            else:
+                self._hurry(core)
+        return False
+
+    def _hurry(self, core: list[SimNode]) -> None:
+        """Fires the timers for catching up, which may be long ones."""
+        for node in core:
+            if node.is_up:
+                self._sim.step(node, TimerFired(Timer.CATCHUP))
+
+    def _elect_next(self, core: list[SimNode]) -> None:
+        self._turn += 1
+        node = core[self._turn % len(core)]
+        self._story.elect(node, node.boot)
+
+    def _is_settled(self, core: list[SimNode]) -> bool:
+        acked = max(self._sim.truth.acked, default=-1)
+        ends = {node.core.replica.applied.position for node in core}
+        return (
+            len(ends) == 1
+            and min(ends) > acked
+            and all(node.core.replica.metadata.status is Status.VOTING for node in core)
+            and not any(self._can_be_repaired(node, core) for node in core)
+        )
+
+    def _can_be_repaired(self, node: SimNode, core: list[SimNode]) -> bool:
+        position = node.core.replica.first_faulty()
+        others = [other.core.replica.slots.get(position) for other in core] if position is not None else []
+        return any(slot is not None and not slot.faulty for slot in others)
+
+
+def _is_recoverable(nodes: list[SimNode], quorum_size: int) -> bool:
+    """Do these disks hold enough to settle every position? Tries every quorum, as the rule says it."""
+    voters = [node for node in nodes if node.disk.metadata.status is Status.VOTING]
+    slots = [slot for node in nodes for slot in node.disk.slots.values()]
+    floor = max((node.disk.floor.position for node in nodes), default=0)
+    for position in sorted({slot.position for slot in slots if slot.position >= floor}):
+        here = [slot for slot in slots if slot.position == position]
+        if not any(slot.learned for slot in here) and not _may_be_settled(voters, here, position, quorum_size):
+            return False
+    is_new = all(node.disk.incarnations == 1 for node in nodes)  # if it is not founded yet, it can be
+    return len(voters) >= quorum_size or is_new
+
+
+def _may_be_settled(voters: list[SimNode], here: list[Slot], position: int, quorum_size: int) -> bool:
+    for group in combinations(voters, quorum_size):
+        held = [node.disk.slots[position] for node in group if position in node.disk.slots]
+        best = max(held, key=lambda slot: slot.number, default=None)
+        if best is None or any(slot.value == best.value and not slot.faulty for slot in here):
+            return True
+    return False

@@ -1,0 +1,83 @@
+"""What one node's disk holds of a log: a state, and writes that a crash may still undo.
+
+Writes become durable in order. A crash leaves any part of those that were not, by a mood for the whole crash; a payload
+may be torn while its row survives. A row is whole or not there: it has its own checksum, and lies apart.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from tidelog.replication.paxos.events import Persist
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Record, Slot, Status, StoredLog
+
+
+class LogDisk:
+    """Of one node. `incarnations` counts the disks that it has had."""
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.incarnations = 0
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Puts an empty disk in the place of this one."""
+        self.incarnations += 1
+        self.metadata = Metadata(f"{self.node}/{self.incarnations}")
+        self.floor = Prefix()
+        self.slots: dict[int, Slot] = {}
+        self._pending: deque[Persist] = deque()
+
+    def found(self, founders: tuple[tuple[int, str], ...]) -> None:
+        """Makes this disk one of a group that was founded before the run."""
+        self.metadata = structs.replace(self.metadata, status=Status.VOTING, cluster_id="sim", founders=founders)
+
+    def load(self) -> StoredLog:
+        """What a starting process finds."""
+        return StoredLog(self.metadata, self.floor, tuple(self.slots[position] for position in sorted(self.slots)))
+
+    def write(self, persist: Persist) -> None:
+        self._pending.append(persist)
+
+    def sync(self, sequence: int) -> Iterator[Record]:
+        """Makes the writes up to this one durable; yields their records."""
+        while self._pending and self._pending[0].sequence <= sequence:
+            yield from self._put(self._pending.popleft().records)
+
+    def crash(self, rng: random.Random, mood: str) -> Iterator[Record]:
+        """Loses what was not durable, or a part of it; yields the records that survive."""
+        pending, self._pending = self._pending, deque()
+        for persist in pending:
+            for record in persist.records:
+                if mood == "all" or (mood in {"some", "torn"} and rng.random() < 0.5):
+                    torn = mood == "torn" and isinstance(record, Slot) and record.value.kind is Kind.APPEND
+                    survivor = structs.replace(record, faulty=True) if torn and isinstance(record, Slot) else record
+                    yield from self._put((survivor,))
+
+    def damage(self, pick: int) -> int | None:
+        """Makes one payload unreadable; returns its position."""
+        sound = [p for p in sorted(self.slots) if self.slots[p].value.kind is Kind.APPEND and not self.slots[p].faulty]
+        if not sound:
+            return None
+        position = sound[pick % len(sound)]
+        self.slots[position] = structs.replace(self.slots[position], faulty=True)
+        return position
+
+    def _put(self, records: tuple[Record, ...]) -> Iterator[Record]:
+        for record in records:
+            if isinstance(record, Slot):
+                self._put_slot(record)
+            elif isinstance(record, Prefix):
+                self.floor = max(self.floor, record, key=lambda prefix: prefix.position)
+                self.slots = {p: slot for p, slot in self.slots.items() if p >= self.floor.position}
+            else:
+                self.metadata = record
+            yield record
+
+    def _put_slot(self, slot: Slot) -> None:
+        if slot.position >= self.floor.position:
+            self.slots[slot.position] = slot

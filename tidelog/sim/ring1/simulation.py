@@ -1,0 +1,212 @@
+"""One run: nodes, disks and a network on a heap of events, driven by a plan, judged after every event.
+
+Everything that happens comes off one heap, ordered by time and then by the order of its making, and every draw is from
+a stream seeded by the scenario. So a scenario is a run, to the last event; `trace` is its hash.
+
+The shell that the cores ask for is here, in its plainest form: it carries out effects in order, draws delays, and keeps
+nothing that a crash would not take. When the plan is over, so are the faults: a quorum is healed (`healing.py`), and
+all that is open must be settled.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import (
+    Applied,
+    Effect,
+    Event,
+    Lost,
+    Persist,
+    Proposed,
+    Received,
+    Send,
+    SetTimer,
+    Started,
+    Stored,
+    Timer,
+    TimerFired,
+)
+from tidelog.replication.paxos.messages import Message
+from tidelog.replication.quorum import Majority
+from tidelog.sim.ring1.actions import TRIGGERS, CrashAfter
+from tidelog.sim.ring1.invariant import Invariant
+from tidelog.sim.ring1.network import SimNetwork
+from tidelog.sim.ring1.rules import INVARIANTS
+from tidelog.sim.ring1.scenario import Scenario
+from tidelog.sim.ring1.sim_node import SimNode
+from tidelog.sim.ring1.sometimes import Sometimes
+from tidelog.sim.ring1.truth import Truth
+from tidelog.sim.seeds import stream
+
+Observer = Callable[[int, SimNode, Event, list[Effect]], None]
+"""Is shown every event with its effects: time, node, event, effects."""
+
+
+class Simulation:
+    """Everything of one run but its story: what happens next, and what it does."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        invariants: tuple[type[Invariant], ...] = INVARIANTS,
+        observer: Observer | None = None,
+    ) -> None:
+        swarm = scenario.swarm
+        self.scenario = scenario
+        self.now = 0
+        self.events = 0
+        self.trace = 0
+        self.rng = stream(scenario.seed, "chance")
+        self.quorum = Majority(range(1, swarm.nodes + 1))
+        self.nodes = {number: SimNode(number, self.quorum, swarm.window) for number in self.quorum.members}
+        self.network = SimNetwork(scenario, stream(scenario.seed, "network"))
+        self.truth = Truth(self.quorum.size)
+        self.on_lost: Callable[[SimNode], None] = lambda _: None
+        """Told when an attempt to become or stay coordinator has failed."""
+        self.on_trap: Callable[[SimNode, CrashAfter], None] = lambda _, __: None
+        """Told when a node has stepped into a trap."""
+        self.traps: list[CrashAfter] = []
+        self._observer = observer
+        self._sometimes = Sometimes(self)
+        self._invariants = [invariant(self.truth) for invariant in invariants]
+        self._checks = self._index("watches", "check")
+        self._sent = self._index("sends", "sent")
+        self._heard = self._index("hears", "heard")
+        self._carry_out: dict[type[Any], Callable[[SimNode, Any], None]] = {
+            Send: self._send,
+            Persist: self._persist,
+            SetTimer: self._set_timer,
+            Proposed: self._proposed,
+            Applied: self._applied,
+            Lost: self._lost,
+        }
+        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = 0
+
+    def _index(self, watched: str, judge: str) -> dict[type[Any], list[Callable[..., None]]]:
+        """Who judges what: the methods called `judge`, by the types that their owners list as `watched`."""
+        index: dict[type[Any], list[Callable[..., None]]] = {}
+        for watcher in [*self._invariants, self._sometimes]:
+            for kind in getattr(watcher, watched, ()):
+                index.setdefault(kind, []).append(getattr(watcher, judge))
+        return index
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def after(self, ticks: int, call: Callable[..., None], *args: Any) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (self.now + ticks, self._order, call, args))
+
+    def between(self, ticks: int) -> int:
+        """A draw from [T, 2T)."""
+        return ticks + int(self.rng.random() * ticks)
+
+    def run_until(self, time: int) -> None:
+        """Lets everything happen that is due by then."""
+        heap = self._heap
+        while heap and heap[0][0] <= time:
+            self.now, _, call, args = heapq.heappop(heap)
+            call(*args)
+        self.now = time
+
+    def judge_disks(self) -> None:
+        """Has the invariants judge what would be there if everything stopped now."""
+        for invariant in self._invariants:
+            invariant.at_end(list(self.nodes.values()))
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def step(self, node: SimNode, event: Event) -> None:
+        """One event of one node, and what follows from it; nothing, if the node is down."""
+        if not node.is_up:
+            return
+        effects = node.core.step(event)
+        self.events += 1
+        kind = type(event.message if isinstance(event, Received) else event).__name__
+        self.trace = crc32(f"{self.now} {node.node} {kind} {len(effects)}".encode(), self.trace)
+        if self._observer is not None:
+            self._observer(self.now, node, event, effects)
+        for effect in effects:
+            for check in self._checks.get(type(effect), ()):
+                check(node, effect)
+            carry_out = self._carry_out.get(type(effect))
+            if carry_out is not None:
+                carry_out(node, effect)
+        if self.traps:
+            self._spring_traps(node, effects)
+
+    def _spring_traps(self, node: SimNode, effects: list[Effect]) -> None:
+        for trap in self.traps:
+            if any(TRIGGERS[trap.trigger](effect) for effect in effects):
+                self.traps.remove(trap)
+                self.on_trap(node, trap)
+                return
+
+    def start(self, node: SimNode) -> None:
+        node.start()
+        self.step(node, Started())
+
+    def stop(self, node: SimNode, mood: str) -> None:
+        """A crash; `mood` says what it leaves of what was not durable."""
+        node.stop()
+        for record in node.disk.crash(self.rng, mood):
+            self.truth.on_durable(node.node, record)
+
+    # -- effects -----------------------------------------------------------------------------------------------------
+
+    def _send(self, node: SimNode, effect: Send) -> None:
+        for judge in self._sent.get(type(effect.message), ()):
+            judge(node, effect.message)
+        incarnation = node.disk.incarnations
+        for ticks in self.network.delays(node.node, effect.to, effect.message, self.now):
+            self.after(ticks, self._deliver, node, incarnation, self.nodes[effect.to], effect.message)
+
+    def _deliver(self, sender: SimNode, incarnation: int, node: SimNode, message: Message) -> None:
+        if not node.is_up:
+            return
+        if incarnation != sender.disk.incarnations:
+            self.truth.counters["a message of a lost incarnation arrives"] += 1
+        for listen in self._heard.get(type(message), ()):
+            listen(node, message)
+        self.step(node, Received(sender.node, message))
+
+    def _persist(self, node: SimNode, effect: Persist) -> None:
+        node.disk.write(effect)
+        if effect.is_urgent:
+            ticks = int(self.rng.random() * (self.scenario.swarm.disk_ticks + 1))
+            self.after(ticks, self._stored, node, node.boot, effect.sequence)
+
+    def _stored(self, node: SimNode, boot: int, sequence: int) -> None:
+        if node.is_up and node.boot == boot and not node.core.replica.is_halted:
+            for record in node.disk.sync(sequence):
+                self.truth.on_durable(node.node, record)
+            self.step(node, Stored(sequence))
+
+    def _set_timer(self, node: SimNode, effect: SetTimer) -> None:
+        swarm = self.scenario.swarm
+        resend = swarm.round_trip * 3 // 2
+        ticks = {Timer.RESEND: resend, Timer.CATCHUP: swarm.catchup_ticks, Timer.RECOVER: 2 * resend}[effect.timer]
+        node.timers[effect.timer] = effect
+        self.after(self.between(ticks), self._fire, node, effect)
+
+    def _fire(self, node: SimNode, timer: SetTimer) -> None:
+        """Unless it was set again since, or in another life."""
+        if node.is_up and node.timers.get(timer.timer) is timer:
+            self.step(node, TimerFired(timer.timer, timer.token))
+
+    def _proposed(self, node: SimNode, effect: Proposed) -> None:
+        node.pending[effect.position] = effect.value
+
+    def _applied(self, node: SimNode, effect: Applied) -> None:
+        """A client hears of its batch, even from a coordinator that has been replaced meanwhile."""
+        value = node.pending.pop(effect.position, None)
+        if value == effect.value and effect.verdict is Verdict.APPLIED:
+            self.truth.acked[effect.position] = effect.value
+
+    def _lost(self, node: SimNode, _: Lost) -> None:
+        self.on_lost(node)
