@@ -13,8 +13,7 @@ from tidelog.model.batch_header import parse_header
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import File, Files
 from tidelog.model.producers import ProducerState
-from tidelog.storage import log_reader
-from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.rows import ROW_BYTES, HeaderRow, Kind, Row, RowCodec
 from tidelog.storage.segment import Damage
 
@@ -114,10 +113,10 @@ def _body_fields(row: Row) -> Fields:
     return fields
 
 
-def dump_batches(log: PartitionLog) -> Iterator[tuple[Dumped, bytes]]:
+def dump_batches(log: ReadableLog) -> Iterator[tuple[Dumped, bytes]]:
     """Every batch of a log and its bytes, none for what is damaged. The bytes are for `decode_batch`."""
     offset = log.log_start_offset
-    for part in log_reader.parts(log.segments, offset):
+    for part in log.parts(offset):
         if isinstance(part, Damage):
             yield _dump_damage("", part), b""
             continue

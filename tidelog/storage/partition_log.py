@@ -24,21 +24,19 @@ from dataclasses import dataclass
 
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import (
-    DamagedBatch,
     DiskFull,
     InternalError,
     LogOffline,
-    OffsetOutOfRange,
     Overloaded,
     TidelogError,
 )
 from tidelog.model.ids import PartitionId
 from tidelog.model.producers import ProducerTable
-from tidelog.storage import log_reader
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec, Tail
-from tidelog.storage.segment import Damage, Extent, Segment
+from tidelog.storage.segment import Segment
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import Cut, find_cut
 from tidelog.storage.unsynced import Commit, Unsynced
@@ -60,7 +58,7 @@ class LogSettings:
     producers_max: int = 65_536
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """One replica's log of one partition. Single-threaded, but for `Commit.run` and `store_metainfo`.
 
     `log_start_offset <= durable_offset <= log_end_offset`. Made by `tidelog.storage.loader.load_log`.
@@ -82,18 +80,16 @@ class PartitionLog:
         *,
         marked: int,
     ) -> None:
-        assert segments and tail.durable == tail.sequence, "a log is opened with all of it durable"
-        self.identity = identity
+        assert tail.durable == tail.sequence, "a log is opened with all of it durable"
+        super().__init__(identity, segments, tail)
         self.directory = directory
         self.settings = settings
         self.incarnation = incarnation
-        self.segments = segments
         self.lineage = lineage
         """(leader epoch, first offset), both strictly increasing."""
         self.producers = producers
         self.durable_offset = tail.offset
         self.offline_reason: str | None = None
-        self.tail = tail
         self._opened = opened
         self._codec = RowCodec(identity)
         self._metainfo = metainfo
@@ -102,23 +98,9 @@ class PartitionLog:
         self._unsynced = Unsynced(opened, directory)
         self._doomed: list[tuple[int, Segment]] = []
 
-    # -- extent ---------------------------------------------------------------------------------------------------
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.tail.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.tail.offset
-
     @property
     def active(self) -> Segment:
         return self.segments[-1]
-
-    @property
-    def log_bytes(self) -> int:
-        return sum(segment.log_bytes for segment in self.segments)
 
     # -- append ---------------------------------------------------------------------------------------------------
 
@@ -340,7 +322,7 @@ class PartitionLog:
         their lower epoch. Raises `OffsetOutOfRange`, or `OSError`: the log is offline then.
         """
         self._require_online()
-        self._require_in_range(offset)
+        self._require_in_range(offset, self.log_end_offset)
         if offset == self.log_end_offset:
             return
         if self.is_dirty:
@@ -350,7 +332,8 @@ class PartitionLog:
         while kept > 1 and self.segments[kept - 1].base_offset >= offset:
             kept -= 1
         cut = find_cut(self._codec, self.segments[kept - 1], offset, self.tail)
-        self._require_in_range(cut.tail.offset)  # a batch below the high watermark, where the log starts, never goes
+        # A batch below the high watermark, where the log starts, never goes.
+        self._require_in_range(cut.tail.offset, self.log_end_offset)
         try:
             self._cut(kept, cut, high_watermark)
         except OSError as error:
@@ -384,42 +367,6 @@ class PartitionLog:
                 self._unsynced.has_names = True
         if ready:
             self._opened.reserve.fill()
-
-    # -- reading --------------------------------------------------------------------------------------------------
-
-    def read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
-        """Verified batches from the one that holds `offset`, below `end_offset`; empty at the end.
-
-        Raises `OffsetOutOfRange`, or `DamagedBatch` if the very batch that holds `offset` is damaged.
-        """
-        self._require_in_range(offset)
-        extent = log_reader.read(self.segments, offset, bytes_max, end_offset)
-        if extent.damage is not None and not extent.data:
-            raise damaged(self.identity, extent.damage)
-        return extent
-
-    def has_bytes(self, offset: int, size: int, end_offset: int) -> bool:
-        """True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read` names.
-
-        Looks at rows only. Raises `OffsetOutOfRange`.
-        """
-        self._require_in_range(offset)
-        return log_reader.has_bytes(self.segments, offset, size, end_offset)
-
-    def batch_since(self, timestamp_ms: int, end_offset: int) -> Extent | None:
-        """The first batch below `end_offset` with a record of that timestamp or later. Raises `DamagedBatch`."""
-        start = self.log_start_offset
-        entry = log_reader.first_since(self.segments, start, timestamp_ms)
-        if isinstance(entry, Damage):
-            raise damaged(self.identity, entry)
-        if entry is None or entry.next_offset > end_offset:
-            return None
-        return self.read(max(entry.base_offset, start), 1, end_offset)
-
-    def _require_in_range(self, offset: int, end: int | None = None) -> None:
-        start, end = self.log_start_offset, self.log_end_offset if end is None else end
-        if not start <= offset <= end:
-            raise OffsetOutOfRange(f"offset {offset} is out of range: the log holds {start} to {end}", start, end)
 
     # -- metainfo and closing -------------------------------------------------------------------------------------
 
@@ -464,14 +411,6 @@ class PartitionLog:
         if self.offline_reason is None:
             self._unsynced.soil(self.active.catalog_path)
             self.commit_now()
-
-
-def damaged(identity: PartitionId, damage: Damage) -> DamagedBatch:
-    """The error for a damaged batch, naming its offsets."""
-    return DamagedBatch(
-        f"offsets {damage.start} to {damage.end - 1} of partition {identity} are damaged on this broker "
-        f"({damage.reason}); other offsets are not affected"
-    )
 
 
 def remove_segment(opened: OpenFiles, segment: Segment) -> None:

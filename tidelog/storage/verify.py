@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidelog.storage import log_reader
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.segment import Damage, Segment
 
@@ -38,12 +37,12 @@ def verify(log: PartitionLog) -> Iterator[Step]:
     segment: Segment | None = None
     while offset < end:
         offset = max(offset, log.log_start_offset)
-        part = next(log_reader.parts(log.segments, offset))
+        part = next(log.parts(offset))
         if isinstance(part, Segment) and part is not segment:
             segment = part
             yield from (Step(offset, done, total, bad_rows) for bad_rows in _bad_rows(part))
             continue
-        extent = log_reader.read(log.segments, offset, STEP_BYTES, end)
+        extent = log.extent(offset, STEP_BYTES, end)
         done, offset = done + len(extent.data), extent.next_offset
         if extent.damage is not None and not extent.data:
             offset = extent.damage.end

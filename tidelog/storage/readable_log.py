@@ -1,0 +1,132 @@
+"""A log to read from: segments in order, which of them holds an offset, and what is missing between them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from tidelog.model.errors import DamagedBatch, OffsetOutOfRange
+from tidelog.model.ids import PartitionId
+from tidelog.storage.rows import Tail
+from tidelog.storage.segment import Damage, Entry, Extent, Segment
+
+
+class ReadableLog:
+    """What can be read of a `PartitionLog`. Offsets to end a read at are exclusive, and never beyond the log's end."""
+
+    def __init__(self, identity: PartitionId, segments: list[Segment], tail: Tail) -> None:
+        assert segments
+        self.identity = identity
+        self.segments = segments
+        self.tail = tail
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.tail.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.tail.offset
+
+    @property
+    def log_bytes(self) -> int:
+        return sum(segment.log_bytes for segment in self.segments)
+
+    # -- walking --------------------------------------------------------------------------------------------------
+
+    def parts(self, offset: int) -> Iterator[Segment | Damage]:
+        """The segments from the one that holds `offset` on, and a `Damage` wherever the files of one are missing."""
+        first = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        expected = offset
+        for segment in self.segments[max(first, 0) :]:
+            if segment.base_offset > expected:
+                yield Damage(expected, segment.base_offset, "segment files are missing")
+            yield segment
+            expected = max(expected, segment.end_offset)
+
+    def entries(self, offset: int) -> Iterator[Entry]:
+        """The batches, as rows, and the damage, from the one that holds `offset` on, in order of offsets."""
+        for part in self.parts(offset):
+            if isinstance(part, Damage):
+                yield part
+            else:
+                yield from part.entries(offset)
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def extent(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
+        """Verified batches of one segment, from the one that holds `offset` on; if there are none, the damage that is
+        there instead, or nothing at the end."""
+        for part in self.parts(offset):
+            if isinstance(part, Damage):
+                return Extent(b"", offset, part if part.start < end_offset else None)
+            extent = part.read(offset, bytes_max, end_offset)
+            if extent.data or extent.damage is not None or part.end_offset >= end_offset:
+                return extent
+        return Extent(b"", offset, None)
+
+    def read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
+        """Verified batches from the one that holds `offset`, below `end_offset`; empty at the end.
+
+        Raises `OffsetOutOfRange`, `Overloaded`, or `DamagedBatch` if the very batch that holds `offset` is damaged.
+        """
+        self._require_in_range(offset, self.log_end_offset)
+        extent = self.extent(offset, bytes_max, end_offset)
+        if extent.damage is not None and not extent.data:
+            raise self._damaged(extent.damage)
+        return extent
+
+    def has_bytes(self, offset: int, size: int, end_offset: int) -> bool:
+        """True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read` names.
+
+        Looks at rows only. Raises `OffsetOutOfRange`.
+        """
+        self._require_in_range(offset, self.log_end_offset)
+        for entry in self.entries(offset):
+            if isinstance(entry, Damage):
+                return entry.start < end_offset
+            if entry.next_offset > end_offset:
+                return False
+            size -= entry.length
+            if size <= 0:
+                return True
+        return False
+
+    def batch_since(self, timestamp_ms: int, end_offset: int) -> Extent | None:
+        """The first batch below `end_offset` with a record of that timestamp or later.
+
+        Raises `DamagedBatch` if it is damaged, or if one right before it is, which may have been it.
+        """
+        start = self.log_start_offset
+        entry = self._first_since(start, timestamp_ms)
+        if isinstance(entry, Damage):
+            raise self._damaged(entry)
+        if entry is None or entry.next_offset > end_offset:
+            return None
+        return self.read(max(entry.base_offset, start), 1, end_offset)
+
+    def _first_since(self, offset: int, timestamp_ms: int) -> Entry | None:
+        missing: Damage | None = None
+        for part in self.parts(offset):
+            if isinstance(part, Damage):
+                missing = part
+            elif part.max_timestamp < timestamp_ms:
+                missing = None
+            else:
+                entry = missing or part.first_since(timestamp_ms, offset)
+                if entry is not None:
+                    return entry
+        return None
+
+    # -- refusing -------------------------------------------------------------------------------------------------
+
+    def _require_in_range(self, offset: int, end: int) -> None:
+        start = self.log_start_offset
+        if not start <= offset <= end:
+            raise OffsetOutOfRange(f"offset {offset} is out of range: the log holds {start} to {end}", start, end)
+
+    def _damaged(self, damage: Damage) -> DamagedBatch:
+        return DamagedBatch(
+            f"offsets {damage.start} to {damage.end - 1} of partition {self.identity} are damaged on this broker "
+            f"({damage.reason}); other offsets are not affected"
+        )
