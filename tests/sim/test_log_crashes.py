@@ -35,7 +35,6 @@ def a_batch_over_three_sectors(driver: LogDriver) -> None:
     driver.append()
     driver.commit()
     driver.append(value_bytes=1000)
-    driver.append()
 
 
 def appends_during_a_commit(driver: LogDriver) -> None:
