@@ -27,6 +27,7 @@ from tidelog.storage.partition_log import LogSettings, PartitionLog, remove_segm
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Row, RowCodec, Tail
 from tidelog.storage.scan import Scan
 from tidelog.storage.segment import Segment
+from tidelog.storage.strangers import find_strangers, set_aside
 from tidelog.storage.trails import read_trails
 
 COPY_BYTES = 1 << 20
@@ -104,35 +105,45 @@ class _Loader:
         """The segments by their names, with both files of each in existence."""
         names = self._files.list(self._directory)
         stems = {name[:20] for name in names if name[20:] in (".log", ".catalog") and name[:20].isdigit()}
-        bases = sorted(map(int, stems))
-        if not bases:
+        segments = [segment for segment in map(self._segment, sorted(map(int, stems))) if self._is_ours(segment)]
+        if not segments:
             if info.end_offset > info.log_start_offset:
                 self._report.say(f"all segments are missing; offsets up to {info.end_offset} are lost")
-            bases = [info.end_offset]
-        segments = []
-        for base in bases:
-            segment = Segment(self._opened, self._directory, base, self._codec)
+            segments = [self._segment(info.end_offset)]
+        for segment in segments:
             for path in (segment.log_path, segment.catalog_path):
                 if not self._files.exists(path):
                     self._opened.get(path, create=True)
                     self._corrections.are_made = True
                     if stems:
                         self._report.say(f"{path} is missing")
-            segments.append(segment)
         return segments
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(self._opened, self._directory, base_offset, self._codec)
+
+    def _is_ours(self, segment: Segment) -> bool:
+        """Opens a segment by its header and seal. If they are not in order, they may be another log's: what is not ours
+        is set aside; False if that is the segment as a whole."""
+        seal = segment.open_sealed() if self._files.exists(segment.catalog_path) else None
+        if seal is not None:
+            self._seals[segment.base_offset] = seal
+            return True
+        strangers = find_strangers(self._opened, self._directory, segment.base_offset, self._identity)
+        for path in strangers:  # the log first: without its catalog nobody would know it for a stranger
+            self._report.say(f"{path} belongs to another log and is set aside")
+            self._corrections.attempt(partial(set_aside, self._opened, path))
+        return len(strangers) < 2
 
     def _survey(self, segment: Segment, next_base_offset: int) -> None:
         """Finds where a segment's rows start and how many there are, the highest durable mark, and the log's start."""
-        seal = segment.open_sealed()
+        seal = self._seals.get(segment.base_offset)
         if seal is not None:
-            self._seals[segment.base_offset] = seal
             self._note_marks(seal.durable, seal.start_offset)
             return
-        raw_slots = -(-segment.catalog.size() // ROW_BYTES)
-        header = self._codec.parse_header(segment.raw_rows(0, 1)) if raw_slots else None
-        segment.slots = raw_slots
-        if header is not None and header.base_offset == segment.base_offset:
-            segment.first_sequence, segment.body_slot = header.sequence, 1 + header.checkpoint_rows
+        segment.slots = -(-segment.catalog.size() // ROW_BYTES)
+        header = segment.open_header()
+        if header is not None:
             self._note_marks(header.durable, header.log_start_offset)
         else:
             self._infer_header(segment, next_base_offset)

@@ -28,7 +28,7 @@ from crc32c import crc32c
 from xxhash import xxh3_128_digest
 
 from tidelog.model.batch_header import BatchHeader
-from tidelog.model.ids import PartitionId
+from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer
 from tidelog.model.producers import BATCHES_REMEMBERED, SEQUENCES, ProducerState, SeenBatch
 
@@ -202,6 +202,15 @@ class RowCodec:
         if kind != Kind.HEADER:
             return None
         return HeaderRow(epoch, sequence, durable, base, start, rows, has_checkpoint)
+
+    @staticmethod
+    def owner(raw: Buffer) -> PartitionId | None:
+        """Whose catalog begins with this row, by its own account; None if it is no sound header."""
+        if len(raw) != ROW_BYTES:
+            return None
+        fields = _HEADER.unpack_from(raw)
+        identity = PartitionId(TopicId(fields[8].hex()), fields[9])
+        return identity if fields[9] >= 0 and RowCodec(identity).parse_header(raw) is not None else None
 
     def checkpoint(
         self, tail: Tail, lineage: Iterable[tuple[int, int]], producers: Iterable[tuple[int, ProducerState]]

@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 
-from xxhash import xxh3_128_digest
-
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.storage.load_report import Corrections, LoadReport
 from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec, Tail
@@ -126,7 +124,7 @@ class Scan:
         for row in segment.rows(slot):
             is_settled = segment.first_sequence + slot < self._durable
             fits = row is not None and self._fits(row, is_after_gap=gap > 0)
-            if row is not None and fits and (is_settled or self._verifies(row)):
+            if row is not None and fits and (is_settled or row.kind != Kind.BATCH or segment.holds(row)):
                 self._close_gap(slot - gap, gap, row)
                 gap = 0
                 if row.kind == Kind.SEAL:
@@ -153,16 +151,6 @@ class Scan:
         else:
             is_next = row.base_offset == tail.offset and row.file_position == tail.file_position
         return is_next and row.epoch >= tail.epoch and row.next_offset <= self._end_max
-
-    def _verifies(self, row: Row) -> bool:
-        if row.kind != Kind.BATCH:
-            return True
-        log = self._segment.log
-        try:
-            data = log.pread(row.length, row.file_position)
-        except OSError:
-            return False
-        return xxh3_128_digest(data) == row.digest
 
     def _advance(self, row: Row) -> None:
         self._tail = Tail(

@@ -22,7 +22,7 @@ from tidelog.model.errors import InvalidBatch
 from tidelog.model.ports import Buffer, File
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.retention import SegmentSummary
-from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Row, RowCodec, Tail
+from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, HeaderRow, Kind, Row, RowCodec, Tail
 
 HINTS_MAX = 128
 ROWS_PER_READ = 32
@@ -304,6 +304,10 @@ class Segment:
         except OSError:
             return bytes(row.length)
 
+    def holds(self, row: Row) -> bool:
+        """True if the row's batch is in the log, byte for byte."""
+        return xxh3_128_digest(self._read_or_nothing(row)) == row.digest
+
     def first_since(self, timestamp_ms: int, offset: int) -> Entry | None:
         """The first batch, from the one that holds `offset` on, with a record of that timestamp or later; or the damage
         where it may have been."""
@@ -318,13 +322,20 @@ class Segment:
 
     # -- opening --------------------------------------------------------------------------------------------------
 
+    def open_header(self) -> HeaderRow | None:
+        """Takes from the header where the rows begin, and their numbers; None if it is damaged, or not its own."""
+        header = self._codec.parse_header(self.raw_rows(0, 1))
+        if header is None or header.base_offset != self.base_offset:
+            return None
+        self.first_sequence, self.body_slot = header.sequence, 1 + header.checkpoint_rows
+        return header
+
     def open_sealed(self) -> Row | None:
         """Takes the segment's extent from its header and seal alone, two small reads: the seal, if both are sound."""
         rows = self.catalog.size() // ROW_BYTES
-        header = self._codec.parse_header(self.raw_rows(0, 1))
-        if rows < 2 or header is None or header.base_offset != self.base_offset:
+        if rows < 2 or self.open_header() is None:
             return None
-        self.first_sequence, self.body_slot, self.slots = header.sequence, 1 + header.checkpoint_rows, rows
+        self.slots = rows
         seal = self.row(rows - 1)
         if seal is None or seal.kind != Kind.SEAL:
             return None

@@ -117,6 +117,13 @@ def test_a_row_of_another_partition_or_topic_is_no_row() -> None:
         assert RowCodec(other).body(raw) is None
 
 
+def test_a_header_names_its_owner_to_anybody() -> None:
+    assert RowCodec.owner(CODEC.header(TAIL, 3)) == IDENTITY
+    assert RowCodec.owner(CODEC.note(Kind.MARK, TAIL, start_offset=0)) is None
+    for raw in (bytes(ROW_BYTES), b"\xff" * ROW_BYTES, b"", CODEC.header(TAIL, 3)[:-1]):
+        assert RowCodec.owner(raw) is None
+
+
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 

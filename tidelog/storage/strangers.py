@@ -1,0 +1,36 @@
+"""Files of another partition, or of another cluster, in a log's directory: set aside, not taken in, not removed.
+
+A catalog's header names the log that it belongs to, under a checksum seeded with that name, so a stranger's catalog is
+known for what it is. Batches carry no name, and would pass for ours where offsets happen to agree; but if the catalog
+of a stranger describes the log file beside it, that is the stranger's, too.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from tidelog.model.ids import PartitionId
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec
+from tidelog.storage.segment import Segment
+
+
+def find_strangers(opened: OpenFiles, directory: str, base_offset: int, identity: PartitionId) -> list[str]:
+    """Which of a segment's files are not of this log: none, the catalog, or the log and the catalog."""
+    ours = Segment(opened, directory, base_offset, RowCodec(identity))
+    owner = RowCodec.owner(ours.raw_rows(0, 1)) if opened.files.exists(ours.catalog_path) else None
+    if owner is None or owner == identity:
+        return []
+    theirs = Segment(opened, directory, base_offset, RowCodec(owner))
+    theirs.slots = theirs.catalog.size() // ROW_BYTES
+    theirs.open_header()
+    batches = (row for row in theirs.rows(theirs.body_slot) if row is not None and row.kind == Kind.BATCH)
+    has_both = opened.files.exists(ours.log_path) and any(map(theirs.holds, batches))
+    return [ours.log_path, ours.catalog_path] if has_both else [ours.catalog_path]
+
+
+def set_aside(opened: OpenFiles, path: str) -> None:
+    """Gives a file a name that no log looks at. Durable after the next sync of its directory. Raises `OSError`."""
+    opened.close(path)
+    names = (f"{path}.stranger-{number}" for number in count(1))
+    opened.files.rename(path, next(name for name in names if not opened.files.exists(name)))
