@@ -83,7 +83,10 @@ class Files(Protocol):
     """
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Opens for reading and writing. Missing: created empty if `create`, else `FileNotFoundError`."""
+        """Opens for reading and writing. Missing: created empty if `create`, else `FileNotFoundError`.
+
+        On a read-only file system, what exists can still be read, and each write fails.
+        """
         ...
 
     def exists(self, path: str) -> bool: ...

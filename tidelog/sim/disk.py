@@ -51,8 +51,6 @@ class SimDisk:
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         directory, name = self._locate(path)
-        if self.medium.read_only:
-            raise os_error(errno.EROFS, path)
         node = directory.names.get(name)
         if node is None and create:
             node = self._create(directory, name, path)

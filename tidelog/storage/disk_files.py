@@ -110,8 +110,14 @@ class DiskFiles:
         self.root = os.path.realpath(root)
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
+        name = self._resolve(path)
         flags = os.O_RDWR | os.O_CREAT if create else os.O_RDWR
-        return DiskFile(os.open(self._resolve(path), flags, _FILE_MODE))
+        try:
+            return DiskFile(os.open(name, flags, _FILE_MODE))
+        except OSError as error:
+            if error.errno != errno.EROFS or not self.exists(path):
+                raise
+            return DiskFile(os.open(name, os.O_RDONLY))
 
     def exists(self, path: str) -> bool:
         try:

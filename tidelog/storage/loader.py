@@ -66,8 +66,9 @@ class _Loader:
         self._log_start = 0
 
     def load(self, new_incarnation: str, now_ms: int) -> tuple[PartitionLog, LoadReport]:
-        self._files.make_dirs(self._directory)
         loaded = self._metainfo.load()
+        if loaded is None:  # else the directory was durable before its metainfo was
+            self._files.make_dirs(self._directory)
         info = loaded.info if loaded else Metainfo(incarnation=new_incarnation)
         self._report.high_watermark = info.high_watermark
         segments = self._find(info)

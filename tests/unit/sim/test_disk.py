@@ -550,6 +550,7 @@ def test_a_read_only_disk_reads() -> None:
         with pytest.raises(OSError, match="EROFS"):
             call()
     assert file.pread(512, 0) == OLD
+    assert disk.open("f").pread(512, 0) == OLD
     assert disk.list("") == ["f"]
 
 

@@ -119,3 +119,22 @@ def test_the_data_directory_is_for_its_owner_and_group(files: DiskFiles) -> None
     files.open("d/f", create=True).close()
     assert os.stat(f"{files.root}/d/f").st_mode & 0o007 == 0
     assert os.stat(f"{files.root}/d").st_mode & 0o007 == 0
+
+
+def test_what_is_on_a_read_only_file_system_can_be_read(files: DiskFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.open("f", create=True).pwritev([b"content"], 0)
+    real = os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(errno.EROFS, "Read-only file system", path)
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    for create in (False, True):
+        file = files.open("f", create=create)
+        assert file.pread(100, 0) == b"content"
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            file.pwritev([b"x"], 0)
+        with pytest.raises(OSError, match="Read-only file system"):
+            files.open("g", create=create)
