@@ -53,7 +53,7 @@ class Kind(IntEnum):
 
 BODY_KINDS = frozenset({Kind.BATCH, Kind.DELETE_PREFIX, Kind.MARK, Kind.LOST, Kind.SEAL})
 
-_PREFIX = struct.Struct("<HBBiQQ")  # magic, version, kind, epoch, sequence, durable
+# All begin with magic, version, kind, epoch, sequence, durable, and end with the CRC.
 _BODY = struct.Struct("<HBBiQQ QQ qqqq 16s qihh Ii q 4x")
 _HEADER = struct.Struct("<HBBiQQ q q 16s i I ? 59x")
 _LINEAGE = struct.Struct("<HBBiQQ q 92x")
@@ -87,7 +87,7 @@ class Row(NamedTuple):
     length: int
     last_offset_delta: int
     start_offset: int
-    """Of DELETE_PREFIX and SEAL: the log start offset it sets, or that was in force."""
+    """The log start offset in force; of DELETE_PREFIX, the one that it sets."""
 
     @property
     def next_offset(self) -> int:

@@ -1,0 +1,75 @@
+"""docs/data-files.md gives the layouts that the code packs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tidelog.storage import metainfo, rows
+
+PAGE = (Path(__file__).parents[3] / "docs" / "data-files.md").read_text()
+CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i16": "h", "i32": "i", "i64": "q"}
+COMMON = "HBBiQQ"
+SIZES = {"B": 1, "H": 2, "I": 4, "Q": 8, "h": 2, "i": 4, "q": 8}
+
+
+def table(heading: str) -> list[list[str]]:
+    """The cells of the first table of bytes behind a heading."""
+    lines = PAGE.partition(heading)[2].partition("| byte |")[2].splitlines()[2:]
+    found = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def layout(cells: list[list[str]], start: int) -> str:
+    """The `struct` format of a table, whose positions must add up."""
+    formats, position = "", start
+    for byte, type_, name, *_ in cells:
+        assert int(byte) == position, f"{name} is not at byte {byte}"
+        if match := re.fullmatch(r"(\d+) bytes", type_):
+            formats += f"{match[1]}{'s' if name else 'x'}"
+            position += int(match[1])
+        else:
+            codes = "iq" * 5 if type_ == "5 x (i32, i64)" else CODES[type_]
+            formats += codes
+            position += sum(SIZES[code] for code in codes)
+    return formats
+
+
+def packed(format_: str) -> str:
+    return format_.replace(" ", "").replace("?", "B").lstrip("<")
+
+
+def test_the_common_fields() -> None:
+    common = table("All rows begin and end alike:")
+    assert layout(common[:6], 0) == COMMON
+    assert common[7][:2] == [str(rows._CHECKED), "u32"]
+    assert common[0][3] == f"0x{rows.MAGIC:X}"
+    kinds = dict(re.findall(r"(\d) ([A-Z_]+)", common[2][3]))
+    assert kinds == {str(kind.value): kind.name for kind in rows.Kind}
+
+
+@pytest.mark.parametrize(
+    ("heading", "format_"),
+    [
+        ("**BATCH, DELETE_PREFIX", rows._BODY.format),
+        ("**HEADER**", rows._HEADER.format),
+        ("**LINEAGE**", rows._LINEAGE.format),
+        ("**PRODUCER**", rows._PRODUCER.format),
+    ],
+)
+def test_the_layout_of_each_kind(heading: str, format_: str) -> None:
+    assert COMMON + layout(table(heading), 24) == packed(format_)
+
+
+def test_metainfo() -> None:
+    cells = table("## Metainfo")
+    assert layout(cells[:5], 0) == packed(metainfo._HEAD.format)
+    assert int(cells[5][0]) == metainfo._HEAD.size
+    assert cells[0][3] == f"0x{metainfo.MAGIC:X}"
+    assert all(f"`{name}`" in PAGE for name in metainfo.Metainfo.__struct_fields__)
