@@ -1,0 +1,167 @@
+"""What a fill decides, against the rule as it is written, tried over all subsets."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.replication.paxos.events import Send
+from tidelog.replication.paxos.fill import Fill, Settled
+from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply
+from tidelog.replication.paxos.state import NOP, Kind, Slot, Value
+from tidelog.replication.quorum import Majority
+
+NUMBER = 100
+
+
+def value(number: int) -> Value:
+    return Value(Kind.APPEND, number, 0, 1, b"%d" % number)
+
+
+def accept(*slots: Slot, learned_end: int = 0) -> PromiseResponse:
+    return PromiseResponse(Reply.ACCEPT, NUMBER, learned_end=learned_end, slots=slots)
+
+
+def new_fill(members: int = 3, start: int = 0) -> Fill:
+    return Fill(NUMBER, Majority(range(members)), start)
+
+
+def asked(fill: Fill) -> list[int]:
+    requests = fill.requests()
+    assert all(isinstance(r, Send) and r.message == PromiseRequest(NUMBER, fill.start) for r in requests)
+    return [request.to for request in requests if isinstance(request, Send)]
+
+
+def test_nothing_is_settled_before_a_quorum_has_promised() -> None:
+    fill = new_fill()
+    assert asked(fill) == [0, 1, 2]
+    assert fill.promised(1, accept(Slot(0, 5, value(5)))) == []
+    assert (fill.end, asked(fill)) == (None, [0, 2])
+
+
+def test_one_round_settles_every_position_at_once() -> None:
+    fill = new_fill()
+    fill.promised(1, accept(Slot(0, 5, value(5)), Slot(3, 5, value(6))))
+    settled = fill.promised(2, accept(Slot(0, 7, value(7))))
+    assert settled == [
+        Settled(0, value(7), False, True),
+        Settled(1, NOP, False, True),
+        Settled(2, NOP, False, True),
+        Settled(3, value(6), False, True),
+    ]
+    assert fill.is_complete
+    assert asked(fill) == []
+
+
+def test_an_empty_log_has_nothing_to_fill() -> None:
+    fill = new_fill(start=4)
+    fill.promised(1, accept(learned_end=4))
+    assert fill.promised(2, accept(learned_end=2)) == []
+    assert (fill.end, fill.source, fill.is_complete) == (4, None, True)
+
+
+def test_what_somebody_has_learned_is_copied_and_not_proposed() -> None:
+    fill = new_fill(start=2)
+    fill.promised(1, accept(learned_end=6))
+    settled = fill.promised(2, accept(Slot(2, 5, value(5)), Slot(6, 5, value(5)), learned_end=2))
+    assert [item.position for item in settled] == [6]
+    assert (fill.learned_end, fill.source) == (6, 1)
+
+
+def test_a_learned_slot_beyond_the_learned_prefix_is_taken_as_it_is() -> None:
+    fill = new_fill()
+    fill.promised(1, accept(Slot(1, 0, value(5), learned=True)))
+    assert fill.promised(2, accept(Slot(1, 9, value(9))))[1] == Settled(1, value(5), True, True)
+
+
+def test_a_late_answer_changes_nothing_that_is_settled() -> None:
+    fill = new_fill()
+    fill.promised(1, accept())
+    fill.promised(2, accept())
+    assert fill.promised(0, accept(Slot(0, 5, value(5)))) == []
+    assert fill.end == 0
+
+
+def test_a_stranger_is_not_counted() -> None:
+    fill = new_fill()
+    fill.promised(1, accept())
+    fill.promised(7, accept())
+    assert fill.end is None
+
+
+def test_a_position_waits_for_the_payload_of_what_may_be_chosen() -> None:
+    fill = new_fill()
+    fill.promised(1, accept(Slot(0, 5, value(5), faulty=True)))
+    assert fill.promised(2, accept()) == []
+    assert (fill.end, fill.unsettled) == (1, (0,))
+    assert asked(fill) == [0, 1, 2], "a slot may have been repaired: everybody is asked again"
+    assert fill.promised(0, accept(Slot(0, 4, value(4)))) == [Settled(0, value(4), False, True)], (
+        "two have nothing above"
+    )
+
+
+def test_a_repaired_copy_ends_the_waiting() -> None:
+    fill = new_fill()
+    fill.promised(1, accept(Slot(0, 5, value(5), faulty=True)))
+    fill.promised(2, accept())
+    assert fill.promised(1, accept(Slot(0, 5, value(5)))) == [Settled(0, value(5), False, True)]
+
+
+def test_what_is_applied_meanwhile_need_not_wait() -> None:
+    fill = new_fill()
+    fill.promised(1, accept(Slot(0, 5, value(5), faulty=True)))
+    fill.promised(2, accept())
+    fill.settled_to(1)
+    assert fill.is_complete
+
+
+def test_a_learned_value_is_taken_even_if_nobody_has_its_payload() -> None:
+    fill = new_fill()
+    fill.promised(1, accept(Slot(0, 5, value(5), learned=True, faulty=True)))
+    assert fill.promised(2, accept()) == [Settled(0, value(5), True, False)]
+
+
+def allowed(answers: dict[int, Slot | None], quorum: int) -> set[Value]:
+    """The rule of the specification, by brute force: a set of at least a quorum's answers whose highest number is none,
+    or one whose value has come intact from anyone."""
+    slots = [slot for slot in answers.values() if slot is not None]
+    found: set[Value] = set()
+    for size in range(quorum, len(answers) + 1):
+        for group in combinations(answers.values(), size):
+            held = [slot for slot in group if slot is not None]
+            best = max(held, key=lambda slot: slot.number, default=None)
+            if best is None:
+                found.add(NOP)
+            elif any(slot.value == best.value and not slot.faulty for slot in slots):
+                found.add(best.value)
+    return found
+
+
+slots = st.none() | st.builds(lambda n, f: Slot(0, n, value(n), faulty=f), st.integers(1, 4), st.booleans())
+
+
+@given(
+    st.sampled_from((3, 4, 5)).flatmap(
+        lambda n: st.tuples(st.just(n), st.permutations(range(n)), st.lists(slots, min_size=n, max_size=n))
+    )
+)
+def test_every_decision_is_one_that_the_rule_allows_and_comes_as_soon_as_there_is_one(
+    case: tuple[int, list[int], list[Slot | None]],
+) -> None:
+    members, order, held = case
+    fill = new_fill(members)
+    answers: dict[int, Slot | None] = {}
+    for node in order:
+        slot = held[node]
+        answers[node] = slot
+        settled = fill.promised(node, accept(*([slot] if slot is not None else [])))
+        choices = allowed(answers, members // 2 + 1)
+        if settled:
+            assert settled[0].value in choices
+            return
+        is_open = any(answers.values())
+        assert not choices or (choices == {NOP} and not is_open)
+        if fill.is_complete:
+            return

@@ -1,0 +1,226 @@
+"""The door: what is refused, what waits for the disk, who only listens."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.golden.paxos.stage import Stage
+from tidelog.replication.paxos.events import (
+    Append,
+    Damaged,
+    Demote,
+    Effect,
+    Elect,
+    Found,
+    Jumped,
+    Persist,
+    Received,
+    Refused,
+    Rejoin,
+    Send,
+    SetTimer,
+    Started,
+    Stored,
+    StoreFailed,
+    Timer,
+    TimerFired,
+    Truncate,
+)
+from tidelog.replication.paxos.messages import (
+    LearnRequest,
+    LearnResponse,
+    PromiseResponse,
+    Reply,
+    WriteRequest,
+    WriteResponse,
+)
+from tidelog.replication.paxos.node import PaxosNode
+from tidelog.replication.paxos.numbers import make_number
+from tidelog.replication.paxos.state import NOP, ORIGIN, Metadata, Prefix, Slot, Status, StoredLog
+from tidelog.replication.quorum import Majority
+
+N11, N12 = make_number(1, 1), make_number(1, 2)
+
+
+def reasons(effects: list[Effect]) -> list[str]:
+    return [effect.reason.value for effect in effects if isinstance(effect, Refused)]
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (Append(1, b"a"), "not_coordinator"),
+        (Truncate(0), "not_coordinator"),
+        (Elect(N12), "number_used"),
+        (Elect(0), "number_used"),
+        (Found("tides"), "not_empty"),
+        (Rejoin(N11), "not_empty"),
+    ],
+)
+def test_what_a_voter_refuses(event: Append | Truncate | Elect | Found | Rejoin, reason: str) -> None:
+    stage = Stage(3)
+    effects = stage.do(1, event)
+    assert reasons(effects) == [reason]
+    assert len(effects) == 1
+
+
+def test_only_a_voter_is_elected() -> None:
+    stage = Stage(3, is_founded=False)
+    assert reasons(stage.elect(1)) == ["not_voting"]
+
+
+def test_a_number_is_used_once() -> None:
+    stage = Stage(3)
+    stage.elect(1, N11)
+    assert reasons(stage.elect(1, N11)) == ["number_used"]
+
+
+def test_a_number_is_durable_before_anybody_hears_of_it() -> None:
+    stage = Stage(3)
+    stage.slow.add(1)
+    assert [type(effect) for effect in stage.elect(1)] == [Persist]
+    stage.crash(1)
+    stage.start(1)
+    assert stage.nodes[1].next_number() == N11, "nobody heard of it"
+    stage.elect(1)
+    stage.store(1)
+    stage.crash(1)
+    stage.start(1)
+    assert stage.nodes[1].next_number() == make_number(2, 1), "requests went out"
+
+
+def test_the_next_number_is_above_all_that_was_heard_of() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    high = make_number(8, 3)
+    stage.do(1, Received(2, PromiseResponse(Reply.REJECT, N11, high)))
+    assert stage.nodes[1].next_number() == make_number(9, 1)
+
+
+def test_a_new_attempt_ends_the_one_before() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.news()
+    stage.elect(1)
+    assert stage.news() == ["1 lost 1.1, highest 2.1"]
+    assert stage.demote(1)
+    assert stage.demote(1) == []
+
+
+def test_answers_to_an_attempt_that_is_over_mean_nothing() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.demote(1)
+    for message in (PromiseResponse(Reply.ACCEPT, N11), WriteResponse(Reply.ACCEPT, N11, 0)):
+        assert stage.do(1, Received(2, message)) == []
+
+
+def test_a_timer_of_an_attempt_that_is_over_means_nothing() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.demote(1)
+    assert stage.do(1, TimerFired(Timer.RESEND, N11)) == []
+
+
+def test_an_idle_coordinator_sets_no_timer() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.run()
+    assert stage.fire(1, Timer.RESEND) == []
+    assert [e for e in stage.append(1, "a") if isinstance(e, SetTimer)] == [SetTimer(Timer.RESEND, N11)]
+
+
+def test_a_halted_node_answers_and_does_nothing_else() -> None:
+    stage = Stage(3)
+    stage.do(1, StoreFailed())
+    assert stage.fire(1, Timer.CATCHUP) == []
+    assert reasons(stage.elect(1)) == ["storage_error"]
+    write = stage.do(1, Received(2, WriteRequest(N12, 0, NOP)))
+    assert write == [Send(2, WriteResponse(Reply.STORAGE_ERROR, N12, 0))]
+    told = stage.do(1, Received(2, LearnRequest(0)))
+    assert told == [Send(2, LearnResponse(ORIGIN, (), 0))]
+
+
+def test_a_coordinator_that_is_told_its_position_is_gone_asks_for_the_floor() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.deliver(1, 2)
+    stage.deliver(2, 1)
+    effects = stage.do(1, Received(3, WriteResponse(Reply.LEARNED, N11, 0)))
+    assert effects == [Send(3, LearnRequest(0))]
+    floor = Prefix(4, N12, 7)
+    stage.do(1, Received(3, LearnResponse(floor, (), 4)))
+    assert "1 jumped to 4/1.2/7" in stage.news()
+
+
+def test_a_coordinator_whose_barrier_was_passed_by_the_floor_is_lost() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.deliver(1, 2)
+    stage.deliver(2, 1)
+    stage.news()
+    stage.do(1, Received(3, LearnResponse(Prefix(4, N12, 7), (), 4)))
+    assert any(news.startswith("1 lost 1.1") for news in stage.news())
+
+
+def test_a_coordinator_told_of_another_value_in_its_place_is_lost() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.run()
+    stage.append(1, "a")
+    stage.news()
+    stage.do(1, Received(3, WriteResponse(Reply.LEARNED, N11, 1, value=NOP)))
+    assert any(news.startswith("1 lost 1.1") for news in stage.news())
+    assert stage.learned(1) == {0: "barrier", 1: "nop"}
+
+
+def test_an_observer_catches_up_and_has_no_vote() -> None:
+    """A broker that tails the metadata log."""
+    stage = Stage(3)
+    stage.elect(1)
+    stage.run()
+    stage.append(1, "a")
+    stage.run()
+    observer = PaxosNode(9, stage.quorum, StoredLog(Metadata("9/1")), window=1)
+    assert [type(effect) for effect in observer.step(Started())] == [SetTimer]
+    asked = observer.step(TimerFired(Timer.CATCHUP))
+    assert isinstance(asked[0], Send)
+    answer = stage.do(asked[0].to, Received(9, LearnRequest(0)))
+    assert isinstance(answer[0], Send)
+    observer.step(Received(asked[0].to, answer[0].message))
+    assert observer.replica.applied.position == 2
+    for event in (Found("tides"), Rejoin(make_number(5, 9))):
+        assert reasons(observer.step(event)) == ["not_member"]
+    assert reasons(observer.step(Elect(make_number(5, 9)))) == ["not_voting"]
+    refused = observer.step(Received(1, WriteRequest(N11, 5, NOP)))
+    assert refused == [Send(1, WriteResponse(Reply.IGNORED, N11, 5))]
+
+
+def test_a_damaged_payload_is_asked_for_again() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.run()
+    stage.append(1, "a")
+    stage.run()
+    stage.do(2, Damaged(1))
+    asked = [e.message for e in stage.fire(2, Timer.CATCHUP) if isinstance(e, Send)]
+    assert asked == [LearnRequest(2), LearnRequest(1, 2)]
+    stage.run()
+    assert "2 repaired 1" in stage.news()
+
+
+def test_a_start_tells_again_what_was_applied() -> None:
+    disk = StoredLog(Metadata("1/1", Status.VOTING), Prefix(3, N11, 5), (Slot(3, N11, NOP, learned=True),))
+    node = PaxosNode(1, Majority([1]), disk, window=1)
+    assert [type(effect).__name__ for effect in node.step(Started())] == ["Applied", "SetTimer"]
+    assert not [effect for effect in node.step(Demote()) if isinstance(effect, Jumped)]
+
+
+def test_a_report_of_the_disk_releases_what_waited_for_it() -> None:
+    stage = Stage(3)
+    stage.slow.add(2)
+    stage.elect(1)
+    stage.deliver(1, 2)
+    assert not stage.links.get((2, 1))
+    effects = stage.do(2, Stored(1))
+    assert effects == [Send(1, PromiseResponse(Reply.ACCEPT, N11))]

@@ -1,0 +1,35 @@
+from itertools import combinations
+
+import pytest
+
+from tidelog.replication.quorum import Majority
+
+
+@pytest.mark.parametrize(("members", "size"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4)])
+def test_a_majority_is_more_than_half(members: int, size: int) -> None:
+    assert Majority(range(members)).size == size
+
+
+@pytest.mark.parametrize("members", range(1, 8))
+def test_any_two_quorums_meet_and_nothing_smaller_is_one(members: int) -> None:
+    quorum = Majority(range(members))
+    subsets = [set(c) for size in range(members + 1) for c in combinations(range(members), size)]
+    quorums = [subset for subset in subsets if quorum.is_met(subset)]
+    assert all(a & b for a in quorums for b in quorums)
+    assert not any(quorum.is_met(subset) for subset in subsets if len(subset) < quorum.size)
+
+
+def test_strangers_and_repetitions_do_not_count() -> None:
+    quorum = Majority([4, 1, 7])
+    assert quorum.members == (1, 4, 7)
+    assert not quorum.is_met([1, 1, 1])
+    assert not quorum.is_met([1, 2, 3])
+    assert quorum.is_met([7, 2, 1])
+    assert 4 in quorum
+    assert 2 not in quorum
+
+
+@pytest.mark.parametrize("members", [[], [1, 2, 1]])
+def test_members_are_distinct_and_there_are_some(members: list[int]) -> None:
+    with pytest.raises(AssertionError):
+        Majority(members)
