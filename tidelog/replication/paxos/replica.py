@@ -44,6 +44,7 @@ from tidelog.replication.paxos.messages import (
     WriteRequest,
     WriteResponse,
 )
+from tidelog.replication.paxos.numbers import NO_NUMBER
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Status, StoredLog, Value
 
 SLOTS_PER_ANSWER_MAX = 64
@@ -52,7 +53,7 @@ SLOTS_PER_ANSWER_MAX = 64
 
 class Replica:
     """Invariants: floor.position <= applied.position <= end; every position below `applied.position` is learned;
-    `promised` and the number of a slot never decrease."""
+    `promised`, and the number of a slot until it is learned, never decrease."""
 
     def __init__(self, stored: StoredLog) -> None:
         self.metadata = stored.metadata
@@ -147,7 +148,7 @@ class Replica:
             if has_payload and slot.faulty:
                 return [self._store(structs.replace(slot, faulty=False), is_urgent=False), Repaired(position)]
             return []
-        number = slot.number if slot is not None else 0
+        number = slot.number if slot is not None and slot.value == value else NO_NUMBER
         learned = Slot(position, number, value, learned=True, faulty=not has_payload)
         return [self._store(learned, is_urgent=False), *self.apply()]
 

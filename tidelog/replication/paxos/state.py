@@ -64,10 +64,10 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
     position: int
     number: int
-    """The highest under which a value was accepted here; NO_NUMBER if the value only was learned."""
+    """The highest under which this value was accepted here; NO_NUMBER if it only was learned."""
     value: Value
     learned: bool = False
-    """The value is chosen, for good. `number` means nothing any more."""
+    """The value is chosen, for good."""
     faulty: bool = False
     """The value is known, its payload is not to be had here (CTRL's have_faulty)."""
 
