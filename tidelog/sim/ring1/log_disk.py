@@ -30,7 +30,7 @@ class LogDisk:
         self.metadata = Metadata(f"{self.node}/{self.incarnations}")
         self.floor = Prefix()
         self.slots: dict[int, Slot] = {}
-        self._pending: deque[Persist] = deque()
+        self.pending: deque[Persist] = deque()
 
     def found(self, founders: tuple[tuple[int, str], ...]) -> None:
         """Makes this disk one of a group that was founded before the run."""
@@ -41,16 +41,16 @@ class LogDisk:
         return StoredLog(self.metadata, self.floor, tuple(self.slots[position] for position in sorted(self.slots)))
 
     def write(self, persist: Persist) -> None:
-        self._pending.append(persist)
+        self.pending.append(persist)
 
     def sync(self, sequence: int) -> Iterator[Record]:
         """Makes the writes up to this one durable; yields their records."""
-        while self._pending and self._pending[0].sequence <= sequence:
-            yield from self._put(self._pending.popleft().records)
+        while self.pending and self.pending[0].sequence <= sequence:
+            yield from self._put(self.pending.popleft().records)
 
     def crash(self, rng: random.Random, mood: str) -> Iterator[Record]:
         """Loses what was not durable, or a part of it; yields the records that survive."""
-        pending, self._pending = self._pending, deque()
+        pending, self.pending = self.pending, deque()
         for persist in pending:
             for record in persist.records:
                 if mood == "all" or (mood in {"some", "torn"} and rng.random() < 0.5):

@@ -15,7 +15,7 @@ from tidelog.replication.paxos.messages import (
     WriteRequest,
     WriteResponse,
 )
-from tidelog.replication.paxos.state import Metadata, Prefix, Slot, Status, Value
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Record, Slot, Status, Value
 from tidelog.sim.ring1.invariant import Invariant
 from tidelog.sim.ring1.log_disk import LogDisk
 from tidelog.sim.ring1.outcomes import OUTCOMES
@@ -148,7 +148,7 @@ class FaultyIsTold(Invariant):
 
 
 class NewAboveReported(Invariant):
-    """A coordinator's own values stand above everything that its promises report."""
+    """A coordinator's own values stand above everything that its quorum's promises report."""
 
     name = "new above reported"
     sends = (WriteRequest,)
@@ -156,21 +156,32 @@ class NewAboveReported(Invariant):
 
     def __init__(self, truth: Truth) -> None:
         super().__init__(truth)
-        self._reported: dict[int, int] = {}
-        self._first: dict[int, int] = {}
+        self._reported: dict[int, dict[int, int]] = {}
 
-    def heard(self, node: SimNode, message: Message) -> None:
+    def heard(self, node: SimNode, sender: int, message: Message) -> None:
+        """The first answers of others, as many as are in the quorum for sure; its own answer goes unheard."""
         assert isinstance(message, PromiseResponse)
-        if message.reply is Reply.ACCEPT and message.number not in self._first:
-            end = max([message.learned_end, *(slot.position + 1 for slot in message.slots)])
-            self._reported[message.number] = max(end, self._reported.get(message.number, 0))
+        ends = self._reported.setdefault(message.number, {})
+        if message.reply is Reply.ACCEPT and len(ends) < self.truth.quorum_size - 1:
+            ends.setdefault(sender, max([message.learned_end, *(slot.position + 1 for slot in message.slots)]))
 
     def sent(self, node: SimNode, message: Message) -> None:
         assert isinstance(message, WriteRequest)
         if message.value.birth == message.number:
-            self._first.setdefault(message.number, message.position)
-            reported = self._reported.get(message.number, 0)
+            reported = max(self._reported.get(message.number, {}).values(), default=0)
             self.require(message.position >= reported, node.node, message, "reported to", reported)
+
+
+class BarrierFirst(Invariant):
+    """No client's value is proposed before its coordinator's barrier is chosen."""
+
+    name = "barrier first"
+    sends = (WriteRequest,)
+
+    def sent(self, node: SimNode, message: Message) -> None:
+        assert isinstance(message, WriteRequest)
+        if message.value.kind in {Kind.APPEND, Kind.TRUNCATE}:
+            self.require(message.value.birth in self.truth.barriers, node.node, message)
 
 
 class VotersAreAdmitted(Invariant):
@@ -197,12 +208,25 @@ class EveryQuorumKnows(Invariant):
     """
 
     name = "every quorum knows"
+    watches = (StatusChanged,)
+    lands = (Slot,)
 
-    def at_end(self, nodes: Sequence[SimNode]) -> None:
-        voters = [node.disk for node in nodes if node.disk.metadata.status is Status.VOTING]
-        for position, value in self.truth.chosen.items():
-            for quorum in combinations(voters, self.truth.quorum_size):
-                self._judge(position, value, quorum)
+    def landed(self, node: SimNode, record: Record) -> None:
+        assert isinstance(record, Slot)
+        if record.position in self.truth.chosen:
+            self._judge_position(record.position)
+
+    def check(self, node: SimNode, effect: Effect) -> None:
+        self.at_end()
+
+    def at_end(self) -> None:
+        for position in self.truth.chosen:
+            self._judge_position(position)
+
+    def _judge_position(self, position: int) -> None:
+        voters = [disk for disk in self.truth.disks if disk.metadata.status is Status.VOTING]
+        for quorum in combinations(voters, self.truth.quorum_size):
+            self._judge(position, self.truth.chosen[position], quorum)
 
     def _judge(self, position: int, value: Value, quorum: Sequence[LogDisk]) -> None:
         if any(disk.floor.position > position for disk in quorum):
@@ -222,6 +246,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     DurableBeforeVisible,
     FaultyIsTold,
     NewAboveReported,
+    BarrierFirst,
     VotersAreAdmitted,
     EveryQuorumKnows,
 )

@@ -10,6 +10,7 @@ from tidelog.sim.ring1.healing import Healing
 from tidelog.sim.ring1.invariant import Invariant
 from tidelog.sim.ring1.rules import INVARIANTS
 from tidelog.sim.ring1.scenario import Scenario
+from tidelog.sim.ring1.shrink import Shrinking
 from tidelog.sim.ring1.simulation import Observer, Simulation
 from tidelog.sim.ring1.story import Story
 
@@ -21,6 +22,7 @@ class Outcome:
     scenario: Scenario
     trace: int
     events: int
+    messages: int
     counters: Counter[str]
     failure: AssertionError | None = None
 
@@ -49,7 +51,7 @@ def run_scenario(
         sim.judge_disks()
     except AssertionError as error:
         failure = error
-    return Outcome(scenario, sim.trace, sim.events, sim.truth.counters, failure)
+    return Outcome(scenario, sim.trace, sim.events, sim.network.sent, sim.truth.counters, failure)
 
 
 @dataclass(slots=True)
@@ -77,3 +79,13 @@ def run_seeds(first: int, count: int, *, failures_max: int = 1) -> Batch:
         if len(batch.failures) >= failures_max:
             break
     return batch
+
+
+def shrink(outcome: Outcome, invariants: tuple[type[Invariant], ...] = INVARIANTS) -> Scenario:
+    """The smallest scenario found that fails as this one did."""
+
+    def fails(scenario: Scenario) -> bool:
+        return run_scenario(scenario, invariants).verdict == outcome.verdict
+
+    assert outcome.verdict, "there is nothing to shrink"
+    return Shrinking(outcome.scenario, fails).run(lambda scenario: run_scenario(scenario, invariants).messages)

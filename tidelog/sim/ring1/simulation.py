@@ -32,6 +32,7 @@ from tidelog.replication.paxos.events import (
     TimerFired,
 )
 from tidelog.replication.paxos.messages import Message
+from tidelog.replication.paxos.state import Record
 from tidelog.replication.quorum import Majority
 from tidelog.sim.ring1.actions import TRIGGERS, CrashAfter
 from tidelog.sim.ring1.invariant import Invariant
@@ -73,10 +74,12 @@ class Simulation:
         self.traps: list[CrashAfter] = []
         self._observer = observer
         self._sometimes = Sometimes(self)
+        self.truth.disks = [node.disk for node in self.nodes.values()]
         self._invariants = [invariant(self.truth) for invariant in invariants]
         self._checks = self._index("watches", "check")
         self._sent = self._index("sends", "sent")
         self._heard = self._index("hears", "heard")
+        self._landed = self._index("lands", "landed")
         self._carry_out: dict[type[Any], Callable[[SimNode, Any], None]] = {
             Send: self._send,
             Persist: self._persist,
@@ -117,7 +120,7 @@ class Simulation:
     def judge_disks(self) -> None:
         """Has the invariants judge what would be there if everything stopped now."""
         for invariant in self._invariants:
-            invariant.at_end(list(self.nodes.values()))
+            invariant.at_end()
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -155,7 +158,7 @@ class Simulation:
         """A crash; `mood` says what it leaves of what was not durable."""
         node.stop()
         for record in node.disk.crash(self.rng, mood):
-            self.truth.on_durable(node.node, record)
+            self._land(node, record)
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
@@ -172,7 +175,7 @@ class Simulation:
         if incarnation != sender.disk.incarnations:
             self.truth.counters["a message of a lost incarnation arrives"] += 1
         for listen in self._heard.get(type(message), ()):
-            listen(node, message)
+            listen(node, sender.node, message)
         self.step(node, Received(sender.node, message))
 
     def _persist(self, node: SimNode, effect: Persist) -> None:
@@ -184,8 +187,13 @@ class Simulation:
     def _stored(self, node: SimNode, boot: int, sequence: int) -> None:
         if node.is_up and node.boot == boot and not node.core.replica.is_halted:
             for record in node.disk.sync(sequence):
-                self.truth.on_durable(node.node, record)
+                self._land(node, record)
             self.step(node, Stored(sequence))
+
+    def _land(self, node: SimNode, record: Record) -> None:
+        self.truth.on_durable(node.node, record)
+        for judge in self._landed.get(type(record), ()):
+            judge(node, record)
 
     def _set_timer(self, node: SimNode, effect: SetTimer) -> None:
         swarm = self.scenario.swarm

@@ -6,11 +6,13 @@ Kept apart from the code under test, and as plain as possible: the void rule, fo
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.numbers import NO_NUMBER
-from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Value
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Record, Slot, Value
+from tidelog.sim.ring1.log_disk import LogDisk
 
 
 class Violation(AssertionError):
@@ -26,6 +28,8 @@ class Truth:
         self.accepted: dict[tuple[int, int], tuple[Value, set[int]]] = {}
         """By position and number: the value, and the nodes that ever held it on disk."""
         self.chosen: dict[int, Value] = {}
+        self.barriers: set[int] = set()
+        """The numbers of coordinators whose barrier is chosen."""
         self.offered: set[bytes] = set()
         """Digests of what clients sent."""
         self.acked: dict[int, Value] = {}
@@ -37,10 +41,12 @@ class Truth:
         """Where logs may begin: what was truncated to."""
         self.issued = NO_NUMBER
         """The largest number anybody used."""
+        self.disks: Sequence[LogDisk] = ()
+        """As they are."""
         self.voted: dict[int, int] = {}
         """By node: the largest number it ever promised or accepted, on any of its disks."""
 
-    def on_durable(self, node: int, record: Slot | Prefix | Metadata) -> None:
+    def on_durable(self, node: int, record: Record) -> None:
         """Takes note of what reached a disk."""
         if isinstance(record, Metadata):
             self.voted[node] = max(self.voted.get(node, NO_NUMBER), record.promised)
@@ -55,6 +61,8 @@ class Truth:
             raise Violation(f"one value per number: position {slot.position}, {value} and {slot.value}")
         nodes.add(node)
         if len(nodes) >= self.quorum_size:
+            if value.kind is Kind.BARRIER:
+                self.barriers.add(value.birth)
             chosen = self.chosen.setdefault(slot.position, value)
             if chosen != value:
                 raise Violation(f"one value is chosen: position {slot.position}, {chosen} and {value}")
