@@ -1,0 +1,272 @@
+"""Rules taken away, one at a time: the simulator must notice each.
+
+A mutant replaces attributes of the shipped classes, as a careless change would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tidelog.replication.paxos import apply
+from tidelog.replication.paxos.coordinator import LogCoordinator
+from tidelog.replication.paxos.events import Action, Applied, Persist, Send
+from tidelog.replication.paxos.fill import Fill, Settled
+from tidelog.replication.paxos.journal import Journal
+from tidelog.replication.paxos.messages import (
+    PromiseRequest,
+    PromiseResponse,
+    Reply,
+    WriteRequest,
+    WriteResponse,
+)
+from tidelog.replication.paxos.numbers import next_number
+from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.recover import Fence, Founding
+from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.state import NOP, Prefix, Slot, Status, StoredLog
+from tidelog.replication.quorum import Majority
+from tidelog.sim.ring1.log_disk import LogDisk
+from tidelog.sim.ring1.sim_node import SimNode
+from tidelog.sim.ring1.story import Story
+
+Patch = tuple[object, str, Any]
+
+
+def accept_does_not_raise_the_promise() -> list[Patch]:
+    """Mesos' write rule."""
+
+    def is_outdated(self: Replica, number: int, slot: Slot | None) -> bool:
+        return number < self.metadata.promised
+
+    return [(Replica, "_is_outdated", is_outdated)]
+
+
+def promise_is_not_kept() -> list[Patch]:
+    def is_outdated(self: Replica, number: int, slot: Slot | None) -> bool:
+        return slot is not None and number < slot.number
+
+    return [(Replica, "_is_outdated", is_outdated)]
+
+
+def rejoin_without_fence() -> list[Patch]:
+    """Mesos' recovery: the others are asked for what they hold, and promise nothing."""
+    fences: set[int] = set()
+    fence_init, promise = Fence.__init__, Replica.promise
+
+    def init(self: Fence, number: int, *args: Any) -> None:
+        fences.add(number)
+        fence_init(self, number, *args)
+
+    def report(self: Replica, sender: int, request: PromiseRequest) -> list[Action]:
+        if request.number not in fences or self._refuses_to_vote():
+            return promise(self, sender, request)
+        slots = self._report(max(request.position, self.applied.position))
+        return [Send(sender, PromiseResponse(Reply.ACCEPT, request.number, 0, self.applied.position, slots))]
+
+    def close(self: Fence) -> list[Action]:
+        return self._replica.change(structs.replace(self._replica.metadata, status=Status.VOTING))
+
+    return [(Fence, "__init__", init), (Replica, "promise", report), (Fence, "_close", close)]
+
+
+def fence_with_a_number_computed_locally() -> list[Patch]:
+    """Larger than what a quorum of the others has promised, which is not all that was issued."""
+
+    def fence_number(self: Story, node: SimNode) -> int:
+        others = [other for other in self.sim.nodes.values() if other is not node and other.is_up]
+        asked = [other.core.replica.metadata.promised for other in others][: self.sim.quorum.size]
+        return next_number(max(asked, default=0), node.node)
+
+    return [(Story, "fence_number", fence_number)]
+
+
+def rejoined_before_its_log_is_durable() -> list[Patch]:
+    def advance(self: Fence) -> list[Action]:
+        if self._end is None or self._is_closing or self._replica.applied.position < self._end:
+            return []
+        self._is_closing = True
+        return self._close()
+
+    return [(Fence, "_advance", advance)]
+
+
+def no_void_rule() -> list[Patch]:
+    return [(apply, "is_void", lambda prefix, value: False)]
+
+
+def no_barrier() -> list[Patch]:
+    """Elected as soon as everything below is applied."""
+
+    def on_quorum(self: LogCoordinator, end: int) -> list[Action]:
+        self._barrier, self._next_position = end - 1, end
+        return self._on_barrier() if self._replica.applied.position == end else []
+
+    def on_applied(self: LogCoordinator, applied: Applied) -> list[Action]:
+        Proposer.on_applied(self, applied)
+        if self._barrier is None or applied.position < self._barrier:
+            return []
+        if applied.position == self._barrier:
+            return [] if self.is_elected else self._on_barrier()
+        if applied.value != self._own.pop(applied.position, None) or applied.verdict is apply.Verdict.VOID:
+            return self.lose(self._replica.highest)
+        return []
+
+    return [(LogCoordinator, "_on_quorum", on_quorum), (LogCoordinator, "on_applied", on_applied)]
+
+
+def faulty_told_as_no_value() -> list[Patch]:
+    report = Replica._report
+
+    def report_sound(self: Replica, position: int) -> tuple[Slot, ...]:
+        return tuple(slot for slot in report(self, position) if not slot.faulty)
+
+    return [(Replica, "_report", report_sound)]
+
+
+def learned_is_overwritten() -> list[Patch]:
+    def write_again(self: Replica, sender: int, request: WriteRequest, slot: Slot) -> list[Action]:
+        if self._is_outdated(request.number, slot):
+            return [Send(sender, WriteResponse(Reply.REJECT, request.number, request.position, self.highest))]
+        store = self._store(Slot(request.position, request.number, request.value))
+        answer = Send(sender, WriteResponse(Reply.ACCEPT, request.number, request.position))
+        return [store, *self.journal.when_durable(answer)]
+
+    return [(Replica, "_write_again", write_again)]
+
+
+def number_reused_after_restart() -> list[Patch]:
+    """What was issued is not stored."""
+    init = Replica.__init__
+
+    def forget(self: Replica, stored: StoredLog) -> None:
+        init(self, structs.replace(stored, metadata=structs.replace(stored.metadata, issued=0)))
+
+    return [(Replica, "__init__", forget)]
+
+
+def _answered_at_once(kind: type[Any]) -> list[Patch]:
+    when_durable = Journal.when_durable
+
+    def at_once(self: Journal[Action], effect: Action) -> list[Action]:
+        if isinstance(effect, Send) and isinstance(effect.message, kind):
+            return [effect]
+        return when_durable(self, effect)
+
+    return [(Journal, "when_durable", at_once)]
+
+
+def promise_answered_before_persisted() -> list[Patch]:
+    return _answered_at_once(PromiseResponse)
+
+
+def write_answered_before_persisted() -> list[Patch]:
+    return _answered_at_once(WriteResponse)
+
+
+def fill_replaces_a_ghost_by_nop() -> list[Patch]:
+    """What less than a quorum of the answers holds is taken for not chosen."""
+    decide = Fill._decide
+
+    def without_ghosts(self: Fill, position: int, reported: dict[int, Slot]) -> Settled | None:
+        settled = decide(self, position, reported)
+        if settled is not None and not settled.is_learned and not self._quorum.is_met(reported):
+            return Settled(position, NOP, False, True)
+        return settled
+
+    return [(Fill, "_decide", without_ghosts)]
+
+
+def quorum_of_one_too_few() -> list[Patch]:
+    def is_met(self: Majority, nodes: Any) -> bool:
+        return len(set(nodes) & set(self.members)) >= max(1, self.size - 1)
+
+    return [(Majority, "is_met", is_met)]
+
+
+def goes_on_with_the_rivals_number() -> list[Patch]:
+    """Mesos' coordinator after a rejected write."""
+    on_write = Proposer.on_write
+
+    def adopt(self: Proposer, sender: int, response: WriteResponse) -> list[Action]:
+        if response.reply is Reply.REJECT and isinstance(self, LogCoordinator) and self.is_elected:
+            self.number = self._proposals._number = response.highest
+            return []
+        return on_write(self, sender, response)
+
+    return [(Proposer, "on_write", adopt)]
+
+
+def floor_without_what_was_before() -> list[Patch]:
+    """A tombstone as Mesos has it: where the log begins, and no more."""
+    raise_floor = Replica._raise_floor
+
+    def forget(self: Replica, floor: Prefix) -> list[Action]:
+        return raise_floor(self, Prefix(floor.position))
+
+    return [(Replica, "_raise_floor", forget)]
+
+
+def floor_is_not_durable() -> list[Patch]:
+    """The head of the log is deleted, and where it begins is not on disk yet."""
+    write = LogDisk.write
+
+    def write_and_delete(self: LogDisk, persist: Persist) -> None:
+        write(self, persist)
+        for record in persist.records:
+            if isinstance(record, Prefix):
+                self.slots = {p: slot for p, slot in self.slots.items() if p >= record.position}
+
+    return [(LogDisk, "write", write_and_delete)]
+
+
+def founders_are_not_compared() -> list[Patch]:
+    """Mesos' auto-initialisation."""
+
+    def may_start(self: Founding) -> bool:
+        seen = self._seen.values()
+        return len(self._seen) == len(self._members) and all(
+            peer.status in {Status.EMPTY, Status.STARTING} for peer in seen
+        )
+
+    def may_vote(self: Founding, founders: object) -> bool:
+        seen = self._seen.values()
+        return len(self._seen) == len(self._members) and all(
+            peer.status in {Status.STARTING, Status.VOTING} for peer in seen
+        )
+
+    return [(Founding, "_may_start", may_start), (Founding, "_may_vote", may_vote)]
+
+
+MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
+    accept_does_not_raise_the_promise,
+    promise_is_not_kept,
+    promise_answered_before_persisted,
+    write_answered_before_persisted,
+    number_reused_after_restart,
+    quorum_of_one_too_few,
+    learned_is_overwritten,
+    fill_replaces_a_ghost_by_nop,
+    faulty_told_as_no_value,
+    goes_on_with_the_rivals_number,
+    no_void_rule,
+    no_barrier,
+    floor_without_what_was_before,
+    floor_is_not_durable,
+    rejoin_without_fence,
+    fence_with_a_number_computed_locally,
+    rejoined_before_its_log_is_durable,
+    founders_are_not_compared,
+)
+
+
+@contextmanager
+def mutated(mutant: Callable[[], list[Patch]]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for owner, name, replacement in mutant():
+            monkeypatch.setattr(owner, name, replacement)
+        yield

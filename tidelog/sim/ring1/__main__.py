@@ -1,0 +1,81 @@
+"""Runs seeds, or one scenario; prints what a run came to, and makes a failing one smaller."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from tidelog.adapters.system import SystemClock
+from tidelog.replication.paxos.events import Effect, Event
+from tidelog.sim.ring1.describe import effect_text, event_text
+from tidelog.sim.ring1.drawing import draw_scenario
+from tidelog.sim.ring1.run import Batch, Outcome, run_scenario, run_seeds, shrink
+from tidelog.sim.ring1.scenario import Scenario
+from tidelog.sim.ring1.sim_node import SimNode
+from tidelog.sim.ring1.sometimes import SOMETIMES
+
+COMMAND = "python -m tidelog.sim.ring1"
+
+
+def main() -> int:
+    """The exit status is 1 if a run failed."""
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Simulate the replicated log, each run from one number.")
+    parser.add_argument("--runs", type=int, default=1000, help="how many seeds to run (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="the first of them (default %(default)s)")
+    parser.add_argument("--scenario", help="run this scenario instead, as JSON")
+    parser.add_argument("--trace", action="store_true", help="tell a single run event by event")
+    options = parser.parse_args()
+    if options.scenario is not None:
+        return _tell(msgspec.json.decode(options.scenario, type=Scenario), trace=options.trace)
+    if options.trace:
+        return _tell(draw_scenario(options.seed), trace=True)
+    return _run(options.seed, options.runs)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def _run(seed: int, runs: int) -> int:
+    clock = SystemClock()
+    begin = clock.monotonic_s()
+    batch = run_seeds(seed, runs)
+    _report(batch, clock.monotonic_s() - begin)
+    for outcome in batch.failures:
+        _explain(outcome)
+    return 1 if batch.failures else 0
+
+
+def _report(batch: Batch, seconds: float) -> None:
+    for name in SOMETIMES:
+        _say(f"{batch.counters[name]:10d}  {name}")
+    rate = batch.runs / seconds if seconds else 0.0
+    _say(f"{batch.runs} runs, {batch.events} events, {len(batch.failures)} failures, {rate:.0f} runs/s")
+
+
+def _explain(outcome: Outcome) -> None:
+    _say(f"\nseed {outcome.scenario.seed}: {outcome.failure}")
+    _say(f"again: {COMMAND} --seed {outcome.scenario.seed} --trace")
+    smaller = shrink(outcome)
+    _say(f"smaller, {len(smaller.plan)} actions of {len(outcome.scenario.plan)}:")
+    _say(f"{COMMAND} --trace --scenario '{msgspec.json.encode(smaller).decode()}'")
+
+
+def _tell(scenario: Scenario, *, trace: bool) -> int:
+    outcome = run_scenario(scenario, observer=_show if trace else None)
+    _say(f"{outcome.events} events, trace {outcome.trace:08x}")
+    if outcome.failure is not None:
+        _say(f"failed: {outcome.failure}")
+    return 1 if outcome.failure is not None else 0
+
+
+def _show(now: int, node: SimNode, event: Event, effects: list[Effect]) -> None:
+    _say(f"{now:6d} {node.node}  {event_text(event)}")
+    for effect in effects:
+        _say(f"           {effect_text(effect)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
