@@ -1,0 +1,46 @@
+"""The inner ring as a test: many short lives of a log, all invariants on, and nothing found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tidelog.sim.ring1.drawing import draw_scenario
+from tidelog.sim.ring1.run import run_scenario, run_seeds
+from tidelog.sim.ring1.sometimes import SOMETIMES
+
+RUNS = 600
+
+
+def test_many_lives_break_nothing_and_reach_what_is_hard_to_reach() -> None:
+    batch = run_seeds(0, RUNS)
+    assert not batch.failures, f"python -m tidelog.sim.ring1 --seed {batch.failures[0].scenario.seed} --trace"
+    assert batch.runs == RUNS
+    assert not [name for name in SOMETIMES if not batch.counters[name]], "never seen: the runs have become too tame"
+    assert not set(batch.counters) - set(SOMETIMES), "seen, and not listed"
+
+
+def test_a_seed_is_a_run() -> None:
+    for seed in range(40):
+        first, again = run_scenario(draw_scenario(seed)), run_scenario(draw_scenario(seed))
+        assert (first.trace, first.events, first.counters) == (again.trace, again.events, again.counters)
+    assert len({run_scenario(draw_scenario(seed)).trace for seed in range(40)}) == 40
+
+
+def test_a_seed_is_the_same_run_in_every_process() -> None:
+    program = (
+        "from tidelog.sim.ring1.run import *; print([run_scenario(draw_scenario(seed)).trace for seed in range(40)])"
+    )
+    traces = set()
+    for hash_seed in ("0", "1", "77"):
+        environment = {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        traces.add(done.stdout)
+    assert len(traces) == 1
+
+
+def test_the_plan_decides_what_happens() -> None:
+    """The invariants judge, and change nothing."""
+    for seed in range(10):
+        judged, free = run_scenario(draw_scenario(seed)), run_scenario(draw_scenario(seed), ())
+        assert judged.trace == free.trace
