@@ -67,7 +67,7 @@ class Founding:
 
     def on_response(self, sender: int, response: RecoverResponse) -> list[Action]:
         metadata = self._replica.metadata
-        if self._replica.is_changing or sender not in self._members:
+        if self._replica.is_changing or not metadata.cluster_id or sender not in self._members:
             return []
         self._seen[sender] = response
         if metadata.status is Status.EMPTY and self._may_start():

@@ -63,7 +63,7 @@ class Replica:
         self.end = max([self.floor.position, *(position + 1 for position in self.slots)])
         self.highest = max([self.metadata.promised, *(slot.number for slot in self.slots.values())])
         """The largest number that was promised or accepted here."""
-        self._faulty = {slot.position for slot in stored.slots if slot.faulty and slot.learned}
+        self._faulty = {position for position, slot in self.slots.items() if slot.faulty and slot.learned}
         self.journal: Journal[Action] = Journal()
         self.is_halted = False
         self.is_changing = False
