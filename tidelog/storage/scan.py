@@ -150,7 +150,7 @@ class Scan:
             is_next = row.base_offset >= tail.offset and row.file_position >= tail.file_position
         else:
             is_next = row.base_offset == tail.offset and row.file_position == tail.file_position
-        return is_next and row.epoch >= tail.epoch and row.next_offset <= self._end_max
+        return is_next and row.epoch >= tail.epoch
 
     def _advance(self, row: Row) -> None:
         self._tail = Tail(

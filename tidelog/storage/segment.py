@@ -262,15 +262,15 @@ class Segment:
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
         """Verified batches from the one that holds `offset`, whole ones below `end_offset`, at most `bytes_max`, but at
-        least one. Stops at damage, and before a hole in the file."""
+        least one. Stops at damage; without it, batches lie one behind the other."""
         run: list[Row] = []
         size, stop = 0, None
         for entry in self.entries(offset):
             if isinstance(entry, Damage):
                 stop = entry if entry.start < end_offset else None
                 break
-            full = run and (size + entry.length > bytes_max or entry.file_position != run[-1].end_position)
-            if full or entry.next_offset > end_offset:
+            is_full = run and size + entry.length > bytes_max
+            if is_full or entry.next_offset > end_offset:
                 break
             run.append(entry)
             size += entry.length

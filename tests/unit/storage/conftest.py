@@ -212,6 +212,8 @@ class Store:
         return batches
 
     def commit(self) -> None:
+        if not self.log.is_dirty:
+            return
         commit = self.log.begin_commit()
         try:
             commit.run()

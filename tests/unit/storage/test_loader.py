@@ -53,7 +53,7 @@ def check_goes_on(store: Store) -> None:
     store.kill_and_open()
     assert store.read_sound() == before
     assert store.log.log_end_offset == end + 1
-    store.commit() if store.log.is_dirty else None
+    store.commit()
     store.close_and_open()
     assert store.read_sound() == before
     assert store.report.findings == []
@@ -125,6 +125,7 @@ def test_what_was_durable_is_not_forgotten_though_only_a_torn_batch_bears_witnes
     assert torn.log.log_end_offset == 4, "an acknowledged offset would be given out again"
     with pytest.raises(DamagedBatch, match="offsets 3 to 3 "):
         torn.log.read(3, 1, 4)
+    assert len(torn.content(torn.log_path())) == position_of(torn, ALL), "the bytes are kept: something may be left"
     check_goes_on(torn)
 
 
@@ -243,22 +244,80 @@ def test_all_segments_missing_is_not_a_new_log(store: Store) -> None:
         store.log.read(0, 1, 2)
 
 
-def test_a_lost_catalog_in_mid_log_does_not_take_what_follows_along(store: Store) -> None:
+@pytest.mark.parametrize("witness", ["the third segment", "metainfo"])
+def test_a_lost_catalog_in_mid_log_does_not_take_what_follows_along(store: Store, witness: str) -> None:
     """The end of one segment and the whole catalog of the next are lost; the third was durable all the same."""
     for n in range(9):
         if n in (3, 6):
             store.log.roll(store.now_ms)
         store.append(b"value %d" % n)
         store.commit()
+    store.log.store_metainfo(store.log.metainfo(9))
     store.opened.close_all()
-    for name in NAMES:
-        store.files.inner.remove(f"{DIRECTORY}/{name}")
+    if witness == "metainfo":
+        store.cut(store.catalog_path(6), 0)
+    else:
+        for name in NAMES:
+            store.files.inner.remove(f"{DIRECTORY}/{name}")
     store.cut(store.catalog_path(3), 0)
     store.cut(store.catalog_path(0), 3 * ROW_BYTES)
     store.overwrite(store.log_path(0), len(store.appended[0]) * 2, bytes(len(store.appended[2])))
     store.open()
     assert set(store.read_sound()) == set(range(9)) - {2}
     assert store.log.log_end_offset == 9
+
+
+def test_a_log_file_longer_than_its_segment_does_not_swallow_the_next(store: Store) -> None:
+    for n in range(6):
+        if n == 3:
+            store.log.roll(store.now_ms)
+        store.append(b"value %d" % n)
+    store.close_and_open()
+    store.log.close(6)
+    first, second = store.content(store.log_path(0)), store.content(store.log_path(3))
+    store.overwrite(store.log_path(0), len(first), second)
+    store.cut(store.catalog_path(0), 0)
+    store.open()
+    assert [segment.base_offset for segment in store.log.segments] == [0, 3]
+    assert store.is_whole
+
+
+def test_rows_that_were_numbered_anew_do_not_make_a_torn_batch_look_durable(store: Store) -> None:
+    """A checkpoint of many rows is lost with its catalog, so what comes next gets numbers that were durable before."""
+    for n in range(30):
+        store.append(b"v", producer=(n, 0, 0))
+    store.log.roll(store.now_ms)
+    store.append(b"first of the segment")
+    store.close_and_open()
+    store.log.close(31)
+    store.cut(store.catalog_path(30), 0)
+    store.open()
+    store.append(b"torn")
+    store.opened.close_all()
+    path = next(path for path in (store.log_path(31), store.log_path(30)) if store.files.inner.exists(path))
+    store.cut(path, len(store.content(path)) - 1)
+    store.open()
+    assert store.log.log_end_offset == 31
+    assert store.report.damage == []
+    assert set(store.read_sound()) == set(range(31))
+
+
+def test_rows_left_over_from_before_a_truncation_are_told_by_their_epoch(store: Store) -> None:
+    """F51: an old block comes back, with a row that fits in all but its epoch, and with its batch."""
+    store.append(b"value 0", b"value 1", b"value 2")
+    store.commit()
+    catalog, log = store.content(store.catalog_path()), store.content(store.log_path())
+    store.log.truncate_to(1, high_watermark=1, now_ms=store.now_ms)
+    del store.appended[1], store.appended[2]
+    store.epoch = 2
+    store.append(b"value I")
+    store.opened.close_all()
+    store.overwrite(store.catalog_path(), 3 * ROW_BYTES, catalog[3 * ROW_BYTES :])
+    end = len(store.content(store.log_path()))
+    store.overwrite(store.log_path(), end, log[end:])
+    store.open()
+    assert store.is_whole
+    assert store.log.log_end_offset == 2
 
 
 # -- other people's files ----------------------------------------------------------------------------------------------
@@ -417,6 +476,21 @@ def test_epochs_and_producers_come_from_the_newest_sound_checkpoint(store: Store
     }
 
 
+@pytest.mark.parametrize("rows", range(8))
+def test_half_a_checkpoint_is_none(store: Store, rows: int) -> None:
+    for n in range(6):
+        store.epoch = 1 + n // 2
+        store.append(b"v", producer=(n, 0, 0))
+    lineage, producers = list(store.log.lineage), [key for key, _ in store.log.producers.items()]
+    store.log.roll(store.now_ms)
+    store.close_and_open()
+    store.log.close(6)
+    store.cut(store.catalog_path(6), rows * ROW_BYTES)
+    store.open()
+    assert store.log.lineage == lineage
+    assert [key for key, _ in store.log.producers.items()] == producers
+
+
 def test_epochs_and_producers_are_the_same_though_rows_had_to_be_made_again(torn: Store) -> None:
     torn.open()
     torn.epoch = 3
@@ -485,6 +559,7 @@ def test_epochs_and_producers_outlive_the_deletion_of_all_older_segments(
     store.append(*[b"c"] * batches)
     if is_deleted_before:
         store.log.delete_prefix(2)
+        store.log.store_metainfo(store.log.metainfo(2))
     store.opened.close_all()
     store.cut(store.catalog_path(2), 0)
     store.open()

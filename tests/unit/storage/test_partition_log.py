@@ -8,8 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests.unit.storage.conftest import Store
+from tests.unit.storage.conftest import Store, WatchedFiles
 from tidelog.model.errors import DiskFull, InternalError, LogOffline, Overloaded
+from tidelog.sim.disk import SimDisk
 from tidelog.storage.partition_log import ROWS_LEFT_MAX, LogSettings
 
 Faults = Callable[[str, str], int]
@@ -132,6 +133,24 @@ def test_a_full_disk_refuses_and_leaves_nothing_behind(store: Store, suffix: str
     store.kill_and_open()
     assert store.is_whole
     assert store.report.findings == []
+
+
+def test_however_much_of_an_append_found_room_nothing_is_left_behind() -> None:
+    disk = SimDisk(1)
+    store = Store(WatchedFiles(disk))
+    store.append(b"kept")
+    store.commit()
+    paths = (store.log_path(), store.catalog_path())
+    before, used = [store.content(path) for path in paths], disk.medium.used_bytes
+    for room in range(0, 500, 7):
+        disk.medium.capacity_bytes = used + room
+        batches = store.gather(b"v", b"w")
+        with suppress(DiskFull):
+            store.log.append(batches, store.now_ms)
+            break
+        assert [store.content(path) for path in paths] == before
+    assert room > 300
+    assert store.log.log_end_offset == 3
 
 
 @pytest.mark.parametrize("suffix", [".log", ".catalog"])

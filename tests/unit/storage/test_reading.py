@@ -149,6 +149,25 @@ def test_damage_where_the_answer_may_have_been_is_said(store: Store) -> None:
     assert since(store, 401) == 5
 
 
+def test_files_missing_right_before_the_answer_are_said(store: Store) -> None:
+    for n in range(9):
+        if n in (3, 6):
+            store.log.roll(store.now_ms)
+        store.append(b"v", timestamp_ms=100 * n)
+    store.close_and_open()
+    store.log.close(9)
+    store.files.inner.remove(store.log_path(3))
+    store.files.inner.remove(store.catalog_path(3))
+    store.open()
+    assert since(store, 200) == 2
+    for wanted in (201, 500, 600):
+        with pytest.raises(DamagedBatch, match="offsets 3 to 5 "):
+            store.log.batch_since(wanted, 9)
+    store.log.delete_prefix(6)
+    assert since(store, 300) == 6
+    assert since(store, 700) == 7
+
+
 # -- damage ------------------------------------------------------------------------------------------------------------
 
 

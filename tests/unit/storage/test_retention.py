@@ -86,6 +86,18 @@ def test_what_is_deleted_cannot_be_read_at_once_and_its_files_go_after_the_commi
     assert store.report.findings == []
 
 
+def test_files_wait_for_a_commit_that_covers_the_deletion(store: Store) -> None:
+    store_of_segments(store)
+    store.append(b"v")
+    commit = store.log.begin_commit()
+    store.log.delete_prefix(6)
+    commit.run()
+    store.log.end_commit(commit, None)
+    assert store.files.inner.exists(store.log_path(0)), "a crash now would find neither the files nor the order"
+    store.commit()
+    assert not store.files.inner.exists(store.log_path(0))
+
+
 def test_a_deletion_is_remembered_though_every_row_that_says_so_is_damaged(store: Store) -> None:
     store_of_segments(store)
     store.log.delete_prefix(4)

@@ -149,6 +149,37 @@ def test_offsets_that_were_lost_below_the_cut_stay_lost(store: Store) -> None:
     assert list(store.read_sound()) == [0, 1, 4]
 
 
+def test_a_cut_through_lost_offsets_keeps_those_below_it_lost(store: Store) -> None:
+    store.append(*[b"v"] * 6)
+    store.close_and_open()
+    store.log.close(6)
+    store.files.inner.remove(store.log_path())
+    store.files.inner.remove(store.catalog_path())
+    store.files.inner.open(store.log_path(), create=True).close()
+    store.open()
+    assert store.read_sound() == {}
+    truncate(store, 4)
+    store.append(b"new")
+    for _ in range(2):
+        assert store.log.log_end_offset == 5
+        assert list(store.read_sound()) == [4]
+        with pytest.raises(DamagedBatch, match="offsets 0 to 3 "):
+            store.log.read(0, 1, 5)
+        store.kill_and_open()
+
+
+def test_readers_find_what_was_appended_in_the_place_of_what_went(store: Store) -> None:
+    """Hints of where an offset was would lead astray: the batches are shaped otherwise now."""
+    store.append(*[b"v"] * 10)
+    store.commit()
+    for offset in range(10):
+        store.log.read(offset, 1, 10)
+    truncate(store, 2)
+    store.append(b"w", records=8)
+    for offset in range(2, 10):
+        assert store.log.read(offset, 1, 10).data == store.appended[2]
+
+
 @pytest.mark.parametrize("kind", ["pwritev", "sync", "remove", "truncate", "sync_dir"])
 def test_a_truncation_that_fails_takes_the_log_offline(store: Store, kind: str) -> None:
     store.append(b"a", b"b")
