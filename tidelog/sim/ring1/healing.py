@@ -42,10 +42,9 @@ class Healing:
         sim.network.heal()
         sim.traps.clear()
         self._isolate(core)
-        is_recoverable = _is_recoverable(core, sim.quorum.size)
-        if self._converges(core, ROUNDS_MAX if is_recoverable else ROUNDS_WITHOUT_HOPE):
+        if self._converges(core):
             sim.truth.counters["a quorum is healed"] += 1
-        elif is_recoverable or _is_recoverable(core, sim.quorum.size):
+        elif _is_recoverable(core, sim.quorum.size):
             raise Violation(f"a healed quorum settles: {[node.node for node in core]} do not")
         else:
             sim.truth.counters["the last copies are lost"] += 1
@@ -57,10 +56,12 @@ class Healing:
         for node in core:
             self._story.start(node)
 
-    def _converges(self, core: list[SimNode], rounds: int) -> bool:
+    def _converges(self, core: list[SimNode]) -> bool:
         sim = self._sim
         wanted = len(sim.truth.acked) + BATCHES
-        for _ in range(rounds):
+        for turn in range(ROUNDS_MAX):
+            if turn == ROUNDS_WITHOUT_HOPE and not _is_recoverable(core, sim.quorum.size):
+                return False
             sim.run_until(sim.now + 3 * sim.scenario.swarm.round_trip)
             leaders = [node for node in core if node.is_up and node.core.coordinator is not None]
             if not leaders:

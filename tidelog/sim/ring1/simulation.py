@@ -67,8 +67,8 @@ class Simulation:
         self.nodes = {number: SimNode(number, self.quorum, swarm.window) for number in self.quorum.members}
         self.network = SimNetwork(scenario, stream(scenario.seed, "network"))
         self.truth = Truth(self.quorum.size)
-        self.on_lost: Callable[[SimNode], None] = lambda _: None
-        """Told when an attempt to become or stay coordinator has failed."""
+        self.on_lost: Callable[[SimNode, int], None] = lambda _, __: None
+        """Told when a proposer has failed, and its number."""
         self.on_trap: Callable[[SimNode, CrashAfter], None] = lambda _, __: None
         """Told when a node has stepped into a trap."""
         self.traps: list[CrashAfter] = []
@@ -216,5 +216,5 @@ class Simulation:
         if value == effect.value and effect.verdict is Verdict.APPLIED:
             self.truth.acked[effect.position] = effect.value
 
-    def _lost(self, node: SimNode, _: Lost) -> None:
-        self.on_lost(node)
+    def _lost(self, node: SimNode, effect: Lost) -> None:
+        self.on_lost(node, effect.number)

@@ -93,10 +93,18 @@ class Story:
         self.stop(node, trap.ticks)
 
     def _rejoin(self, node: SimNode, boot: int) -> None:
+        """Tries once, and again when that has taken too long; `_on_lost` tries earlier."""
         if node.is_up and node.boot == boot and node.core.replica.metadata.status is not Status.VOTING:
             self.sim.truth.counters["a rejoin begins"] += 1
-            self.sim.step(node, Rejoin(self.fence_number(node)))
-            self.sim.after(self.sim.between(self._swarm.patience * self._swarm.round_trip), self._rejoin, node, boot)
+            number = self.fence_number(node)
+            self.sim.step(node, Rejoin(number))
+            self.sim.after(
+                self.sim.between(self._swarm.patience * self._swarm.round_trip), self._retry, node, boot, number
+            )
+
+    def _retry(self, node: SimNode, boot: int, number: int) -> None:
+        if node.core.replica.metadata.issued == number:
+            self._rejoin(node, boot)
 
     def fence_number(self, node: SimNode) -> int:
         """A number of this node's, larger than every number ever issued."""
@@ -123,7 +131,12 @@ class Story:
             else:
                 self._attempts[node.node] = 0
 
-    def _on_lost(self, node: SimNode) -> None:
+    def _on_lost(self, node: SimNode, number: int) -> None:
+        if node.core.replica.metadata.issued != number:  # another attempt has begun already
+            return
+        if node.core.replica.metadata.status is Status.RECOVERING:
+            self.sim.after(self.sim.between(self._swarm.round_trip), self._retry, node, node.boot, number)
+            return
         self._attempts[node.node] += 1
         if self._attempts[node.node] < ATTEMPTS_MAX and self.sim.rng.random() < self._swarm.ambition:
             self.sim.after(self.sim.between(self._swarm.round_trip), self.elect, node, node.boot)
