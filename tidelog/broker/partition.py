@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.mailbox import Mailbox
+from tidelog.broker.partition_handle import Extent, FetchedBatches
 from tidelog.broker.proposals import (
     ACKS_ALL,
     ACKS_NONE,
@@ -59,19 +60,6 @@ LOOKUP_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedBatches:
-    """Committed batches, whole; the first may begin before the offset that was asked for."""
-
-    data: bytes
-    next_offset: int
-    """Where to read on."""
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What all partitions of a broker share."""
 
@@ -82,7 +70,10 @@ class Surroundings:
 
 
 class Partition:
-    """The leader's side of one partition. `run` is its task; all other methods are for the same event loop."""
+    """The leader's side of one partition, a `PartitionHandle`. `run` is its task; all else is for the same event loop.
+
+    Methods that are coroutines only because a handle's are (`read`, `extent`, ...) never give the loop away.
+    """
 
     def __init__(
         self,
@@ -104,6 +95,7 @@ class Partition:
         self._replication_factor = replication_factor
         self.watchers = Watchers()
         self._protocol = protocol
+        self._node_id = protocol.in_sync[0]
         self._clock = surroundings.clock
         self._stats = surroundings.stats
         self._log_writer = surroundings.log_writer
@@ -126,6 +118,16 @@ class Partition:
     @property
     def log_end_offset(self) -> int:
         return self.log.log_end_offset
+
+    async def extent(self) -> Extent:
+        """Where the partition begins and ends now."""
+        return Extent(
+            self.log.log_start_offset,
+            self._protocol.high_watermark,
+            self.log.log_end_offset,
+            self.leader_epoch,
+            self._node_id,
+        )
 
     # -- produce --------------------------------------------------------------------------------------------------
 
@@ -184,7 +186,7 @@ class Partition:
             self._stats.refused_appends += 1
             raise
 
-    def fingerprint_of(self, producer_id: ProducerId) -> int | None:
+    async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
         """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""
         return self.log.producers.first_sequence(producer_id)
 
@@ -258,7 +260,7 @@ class Partition:
             self._arrivals += 1
             heapq.heappush(self._uncommitted, (proposal.committed_at, self._arrivals, proposal))
         else:
-            proposal.complete(self._receipt(proposal, [self._protocol.in_sync[0]], "leader"))
+            proposal.complete(self._receipt(proposal, [self._node_id], "leader"))
 
     def _receipt(self, proposal: Proposal, acked_by: list[int], durability: str) -> ProduceReceipt:
         placements: list[Placement] = [(base, last) for base, last in proposal.placements]
@@ -292,7 +294,7 @@ class Partition:
 
     # -- read -----------------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
+    async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
 
         Raises `OffsetOutOfRange`, or `DamagedBatch` if the batch that holds `offset` is damaged on this disk.
@@ -314,6 +316,7 @@ class Partition:
             high_watermark,
             self.log.log_end_offset,
             self.leader_epoch,
+            self._node_id,
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
@@ -330,7 +333,7 @@ class Partition:
             return False
         return bytes_min <= 1 or self.log.has_bytes(offset, bytes_min, self.high_watermark)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
         extent = self.log.batch_since(timestamp_ms, self.high_watermark)
         while extent is not None and extent.data:

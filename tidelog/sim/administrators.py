@@ -130,7 +130,8 @@ class Churn:
 
     async def _write(self, broker: Broker) -> None:
         partition = broker.partition(self.NAME, 0)
-        for _, value in records_in(partition.read(partition.log_start_offset, bytes_max=1 << 16).data, 0):
+        fetched = await partition.read(partition.log_start_offset, bytes_max=1 << 16)
+        for _, value in records_in(fetched.data, 0):
             if int(value) != self._generation:
                 self._history.violate(
                     f"a record of life {int(value)} of topic {self.NAME} is in life {self._generation}"

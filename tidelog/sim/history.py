@@ -20,6 +20,7 @@ import xxhash
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.ids import TopicPartition
+from tidelog.model.ports import Buffer
 
 PADDING = b"."
 """What clients fill up their values with."""
@@ -144,7 +145,7 @@ def shown(value: bytes | None) -> str:
     return "nothing" if value is None else repr(value.rstrip(PADDING).decode("ascii", "backslashreplace"))
 
 
-def records_in(data: bytes, offset: int) -> Iterable[tuple[int, bytes]]:
+def records_in(data: Buffer, offset: int) -> Iterable[tuple[int, bytes]]:
     """(offset, value) of the records at `offset` or later. Raises `InvalidBatch`."""
     for batch in iter_batches(data):
         for record in decode_batch(batch):

@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from tidelog.broker.broker import Broker
-from tidelog.broker.partition import FetchedBatches
+from tidelog.broker.partition_handle import FetchedBatches
 from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.history import History, View, records_in
@@ -60,7 +60,7 @@ class Reader:
             partition = broker.partition(*self.partition)
             deadline_s = asyncio.get_running_loop().time() + WAIT_S
             await partition.wait_for_data(offset, bytes_min=self._rng.choice((1, 1_000)), deadline_s=deadline_s)
-            return partition.read(offset, bytes_max=FETCH_BYTES)
+            return await partition.read(offset, bytes_max=FETCH_BYTES)
 
         fetched = await self._machine.call(fetch)
         for at, value in records_in(fetched.data, offset):
@@ -83,7 +83,7 @@ async def read_all(machine: Machine, partition: TopicPartition) -> View:
         offset = start
         while offset < high_watermark:
             try:
-                fetched = found.read(offset, bytes_max=FETCH_BYTES)
+                fetched = await found.read(offset, bytes_max=FETCH_BYTES)
             except DamagedBatch:
                 view.damaged.append(offset)
                 offset += 1

@@ -96,7 +96,7 @@ class Site:
         found: list[StoredRecord] = []
         offset = runtime.log_start_offset
         while offset < runtime.high_watermark:
-            fetched = runtime.read(offset, bytes_max=1 << 20)
+            fetched = runtime.log.read(offset, 1 << 20, runtime.high_watermark)
             found += [record for batch in iter_batches(fetched.data) for record in decode_batch(batch)]
             offset = fetched.next_offset
         return found

@@ -114,7 +114,7 @@ async def test_records_without_key_and_partition_stay_together_and_requests_take
 
 async def test_one_post_makes_one_batch(site: Site) -> None:
     await site.produce(*range(100))
-    fetched = site.broker.partition("t", 0).read(0, bytes_max=1)
+    fetched = await site.broker.partition("t", 0).read(0, bytes_max=1)
     assert fetched.next_offset == 100
 
 
@@ -142,7 +142,7 @@ async def test_acks(site: Site) -> None:
 async def test_compression_is_the_topics(site: Site) -> None:
     await site.topic("z", 1, compression_type="zstd")
     await site.produce("x" * 10_000, topic="z")
-    fetched = site.broker.partition("z", 0).read(0, bytes_max=1)
+    fetched = await site.broker.partition("z", 0).read(0, bytes_max=1)
     assert len(fetched.data) < 1000
     assert site.values("z") == [b'"' + b"x" * 10_000 + b'"']
 

@@ -81,7 +81,7 @@ def stored(partition: Partition) -> list[StoredRecord]:
     found: list[StoredRecord] = []
     offset = partition.log_start_offset
     while offset < partition.high_watermark:
-        fetched = partition.read(offset, bytes_max=1 << 20)
+        fetched = partition.log.read(offset, 1 << 20, partition.high_watermark)
         for one in iter_batches(fetched.data):
             found += [record for record in decode_batch(one) if record.offset >= offset]
         offset = fetched.next_offset

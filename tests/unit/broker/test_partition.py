@@ -321,10 +321,10 @@ async def test_damage_is_answered_for_that_batch_alone(bench: Bench, tmp_path: P
     data = bytearray(path.read_bytes())
     data[data.index(b"record 2")] ^= 0xFF
     path.write_bytes(data)
-    assert partition.read(0, bytes_max=1 << 20).next_offset == 2
+    assert (await partition.read(0, bytes_max=1 << 20)).next_offset == 2
     with pytest.raises(DamagedBatch, match="offsets 2 to 2"):
-        partition.read(2, bytes_max=1 << 20)
-    assert partition.read(3, bytes_max=1 << 20).next_offset == 5
+        await partition.read(2, bytes_max=1 << 20)
+    assert (await partition.read(3, bytes_max=1 << 20)).next_offset == 5
     assert bench.broker.stats.damaged_reads == 1
 
 
@@ -349,9 +349,9 @@ async def test_a_stopping_partition_answers_everybody(bench: Bench) -> None:
 async def test_out_of_range_names_the_range(bench: Bench) -> None:
     partition = await bench.topic()
     await produce(partition, batch(b"a", b"b"))
-    assert partition.read(2, bytes_max=1).data == b""
+    assert (await partition.read(2, bytes_max=1)).data == b""
     with pytest.raises(OffsetOutOfRange, match="0 to 2") as caught:
-        partition.read(3, bytes_max=1)
+        await partition.read(3, bytes_max=1)
     assert (caught.value.high_watermark, caught.value.leader_epoch) == (2, partition.leader_epoch)
 
 
@@ -379,9 +379,9 @@ async def test_offsets_by_timestamp(bench: Bench) -> None:
     partition = await bench.topic()
     for timestamp_ms in (1000, 3000, 2000):
         await produce(partition, batch(b"v", timestamp_ms=timestamp_ms))
-    assert partition.offset_for_timestamp(0) == (0, 1000)
-    assert partition.offset_for_timestamp(1001) == (1, 3000)
-    assert partition.offset_for_timestamp(3001) is None
+    assert await partition.offset_for_timestamp(0) == (0, 1000)
+    assert await partition.offset_for_timestamp(1001) == (1, 3000)
+    assert await partition.offset_for_timestamp(3001) is None
 
 
 # -- retention -----------------------------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ async def test_retention_by_size_lets_whole_segments_go(bench: Bench) -> None:
     assert 0 < partition.log_start_offset < 40
     assert 2048 <= partition.log.log_bytes < 2048 + 2 * 1400
     with pytest.raises(OffsetOutOfRange):
-        partition.read(0, bytes_max=1)
+        await partition.read(0, bytes_max=1)
     start = partition.log_start_offset
     await bench.restart()
     assert bench.broker.partition("t", 0).log_start_offset == start

@@ -64,13 +64,13 @@ def error_answer(error: TidelogError, retry_after_s: int) -> web.Response:
 
 
 async def send_records(
-    context: Context, call: Call, data: bytes, headers: Mapping[str, str], content_type: str
+    context: Context, call: Call, data: Buffer, headers: Mapping[str, str], content_type: str
 ) -> web.StreamResponse:
     """Record data as one answer of known length. Large data is counted against the budget for answers and sent in
     pieces, each under the drain deadline. `Overloaded` if the budget is used up."""
     headers = {"Content-Type": content_type, **headers}
     if len(data) <= context.limits.small_answer_bytes:
-        return web.Response(body=data, headers=headers)
+        return web.Response(body=bytes(data), headers=headers)
     context.answers.take(len(data))
     call.answer_bytes += len(data)
     response = web.StreamResponse(headers=headers)

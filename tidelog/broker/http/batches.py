@@ -7,9 +7,6 @@ asked to, or, with `to`, as one streamed answer for a whole range.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from aiohttp import web
 from msgspec import Struct
 
@@ -20,14 +17,12 @@ from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.idempotency import HEADER, keyed_request
 from tidelog.broker.http.media import BATCHES_TYPE, check_batches
 from tidelog.broker.http.produce import refuse_other_content
-from tidelog.broker.http.reading import position_headers, readable_partition, wait_for_data
+from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
+from tidelog.broker.partition_handle import FetchedBatches, PartitionHandle
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.ids import NO_PRODUCER
 from tidelog.model.ports import Buffer
-
-if TYPE_CHECKING:
-    from tidelog.broker.partition import FetchedBatches, Partition
 
 
 class BatchPlace(Struct, frozen=True):
@@ -60,7 +55,7 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
     if HEADER in call.request.headers:
         keyed = keyed_request(call.request, partition.topic_id, str(partition.partition), body)
         _check_keyed(batches, context.limits.keyed_batches_max)
-        refuse_other_content(context, context.broker.topic(partition.topic), keyed)
+        await refuse_other_content(context, context.broker.topic(partition.topic), keyed)
     receipt = await partition.produce(batches, acks=acks, deadline_s=deadline_s, idempotency=keyed)
     if acks == 0:
         return no_content()
@@ -87,28 +82,25 @@ def _check_keyed(batches: list[RecordBatch], batches_max: int) -> None:
 
 async def get_batches(context: Context, call: Call) -> web.StreamResponse:
     """Record batches as they are: once, waiting for data, or a whole range as a stream."""
-    partition, replica_headers = readable_partition(context, call)
+    partition = readable_partition(context, call)
     query = call.query
     limits = context.limits
-    offset = params.start_offset(query, partition.log_start_offset, partition.high_watermark)
+    offset = await start_offset(partition, query)
     if "to" in query:
-        return await _stream_range(context, call, partition, offset, replica_headers)
+        return await _stream_range(context, call, partition, offset)
     bytes_max = params.optional_integer(query, "max_bytes", limits.fetch_bytes_default)
     bytes_min = params.optional_integer(query, "min_bytes", 1)
     wait_s = call.duration_s(context, "wait_ms", 0)
     bytes_max = min(bytes_max, limits.fetch_bytes_max)
-    fetched = partition.read(offset, bytes_max=bytes_max)
+    fetched = await partition.read(offset, bytes_max=bytes_max)
     if wait_s and len(fetched.data) < bytes_min:
         bytes_min = min(bytes_min, bytes_max)
         await wait_for_data(context, partition, offset, bytes_min, call.started_s + wait_s)
-        fetched = partition.read(offset, bytes_max=bytes_max)
-    headers = {**position_headers(fetched), **replica_headers}
-    return await send_records(context, call, fetched.data, headers, BATCHES_TYPE)
+        fetched = await partition.read(offset, bytes_max=bytes_max)
+    return await send_records(context, call, fetched.data, position_headers(call, fetched), BATCHES_TYPE)
 
 
-async def _stream_range(
-    context: Context, call: Call, partition: Partition, offset: int, replica_headers: Mapping[str, str]
-) -> web.StreamResponse:
+async def _stream_range(context: Context, call: Call, partition: PartitionHandle, offset: int) -> web.StreamResponse:
     """One chunked answer from the batch with `offset` to the batch with `to - 1`, or to today's high watermark."""
     conflicting = [name for name in ("max_bytes", "min_bytes", "wait_ms") if name in call.query]
     if conflicting:
@@ -117,11 +109,9 @@ async def _stream_range(
     piece_bytes = context.limits.range_piece_bytes
     context.answers.take(piece_bytes)
     call.answer_bytes += piece_bytes
-    fetched = partition.read(offset, bytes_max=piece_bytes)
+    fetched = await partition.read(offset, bytes_max=piece_bytes)
     end = min(end, fetched.high_watermark)
-    response = web.StreamResponse(
-        headers={"Content-Type": BATCHES_TYPE, **position_headers(fetched), **replica_headers}
-    )
+    response = web.StreamResponse(headers={"Content-Type": BATCHES_TYPE, **position_headers(call, fetched)})
     await open_stream(call, response)
     try:
         while offset < end and fetched.next_offset > offset:
@@ -129,7 +119,7 @@ async def _stream_range(
             offset = fetched.next_offset
             if offset < end:
                 context.refuse_if_ending()
-                fetched = partition.read(offset, bytes_max=piece_bytes)
+                fetched = await partition.read(offset, bytes_max=piece_bytes)
     except TidelogError:
         cut(call)  # a range that stops early must not look complete
         raise ConnectionAbortedError("the range cannot be read to its end") from None

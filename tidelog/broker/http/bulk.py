@@ -6,11 +6,12 @@ ListOffsets, with a wait: a reader of many partitions learns in one request that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import web
 from msgspec import Struct
 
+from tidelog.broker.gathering import wait_for_change
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.context import Call, Context
@@ -24,12 +25,10 @@ from tidelog.broker.http.json_body import (
     json_decoder,
 )
 from tidelog.broker.http.media import check_document
+from tidelog.broker.partition_handle import PartitionHandle
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.names import check_topic_name
-
-if TYPE_CHECKING:
-    from tidelog.broker.partition import Partition
 
 
 class BrokerShown(Struct, frozen=True):
@@ -140,17 +139,17 @@ async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
     found = [_find(context, asked) for asked in request.partitions]
     if request.wait_ms:
         await _wait_for_change(context, call, request, found)
-    shown = [_shown(context, asked, partition) for asked, partition in zip(request.partitions, found, strict=True)]
+    shown = [await _shown(asked, partition) for asked, partition in zip(request.partitions, found, strict=True)]
     return json_answer(OffsetsAnswer(shown))
 
 
 async def _wait_for_change(
-    context: Context, call: Call, request: OffsetsRequest, found: list[Partition | TidelogError]
+    context: Context, call: Call, request: OffsetsRequest, found: list[PartitionHandle | TidelogError]
 ) -> None:
     """Waits until any partition's high watermark is not the one given, or there is an error to tell."""
     if all(asked.high_watermark is None for asked in request.partitions):
         raise InvalidRequest("wait_ms needs the high_watermark that you know of at least one partition")
-    known: list[tuple[Partition, int]] = []
+    known: list[tuple[PartitionHandle, int]] = []
     for asked, partition in zip(request.partitions, found, strict=True):
         if isinstance(partition, TidelogError):
             return
@@ -159,38 +158,35 @@ async def _wait_for_change(
     wait_ms = min(request.wait_ms, context.limits.request_timeout_ms_max)
     deadline_s = call.started_s + wait_ms / 1000
     async with context.waits.until(deadline_s):
-        await context.broker.purgatory.wait(
-            [partition.watchers for partition, _ in known],
-            lambda: any(partition.high_watermark != high_watermark for partition, high_watermark in known),
-            deadline_s,
-        )
+        await wait_for_change(known, context.broker.purgatory, deadline_s)
 
 
-def _find(context: Context, asked: OffsetsAsked) -> Partition | TidelogError:
+def _find(context: Context, asked: OffsetsAsked) -> PartitionHandle | TidelogError:
     try:
         return context.broker.partition(check_topic_name(asked.topic), asked.partition)
     except TidelogError as error:
         return error
 
 
-def _shown(context: Context, asked: OffsetsAsked, found: Partition | TidelogError) -> OffsetsShown:
+async def _shown(asked: OffsetsAsked, found: PartitionHandle | TidelogError) -> OffsetsShown:
     if isinstance(found, TidelogError):
         return OffsetsShown(asked.topic, asked.partition, error_code=found.code, message=found.message)
     record = None
     try:
         if asked.timestamp is not None:
-            record = found.offset_for_timestamp(asked.timestamp)
+            record = await found.offset_for_timestamp(asked.timestamp)
+        extent = await found.extent()
     except TidelogError as error:
         return OffsetsShown(asked.topic, asked.partition, error_code=error.code, message=error.message)
     return OffsetsShown(
         asked.topic,
         asked.partition,
         found.topic_id,
-        context.broker.topic(found.topic).partitions[found.partition].leader,
-        found.leader_epoch,
-        found.log_start_offset,
-        found.high_watermark,
-        found.log_end_offset,
+        extent.leader,
+        extent.leader_epoch,
+        extent.log_start_offset,
+        extent.high_watermark,
+        extent.log_end_offset,
         None if record is None else record[0],
         None if record is None else record[1],
     )

@@ -112,13 +112,8 @@ def _acks(text: str) -> int:
         raise InvalidRequest(f"acks must be all, 1 or 0, not {shown(text)}") from None
 
 
-def start_offset(query: Mapping[str, str], log_start_offset: int, high_watermark: int) -> int:
-    """The parameter `offset`: a number, `earliest` or `latest`. `InvalidRequest` if it is missing or neither."""
-    text = query.get("offset")
-    if text == "earliest":
-        return log_start_offset
-    if text == "latest":
-        return high_watermark
+def offset(text: str | None) -> int:
+    """The parameter `offset` as a number. `InvalidRequest` if it is missing, or neither a number nor a word for one."""
     if text is None:
         raise InvalidRequest("say where to read from: offset=NUMBER, offset=earliest or offset=latest")
     if not _INTEGER.fullmatch(text):

@@ -77,6 +77,7 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
     if offset_type != "earliest_and_latest":
         raise InvalidRequest(f"offset_type must be earliest_and_latest, not {params.shown(offset_type)}")
     partition = context.broker.partition(call.topic_name(), call.partition_number())
+    extent = await partition.extent()
     answer = PartitionOffsetV3(
         "KafkaPartitionOffset",
         place.metadata("topics", partition.topic, "partitions", partition.partition, "offset"),
@@ -84,8 +85,8 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
         partition.topic,
         partition.partition,
         offset_type,
-        partition.log_start_offset,
-        partition.high_watermark,
+        extent.log_start_offset,
+        extent.high_watermark,
     )
     return json_answer(answer)
 

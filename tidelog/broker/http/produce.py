@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import KeyedRequest
 from tidelog.broker.http.limits import Limits
+from tidelog.broker.partition_handle import PartitionHandle
+from tidelog.broker.proposals import ProduceReceipt
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import Compression, RecordBatch, parse_header
@@ -28,10 +30,6 @@ from tidelog.model.errors import (
 )
 from tidelog.model.partitioner import partition_for_key
 from tidelog.model.records import Record
-
-if TYPE_CHECKING:
-    from tidelog.broker.partition import Partition
-    from tidelog.broker.proposals import ProduceReceipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ def config_of(context: Context, topic: Topic) -> TopicConfig:
     return context.broker.topic_config(topic.name)
 
 
-def refuse_other_content(context: Context, topic: Topic, keyed: KeyedRequest | None) -> None:
+async def refuse_other_content(context: Context, topic: Topic, keyed: KeyedRequest | None) -> None:
     """`IdempotencyKeyReused` if any partition of the topic knows the key with other content: the new content may go to
     other partitions than the old, which would not notice."""
     if keyed is None:
@@ -162,7 +160,7 @@ def refuse_other_content(context: Context, topic: Topic, keyed: KeyedRequest | N
         partition = _partition(context, topic, info.partition)
         if isinstance(partition, LeaderNotAvailable):
             continue
-        known = partition.fingerprint_of(keyed.producer_id)
+        known = await partition.fingerprint_of(keyed.producer_id)
         if known is not None and known != keyed.fingerprint:
             raise IdempotencyKeyReused("this Idempotency-Key came with other content before; use a new key")
 
@@ -190,7 +188,7 @@ def common_error(outcomes: Sequence[object]) -> TidelogError | None:
     return None
 
 
-def _partition(context: Context, topic: Topic, number: int) -> Partition | LeaderNotAvailable:
+def _partition(context: Context, topic: Topic, number: int) -> PartitionHandle | LeaderNotAvailable:
     try:
         return context.broker.partition(topic.name, number)
     except LeaderNotAvailable as error:
@@ -198,7 +196,7 @@ def _partition(context: Context, topic: Topic, number: int) -> Partition | Leade
 
 
 async def _append_one(
-    partition: Partition | LeaderNotAvailable, batches: list[RecordBatch], terms: Terms
+    partition: PartitionHandle | LeaderNotAvailable, batches: list[RecordBatch], terms: Terms
 ) -> ProduceReceipt | TidelogError:
     if isinstance(partition, LeaderNotAvailable):
         return partition

@@ -85,7 +85,7 @@ async def _produce(context: Context, call: Call, partition: int | None) -> web.S
     acks = params.acks(call.query)
     body = await read_body(context, call, context.limits.json_bytes_max)
     keyed = keyed_request(call.request, topic.topic_id, f"{partition} {embedded.name}", body)
-    refuse_other_content(context, topic, keyed)
+    await refuse_other_content(context, topic, keyed)
     records = decode_records(body, embedded)
     if not 0 < len(records) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(records)} records: send 1 to {context.limits.entries_max}")

@@ -42,7 +42,7 @@ async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     acks = params.acks(call.query)
     body = await read_body(context, call, context.limits.json_bytes_max)
     keyed = keyed_request(call.request, topic.topic_id, "records:batch", body)
-    refuse_other_content(context, topic, keyed)
+    await refuse_other_content(context, topic, keyed)
     entries = _checked(context, decode_body(_ENTRIES, body).entries)
     grouping = Grouping(context, topic, keyed)
     placed, failures = _place(grouping, entries, context.broker.clock.wall_ms())

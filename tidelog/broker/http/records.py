@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 from msgspec import Raw, Struct
@@ -19,14 +18,12 @@ from tidelog.broker.http.answers import encode, send_records
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.json_body import is_json
 from tidelog.broker.http.media import Embedded, embedded_wanted
-from tidelog.broker.http.reading import position_headers, readable_partition, wait_for_data
+from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
+from tidelog.broker.partition_handle import FetchedBatches, PartitionHandle
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import FormatMismatch, InvalidBatch, InvalidRequest, TooLarge
 from tidelog.model.records import StoredRecord
-
-if TYPE_CHECKING:
-    from tidelog.broker.partition import FetchedBatches, Partition
 
 RECORD_OVERHEAD_BYTES = 32
 """What a record counts towards `max_bytes` beside its key, value and headers."""
@@ -55,7 +52,7 @@ class RecordShown(Struct, frozen=True):
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
     """Records of a partition; nothing about the reader is kept."""
     embedded = embedded_wanted(call.request)
-    partition, headers = readable_partition(context, call)
+    partition = readable_partition(context, call)
     query = call.query
     if ("offset" in query) == ("timestamp" in query):
         raise InvalidRequest("say where to read from: offset=NUMBER|earliest|latest, or timestamp=MS, and only one")
@@ -69,30 +66,31 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
         fetched, records = await _read(context, partition, offset, bytes_max)
     body = encode([_shown(partition, record, embedded) for record in records])
-    return await send_records(context, call, body, {**position_headers(fetched), **headers}, embedded.value)
+    return await send_records(context, call, body, position_headers(call, fetched), embedded.value)
 
 
-async def _find_start(context: Context, call: Call, partition: Partition, wait_s: float) -> int:
+async def _find_start(context: Context, call: Call, partition: PartitionHandle, wait_s: float) -> int:
     """The offset to read from. A timestamp that no record has reached yet stands for the end of the log, and is
     looked up again after a wait."""
     query = call.query
     if "offset" in query:
-        return params.start_offset(query, partition.log_start_offset, partition.high_watermark)
+        return await start_offset(partition, query)
     timestamp_ms = params.integer("timestamp", query["timestamp"])
-    found = partition.offset_for_timestamp(timestamp_ms)
+    found = await partition.offset_for_timestamp(timestamp_ms)
     if found is None and wait_s:
-        await wait_for_data(context, partition, partition.high_watermark, 1, call.started_s + wait_s)
-        found = partition.offset_for_timestamp(timestamp_ms)
-    return partition.high_watermark if found is None else found[0]
+        end = (await partition.extent()).high_watermark
+        await wait_for_data(context, partition, end, 1, call.started_s + wait_s)
+        found = await partition.offset_for_timestamp(timestamp_ms)
+    return (await partition.extent()).high_watermark if found is None else found[0]
 
 
 async def _read(
-    context: Context, partition: Partition, offset: int, bytes_max: int
+    context: Context, partition: PartitionHandle, offset: int, bytes_max: int
 ) -> tuple[FetchedBatches, list[StoredRecord]]:
     """The records from `offset` on, up to `bytes_max` but at least one. Steps over batches that have none to show:
     control batches, and what compaction emptied."""
     while True:
-        fetched = partition.read(offset, bytes_max=bytes_max)
+        fetched = await partition.read(offset, bytes_max=bytes_max)
         records: list[StoredRecord] = []
         size = 0
         for batch in iter_batches(fetched.data):
@@ -126,7 +124,7 @@ def _size(record: StoredRecord) -> int:
     return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
-def _shown(partition: Partition, record: StoredRecord, embedded: Embedded) -> RecordShown:
+def _shown(partition: PartitionHandle, record: StoredRecord, embedded: Embedded) -> RecordShown:
     form = _as_json if embedded is Embedded.JSON else _as_base64
     return RecordShown(
         partition.topic,

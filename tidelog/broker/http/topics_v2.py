@@ -104,8 +104,8 @@ async def get_partition(context: Context, call: Call) -> web.StreamResponse:
 
 async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
     """The readable range of a partition."""
-    partition = context.broker.partition(call.topic_name(), call.partition_number())
-    return json_answer(OffsetsV2(partition.log_start_offset, partition.high_watermark), content_type=ANSWER_TYPE)
+    extent = await context.broker.partition(call.topic_name(), call.partition_number()).extent()
+    return json_answer(OffsetsV2(extent.log_start_offset, extent.high_watermark), content_type=ANSWER_TYPE)
 
 
 def partition_of(topic: Topic, call: Call) -> PartitionInfo:
