@@ -195,6 +195,20 @@ class ShuttingDown(TidelogError):
     retriable = True
 
 
+class NotLeader(LeaderNotAvailable):
+    """Said by one broker to another: whom you ask does not lead this partition (Kafka: NOT_LEADER_OR_FOLLOWER).
+
+    Clients never see it: their broker asks whoever does lead.
+    """
+
+    code = 50307
+
+    def __init__(self, message: str, leader_epoch: int = -1) -> None:
+        super().__init__(message)
+        self.leader_epoch = leader_epoch
+        """The newest leader epoch that the answering broker knows of; -1 if it knows none."""
+
+
 class DiskFull(TidelogError):
     """No space; nothing was appended, and writes resume by themselves when there is space."""
 
