@@ -23,8 +23,9 @@ from tidelog.sim.checkers import CHECKERS
 from tidelog.sim.counters import count_findings
 from tidelog.sim.history import History, Kind, View
 from tidelog.sim.loop import SimLoop, run
-from tidelog.sim.machine import Machine, owned_task
+from tidelog.sim.machine import Machine
 from tidelog.sim.nemesis import Nemesis
+from tidelog.sim.process import owned_task
 from tidelog.sim.producers import Producer
 from tidelog.sim.readers import Reader, read_all
 from tidelog.sim.seeds import stream

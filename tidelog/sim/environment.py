@@ -12,10 +12,11 @@ from tidelog.sim.faults import Crashed
 T = TypeVar("T")
 
 WALL_START_MS = 1_700_000_000_000
+DISK_DELAY_S = 0.002
 
 
 class SimClock:
-    """`Clock` on the loop's virtual time. `wall_skew_ms` may be changed at any time, either way."""
+    """`Clock` on the time of whichever process asks. `wall_skew_ms` may be changed at any time, either way."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wall_start_ms: int = WALL_START_MS) -> None:
         self._loop = loop
@@ -50,7 +51,7 @@ class SimRunner:
     if whoever asked for it stopped waiting, and nobody hears of a call that the machine did not survive.
     """
 
-    def __init__(self, rng: random.Random, mean_s: float = 0.002) -> None:
+    def __init__(self, rng: random.Random, mean_s: float = DISK_DELAY_S) -> None:
         self._rng = rng
         self.mean_s = mean_s
         self._free_at = 0.0

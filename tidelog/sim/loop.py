@@ -5,17 +5,20 @@ retention takes a millisecond, a run is a function of its inputs, and a program 
 happen is found at once (`Deadlock`) instead of by a timeout. There are no sockets and no threads; executor jobs run
 inline after a drawn latency.
 
-Callbacks that are ready at the same instant run in the order in which they became so, as asyncio promises.
+Callbacks belong to processes (`tidelog.sim.process`): of one process they run in the order in which they became ready,
+as asyncio promises, and each process reads the clock at its own rate. Which of several processes is next is drawn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import asyncio.base_events
+import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from tidelog.sim.faults import Crashed
+from tidelog.sim.process import OWNER, Process, ReadyCallbacks
 from tidelog.sim.seeds import stream
 
 T = TypeVar("T")
@@ -35,17 +38,22 @@ class Livelock(RuntimeError):
     """The program is busy for ever."""
 
 
+TICK_S = 1e-9
+"""A timer is never early, not by a rounding error: whoever sleeps until a deadline finds it past."""
+
+
 class _ClockSelector:
     """The loop's place to wait: here waiting is what makes time pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, ready: ReadyCallbacks) -> None:
         self.now_s = 0.0
+        self._ready = ready
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
             raise Deadlock("nothing is ready and no timer is set")
-        if timeout > 0:
-            self.now_s += timeout
+        if not self._ready:
+            self.now_s += timeout + TICK_S
         return []
 
 
@@ -55,14 +63,47 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
     def __init__(self, seed: object = 0) -> None:
         super().__init__()
         self.failures: list[str] = []
-        self._clock = self._selector = _ClockSelector()
-        self._clock_resolution = 1e-9
+        self._ready = self._schedule = ReadyCallbacks(stream(seed, "schedule"))
+        self._clock = self._selector = _ClockSelector(self._schedule)
+        self._clock_resolution = 0.0
         self._latency = stream(seed, "executor")
         self._callbacks = 0
         self.set_exception_handler(_collect_failure)
 
     def time(self) -> float:
+        """The clock of the process that asks."""
+        process = OWNER.get()
+        return self._clock.now_s if process is None else process.time.at(self._clock.now_s)
+
+    @property
+    def true_time(self) -> float:
+        """Seconds since the run began, whoever asks."""
         return self._clock.now_s
+
+    def call_at(  # type: ignore[override]  # BaseEventLoop hides the types behind TypeVarTuple
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """`when` is by the clock of the process that asks."""
+        process = OWNER.get()
+        if process is not None:
+            when = process.time.until(when, self._clock.now_s)
+        return super().call_at(when, callback, *args, context=context)
+
+    def pause(self, process: Process) -> None:
+        """Runs nothing of this process until it is resumed; its timers are late then, all of them at once."""
+        self._schedule.pause(process)
+
+    def resume(self, process: Process) -> None:
+        self._schedule.resume(process)
+
+    async def run_dry(self, process: Process) -> None:
+        """Returns when nothing of this process is ready."""
+        while process.ready:  # noqa: ASYNC110 - the scheduler itself is what is waited for
+            await asyncio.sleep(0)
+
+    def bury(self, process: Process) -> None:
+        """Runs nothing of this process ever again."""
+        self._schedule.bury(process)
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # BaseEventLoop hides the types behind TypeVarTuple
         future: asyncio.Future[T] = self.create_future()
@@ -95,7 +136,9 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
 def _collect_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     assert isinstance(loop, SimLoop)
     error = context.get("exception")
-    if isinstance(error, Crashed):  # nobody is left to hear of it
+    handle = context.get("handle")
+    process = handle._context.get(OWNER) if handle is not None else None
+    if isinstance(error, Crashed) or (process is not None and process.is_dying):  # nobody is left to hear of it
         return
     loop.failures.append(f"{context['message']}: {error!r}" if error else context["message"])
 

@@ -1,29 +1,33 @@
-"""One simulated machine: a disk, a broker, and everything that dies with them.
+"""One simulated machine: a disk, a clock, a place on the network, a broker, and everything that dies with them.
 
-A machine lives several lives on one disk. Each life is an *incarnation*: the broker and all tasks it ever made, which
-inherit a context variable and so are known by it. An end of the power or of the process first fences the disk, so that
-no `finally` block can write; then the incarnation's tasks are cancelled. Clients live outside: a call into a machine
-that dies is a connection that breaks, with whatever it was doing done or not.
+A machine lives several lives on one disk. Each life is an *incarnation*: the broker and whatever it set off, which is a
+process of the loop (`tidelog.sim.process`). An end of the power or of the process first fences the disk and the
+network, and stops the process, so that no `finally` block can do what no crashed machine does; then its tasks are
+cancelled and buried. Clients live outside: a call into a machine that dies is a connection that breaks, with whatever
+it was doing done or not.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tidelog.broker.broker import Broker
 from tidelog.config.schema import BrokerConfig
 from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimClock, SimEntropy, SimRunner
+from tidelog.sim.environment import DISK_DELAY_S, SimClock, SimEntropy, SimRunner
+from tidelog.sim.loop import SimLoop
+from tidelog.sim.process import LocalTime, Process, context_of
 from tidelog.sim.seeds import stream
 
 T = TypeVar("T")
 
 ADDRESS = ("127.0.0.1", 8082)
 STOP_S_MAX = 60.0
+BURIAL_ROUNDS_MAX = 50
+"""How often a task may refuse to be cancelled; whoever holds out longer would keep a process from stopping."""
 
 
 class Unreachable(Exception):
@@ -36,24 +40,28 @@ class ConnectionLost(Exception):
 
 @dataclass(slots=True, eq=False)
 class Incarnation:
-    """One life: alive until its machine is off. `tasks` are those not done yet, in the order they were made."""
+    """One life: alive until its machine is off."""
 
+    process: Process
     disk: SimDisk
     is_alive: bool = True
-    tasks: dict[asyncio.Task[Any], None] = field(default_factory=dict)
     broker: Broker | None = None
     waiters: dict[asyncio.Future[None], None] = field(default_factory=dict)
 
     def end(self) -> None:
-        self.is_alive = False
-        for waiter in self.waiters:
-            _wake(waiter)
+        """Nothing of it runs from now on, not even what was ready."""
+        if self.is_alive:
+            self.is_alive = False
+            self.process.is_dying = True
+            _loop().pause(self.process)
+            for waiter in self.waiters:
+                _wake(waiter)
 
     async def wait_for(self, task: asyncio.Task[Any] | None = None) -> None:
         """Returns when the task is done, or the life is over: what the machine died of is never done."""
         if not self.is_alive:
             return
-        waiter = asyncio.get_running_loop().create_future()
+        waiter = _loop().create_future()
         self.waiters[waiter] = None
         if task is not None:
             task.add_done_callback(lambda _: _wake(waiter))
@@ -68,56 +76,60 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-_OWNER: contextvars.ContextVar[Incarnation | None] = contextvars.ContextVar("incarnation", default=None)
-
-
-def owned_task(
-    loop: asyncio.AbstractEventLoop,
-    work: Coroutine[Any, Any, T] | Generator[Any, None, T],
-    context: contextvars.Context | None = None,
-) -> asyncio.Task[T]:
-    """A task factory for the loop: tasks made by a machine's broker belong to its incarnation."""
-    assert asyncio.iscoroutine(work)
-    task: asyncio.Task[T] = asyncio.Task(work, loop=loop, context=context)
-    owner = _OWNER.get() if context is None else context.get(_OWNER)
-    if owner is not None:
-        owner.tasks[task] = None
-        task.add_done_callback(lambda done: owner.tasks.pop(done, None))
-    return task
+def _loop() -> SimLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    return loop
 
 
 class Machine:
     """The loop must use `owned_task` as its task factory."""
 
-    def __init__(self, seed: int | str, config: BrokerConfig) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(
+        self, seed: int | str, config: BrokerConfig, *, name: str = "broker", address: tuple[str, int] = ADDRESS
+    ) -> None:
+        self.name = name
         self.disk = SimDisk(seed)
-        self.clock = SimClock(loop)
+        self.time = LocalTime()
+        self.clock = SimClock(_loop())
         self.config = config
-        self._seed = seed
-        self._entropy = SimEntropy(stream(seed, "entropy"))
+        self.disk_delay_s = DISK_DELAY_S
+        """Mean time of a blocking call."""
         self.lives = 0
         """How often it was started."""
+        self._seed = seed
+        self._address = address
+        self._entropy = SimEntropy(stream(seed, "entropy"))
         self._now: Incarnation | None = None
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker of this life, while there is one: for whoever watches."""
+        return self._now.broker if self._now is not None and self._now.is_alive else None
+
+    @property
+    def is_running(self) -> bool:
+        """True if its process lives, whatever it is able to do."""
+        return self._now is not None and self._now.is_alive
 
     @property
     def is_up(self) -> bool:
         """True if the broker answers."""
-        now = self._now
-        return now is not None and now.is_alive and now.broker is not None and now.broker.is_ready
+        broker = self.broker
+        return broker is not None and broker.is_ready
 
     async def boot(self) -> None:
         """Starts the next life. Raises what the broker's start raises, or `ConnectionLost` if it is the last."""
         assert self._now is None, "still running"
         self.lives += 1
-        now = self._now = Incarnation(self.disk)
+        now = self._now = Incarnation(Process(self.name, self.time), self.disk)
         self.disk.on_crash = now.end
         await self._run(now, self._start(now))
 
     async def _start(self, now: Incarnation) -> None:
-        runner = SimRunner(stream(self._seed, f"runner {self.lives}"))
+        runner = SimRunner(stream(self._seed, f"runner {self.lives}"), self.disk_delay_s)
         now.broker = Broker(self.config, now.disk, self.clock, self._entropy, runner)
-        await now.broker.start(ADDRESS)
+        await now.broker.start(self._address)
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
         """Runs a request in the broker. Raises what it raises, `Unreachable`, or `ConnectionLost`."""
@@ -127,9 +139,7 @@ class Machine:
         return await self._run(now, work(now.broker))
 
     async def _run(self, now: Incarnation, work: Coroutine[Any, Any, T]) -> T:
-        context = contextvars.copy_context()
-        context.run(_OWNER.set, now)
-        task = asyncio.get_running_loop().create_task(work, context=context)
+        task = _loop().create_task(work, context=context_of(now.process))
         try:
             await now.wait_for(task)
         except asyncio.CancelledError:
@@ -152,6 +162,17 @@ class Machine:
         assert self._now is not None
         await self._now.wait_for()
 
+    # -- pauses ------------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Stops the process between two callbacks (SIGSTOP, a long garbage collection, a busy host)."""
+        if self._now is not None and self._now.is_alive:
+            _loop().pause(self._now.process)
+
+    def resume(self) -> None:
+        if self._now is not None and self._now.is_alive:
+            _loop().resume(self._now.process)
+
     # -- ends --------------------------------------------------------------------------------------------------------
 
     async def cut_power(self) -> None:
@@ -167,7 +188,7 @@ class Machine:
         disk = how(self.disk)
         if now is not None:
             now.end()
-            await self._bury(now)
+            await _bury(now.process)
         return disk
 
     async def stop(self) -> None:
@@ -179,11 +200,23 @@ class Machine:
         self._now = None
         self.disk = self.disk.kill()
         now.end()
-        await self._bury(now)
+        await _bury(now.process)
 
-    async def _bury(self, now: Incarnation) -> None:
-        tasks = list(now.tasks)
+
+async def _bury(process: Process) -> None:
+    """Ends the tasks of a dead process; the fence around them lets nothing out."""
+    loop = _loop()
+    for _ in range(BURIAL_ROUNDS_MAX):
+        tasks = [task for task in process.tasks if not task.done()]
+        if not tasks:
+            break
         for task in tasks:
             task.cancel()
-        async with asyncio.timeout(STOP_S_MAX):
-            await asyncio.gather(*tasks, return_exceptions=True)
+        loop.resume(process)
+        await loop.run_dry(process)
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.exception()  # nobody is left to hear of it
+    left = [task for task in process.tasks if not task.done()]
+    loop.bury(process)
+    assert not left, f"tasks of {process.name} cannot be cancelled: {left}"

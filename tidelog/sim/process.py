@@ -1,0 +1,162 @@
+"""Simulated processes: callbacks that belong together, on one loop with those of others.
+
+A process is known by a context variable, which tasks, timers and futures carry with them; so whatever it sets off is
+its own. The processes of one loop share nothing but the virtual clock:
+
+- callbacks of one process run in the order in which they became ready, as asyncio promises; between processes the order
+  is drawn (`ReadyCallbacks`), so that a seed explores a schedule;
+- a paused process runs nothing: what becomes ready meanwhile, overdue timers too, runs when it is resumed;
+- of a process that is buried nothing ever runs again;
+- each reads time at its own rate (`LocalTime`): no two machines' quartz are alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LocalTime:
+    """A monotonic clock that runs at `rate` seconds per true second; it starts at the true time."""
+
+    def __init__(self, rate: float = 1.0) -> None:
+        self.rate = rate
+        self._true_s = 0.0
+        self._local_s = 0.0
+
+    def at(self, true_s: float) -> float:
+        """What this clock shows at a true time."""
+        return self._local_s + (true_s - self._true_s) * self.rate
+
+    def until(self, local_s: float, true_s: float) -> float:
+        """The true time at which this clock will show `local_s`, seen from `true_s`."""
+        return true_s + (local_s - self.at(true_s)) / self.rate
+
+    def change_rate(self, rate: float, true_s: float) -> None:
+        """Goes on from what it shows, faster or slower."""
+        self._local_s, self._true_s, self.rate = self.at(true_s), true_s, rate
+
+    def jump(self, seconds: float) -> None:
+        """Skips time, as after a suspend; a monotonic clock never goes back."""
+        assert seconds >= 0, seconds
+        self._local_s += seconds
+
+
+class Process:
+    """The callbacks of one life of one machine."""
+
+    __slots__ = ("is_buried", "is_dying", "is_paused", "name", "ready", "tasks", "time")
+
+    def __init__(self, name: str, time: LocalTime | None = None) -> None:
+        self.name = name
+        self.time = time or LocalTime()
+        self.ready: deque[asyncio.Handle] = deque()
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        """Those not done yet, in the order they were made."""
+        self.is_paused = False
+        self.is_dying = False
+        """Its machine is off: what fails in it now is of no concern."""
+        self.is_buried = False
+
+
+OWNER: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+"""Whose callback is running; None is the world around: clients, network, faults."""
+
+
+def outside(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Calls something that belongs to no process: timers that it sets are the world's and go by true time."""
+    return contextvars.Context().run(call, *args, **kwargs)
+
+
+def context_of(process: Process) -> contextvars.Context:
+    """A context in which whatever is set off belongs to the process."""
+    context = contextvars.copy_context()
+    context.run(OWNER.set, process)
+    return context
+
+
+def owned_task(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, T] | Generator[Any, None, T],
+    context: contextvars.Context | None = None,
+) -> asyncio.Task[T]:
+    """A task factory for the loop: a process keeps a list of its tasks."""
+    assert asyncio.iscoroutine(work)
+    task: asyncio.Task[T] = asyncio.Task(work, loop=loop, context=context)
+    owner = OWNER.get() if context is None else context.get(OWNER)
+    if owner is not None:
+        owner.tasks[task] = None
+        task.add_done_callback(lambda done: owner.tasks.pop(done, None))
+    return task
+
+
+class ReadyCallbacks:
+    """What a loop runs next; it stands in for the deque of asyncio's base loop, which asks for no more than this."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._random = rng.random
+        self._world = Process("world")
+        self._runnable: list[Process] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many may run now: those of paused processes don't count, so the clock moves on without them."""
+        return self._count
+
+    def append(self, handle: asyncio.Handle) -> None:
+        owner = handle._context.get(OWNER) or self._world  # type: ignore[attr-defined]  # where asyncio keeps it
+        if owner.is_buried:
+            return
+        owner.ready.append(handle)
+        if owner.is_paused:
+            return
+        self._count += 1
+        if len(owner.ready) == 1:
+            self._runnable.append(owner)
+
+    def popleft(self) -> asyncio.Handle:
+        runnable = self._runnable
+        place = int(self._random() * len(runnable)) if len(runnable) > 1 else 0
+        process = runnable[place]
+        handle = process.ready.popleft()
+        self._count -= 1
+        if not process.ready:
+            del runnable[place]
+        return handle
+
+    def clear(self) -> None:
+        for process in self._runnable:
+            process.ready.clear()
+        self._runnable.clear()
+        self._count = 0
+
+    def pause(self, process: Process) -> None:
+        if not process.is_paused:
+            process.is_paused = True
+            self._withdraw(process)
+
+    def resume(self, process: Process) -> None:
+        if process.is_paused:
+            process.is_paused = False
+            self._count += len(process.ready)
+            if process.ready:
+                self._runnable.append(process)
+
+    def bury(self, process: Process) -> None:
+        """Drops what is ready, and whatever will be."""
+        process.is_buried = True
+        if not process.is_paused:
+            self._withdraw(process)
+        process.ready.clear()
+
+    def _withdraw(self, process: Process) -> None:
+        if process in self._runnable:
+            self._runnable.remove(process)
+            self._count -= len(process.ready)
