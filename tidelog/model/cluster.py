@@ -9,21 +9,49 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import msgspec
+
 from tidelog.model.ids import NodeId, TopicId
 
 NO_LEADER = NodeId(-1)
+NO_VOTER = 0
+"""In the place of a voter id; the ids that are given out begin with 1."""
+
+
+class Voter(msgspec.Struct, frozen=True, array_like=True):
+    """One who votes on the metadata log: a broker's disk, not the broker. A new disk is another voter."""
+
+    voter_id: int
+    """Given out once, never again: what an id has promised stays true for ever."""
+    node_id: int
+    incarnation: str
+    """Of the disk: `BrokerInfo.storage`."""
+    host: str
+    """Where its broker listens for peers."""
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A registered broker; `epoch` is its registration's place in the metadata log, `incarnation` its process's."""
+    """A registered broker. A fenced one leads nothing, and is not counted as live (Kafka's word)."""
 
     node_id: NodeId
     host: str
+    """With `port`, where HTTP clients find it."""
     port: int
     rack: str | None
     epoch: int
+    """The place of its registration in the metadata log; whoever comes with an older one is a process of the past."""
     incarnation: str
+    """Of its process."""
+    peer_host: str = ""
+    """With `peer_port`, where other brokers find it."""
+    peer_port: int = 0
+    storage: str = ""
+    """Incarnation of its disk: another one means that the disk was lost, and with it every promise made on it."""
+    is_fenced: bool = False
+    voter_id: int = NO_VOTER
+    """The id under which this disk votes, or voted, or will; `NO_VOTER` if it never got one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +63,8 @@ class PartitionInfo:
     leader_epoch: int
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
+    partition_epoch: int = 0
+    """Rises with every change of this entry: who asks for one names what it saw, and loses to a change in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +89,36 @@ class ClusterImage:
     cluster_id: str
     position: int = 0
     controller_id: NodeId = NO_LEADER
+    controller_epoch: int = 0
+    """Of the newest controller that has written; it rises with every reign."""
     brokers: Mapping[NodeId, BrokerInfo] = field(default_factory=lambda: MappingProxyType({}))
+    """By node id, in their order."""
     topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
-    deleted_topics: tuple[TopicId, ...] = ()
-    """Topics that the log says are gone: the only directories that a broker may ever remove."""
+    """By name, in their order."""
+    deleted_topics: Mapping[TopicId, tuple[NodeId, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Topics that the log says are gone, with the brokers that may still hold data of them: the only directories that
+    a broker may ever remove."""
     next_producer_id: int = 0
+    voters: tuple[Voter, ...] = ()
+    """Who votes on the metadata log, by voter id."""
+    next_voter_id: int = NO_VOTER + 1
+    voters_founded: int = 0
+    """How many voters the cluster began with."""
+    snapshot_position: int = 0
+    """Where the newest snapshot was to be taken: an image of this position."""
+    snapshot_agreed: int = 0
+    """The newest position of which a majority of the voters hold one and the same snapshot."""
+
+    @property
+    def live_brokers(self) -> tuple[BrokerInfo, ...]:
+        """Those that are not fenced, in order of their ids."""
+        return tuple(broker for broker in self.brokers.values() if not broker.is_fenced)
+
+    def is_live(self, node_id: int) -> bool:
+        """Registered and not fenced."""
+        broker = self.brokers.get(NodeId(node_id))
+        return broker is not None and not broker.is_fenced
+
+    def topic_by_id(self, topic_id: str) -> Topic | None:
+        """None if there is no such topic (any more)."""
+        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)

@@ -89,7 +89,7 @@ async def test_a_deleted_topic_leaves_no_record_to_its_successor(bench: Bench, t
     assert again.topic_id != partition.topic_id
     assert values(again) == []
     await bench.restart()
-    assert bench.broker.image.deleted_topics == ()
+    assert bench.broker.image.deleted_topics == {}
 
 
 async def test_deletion_that_was_cut_short_is_finished_at_the_next_start(bench: Bench, tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_a_registration_starts_a_new_epoch_of_what_the_broker_leads_and_of_nothi
 
 def test_a_deleted_topic_is_gone_but_its_directory_is_remembered_until_it_is_removed() -> None:
     deleted = image_after([*HISTORY, TopicDeleted(ID)])
-    assert (dict(deleted.topics), deleted.deleted_topics) == ({}, (ID,))
-    assert apply(deleted, TopicRemoved(ID), deleted.position).deleted_topics == ()
+    assert (dict(deleted.topics), deleted.deleted_topics) == ({}, {ID: ()})
+    assert apply(deleted, TopicRemoved(ID), deleted.position).deleted_topics == {}
 
 
 def test_new_topics_start_on_the_broker_that_leads_the_fewest() -> None:

@@ -1,7 +1,8 @@
 """Metadata records: the only way in which a cluster's state changes (Kafka's KRaft records).
 
 Each is one JSON object with a `type`, the value of one record in the metadata log. They are applied in log order, by
-`state.apply`, on every broker alike; a record says what happened, not what was asked.
+`apply.apply`, on every broker alike; a record says what happened, not what was asked. A record that is not known, or
+has a field too many, is an error: to skip it would leave this broker with another cluster than its peers have.
 """
 
 from __future__ import annotations
@@ -13,23 +14,82 @@ class MetadataRecord(msgspec.Struct, frozen=True, tag_field="type", forbid_unkno
     """Base of all; `type` is the class name."""
 
 
+# -- the cluster and its controller --------------------------------------------------------------------------------
+
+
 class ClusterCreated(MetadataRecord, frozen=True, tag=True):
     cluster_id: str
 
 
+class ControllerElected(MetadataRecord, frozen=True, tag=True):
+    """The first record of a reign. Once it is applied, the controller's image is up to date, and it may decide."""
+
+    node_id: int
+    epoch: int
+
+
+class VoterAssigned(MetadataRecord, frozen=True, tag=True):
+    """A disk got the id under which it is going to vote, before any voter set names it; nobody else ever gets it."""
+
+    node_id: int
+    storage: str
+    voter_id: int
+
+
+class SnapshotTaken(MetadataRecord, frozen=True, tag=True):
+    """Here every broker writes down its image, this record included."""
+
+
+class SnapshotAgreed(MetadataRecord, frozen=True, tag=True):
+    """A majority of the voters hold this snapshot, byte for byte; what lies before it in the log may go. A broker whose
+    own has another hash has gone astray, and must fetch this one."""
+
+    position: int
+    root_hash: str
+
+
+# -- brokers -------------------------------------------------------------------------------------------------------
+
+
 class BrokerRegistered(MetadataRecord, frozen=True, tag=True):
-    """A broker process has started. Its position in the log is its epoch; each partition that the broker leads gets a
-    new leader epoch, so that what an earlier process left half-written is told from what this one writes."""
+    """A broker process has started. Its position in the log is its epoch. It is fenced until it has applied this."""
 
     node_id: int
     incarnation: str
     host: str
     port: int
     rack: str | None
+    peer_host: str = ""
+    peer_port: int = 0
+    storage: str = ""
+    is_clean: bool = False
+    """Its predecessor stopped in good order: what it acknowledged is on its disk."""
+
+
+class BrokerFenced(MetadataRecord, frozen=True, tag=True):
+    """The broker is not heard of, or is stopping: it leads nothing."""
+
+    node_id: int
+    epoch: int
+
+
+class BrokerUnfenced(MetadataRecord, frozen=True, tag=True):
+    node_id: int
+    epoch: int
+
+
+class BrokerUnregistered(MetadataRecord, frozen=True, tag=True):
+    """The broker is no part of the cluster any more; only a new registration makes it one."""
+
+    node_id: int
+    epoch: int
+
+
+# -- topics and partitions -----------------------------------------------------------------------------------------
 
 
 class TopicCreated(MetadataRecord, frozen=True, tag=True):
-    """`assignments[p]` are the replicas of partition p, the preferred leader first."""
+    """`assignments[p]` are the replicas of partition p, the preferred leader first; the first live one leads."""
 
     name: str
     topic_id: str
@@ -44,14 +104,32 @@ class TopicDeleted(MetadataRecord, frozen=True, tag=True):
 
 
 class TopicRemoved(MetadataRecord, frozen=True, tag=True):
-    """No broker holds data of the deleted topic any more."""
+    """The broker holds no data of the deleted topic any more."""
 
     topic_id: str
+    node_id: int = -1
 
 
 class PartitionsAdded(MetadataRecord, frozen=True, tag=True):
     topic_id: str
     assignments: list[list[int]]
+
+
+class PartitionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of a partition that can change, as it is from now on; the replicas stay."""
+
+    topic_id: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    partition_epoch: int
+
+
+class PartitionsChanged(MetadataRecord, frozen=True, tag=True):
+    """Everything that one event did to partitions, at once."""
+
+    changes: list[PartitionChange]
 
 
 class ConfigsAltered(MetadataRecord, frozen=True, tag=True):
@@ -69,11 +147,19 @@ class ProducerIdsAllocated(MetadataRecord, frozen=True, tag=True):
 
 AnyRecord = (
     ClusterCreated
+    | ControllerElected
+    | VoterAssigned
+    | SnapshotTaken
+    | SnapshotAgreed
     | BrokerRegistered
+    | BrokerFenced
+    | BrokerUnfenced
+    | BrokerUnregistered
     | TopicCreated
     | TopicDeleted
     | TopicRemoved
     | PartitionsAdded
+    | PartitionsChanged
     | ConfigsAltered
     | ProducerIdsAllocated
 )
@@ -82,6 +168,7 @@ _decoder = msgspec.json.Decoder(AnyRecord)
 
 
 def encode_record(record: MetadataRecord) -> bytes:
+    """Equal records give identical bytes."""
     return msgspec.json.encode(record, order="deterministic")
 
 

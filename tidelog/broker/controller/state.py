@@ -8,9 +8,10 @@ topic's id for one, comes in with the command.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 
+from tidelog.broker.controller.commands import NewTopic as NewTopic
 from tidelog.broker.controller.records import (
     BrokerRegistered,
     ClusterCreated,
@@ -31,17 +32,6 @@ from tidelog.placement.striped import UsableBroker, arrange, least_leading, plac
 PARTITIONS_MAX = 10_000
 TOPICS_MAX = 10_000
 PRODUCER_ID_BLOCK = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to be created. None means the broker's default; `assignments` excludes the two counts."""
-
-    name: str
-    partitions: int | None = None
-    replication_factor: int | None = None
-    assignments: Mapping[int, Sequence[int]] | None = None
-    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 # -- decide --------------------------------------------------------------------------------------------------------
@@ -143,10 +133,11 @@ def apply(image: ClusterImage, record: MetadataRecord, position: int) -> Cluster
             return _with_topic(image, topic)
         case TopicDeleted(topic_id):
             topics = {name: topic for name, topic in image.topics.items() if topic.topic_id != topic_id}
-            deleted = (*image.deleted_topics, TopicId(topic_id))
-            return replace(image, topics=MappingProxyType(topics), deleted_topics=deleted)
+            deleted = {**image.deleted_topics, TopicId(topic_id): ()}
+            return replace(image, topics=MappingProxyType(topics), deleted_topics=MappingProxyType(deleted))
         case TopicRemoved(topic_id):
-            return replace(image, deleted_topics=tuple(gone for gone in image.deleted_topics if gone != topic_id))
+            left = {gone: nodes for gone, nodes in image.deleted_topics.items() if gone != topic_id}
+            return replace(image, deleted_topics=MappingProxyType(left))
         case PartitionsAdded(topic_id, assignments):
             topic = _topic_by_id(image, topic_id)
             more = _new_partitions(assignments, len(topic.partitions))

@@ -1,0 +1,262 @@
+"""`apply(image, record, offset) -> image`: the metadata log's meaning, the same on every broker.
+
+Pure and total: replay uses it alone, so it can never fail on something that was once decided. Anything that a record
+names and that is not there (any more) is passed over. Voter sets are values of the log of their own kind, which the
+Paxos engine understands; `with_voters` is what they mean to the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from tidelog.broker.controller.records import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ClusterCreated,
+    ConfigsAltered,
+    ControllerElected,
+    MetadataRecord,
+    PartitionChange,
+    PartitionsAdded,
+    PartitionsChanged,
+    ProducerIdsAllocated,
+    SnapshotAgreed,
+    SnapshotTaken,
+    TopicCreated,
+    TopicDeleted,
+    TopicRemoved,
+    VoterAssigned,
+)
+from tidelog.model.cluster import (
+    NO_LEADER,
+    NO_VOTER,
+    BrokerInfo,
+    ClusterImage,
+    PartitionInfo,
+    Topic,
+    Voter,
+)
+from tidelog.model.ids import NodeId, TopicId
+
+K = TypeVar("K", bound=str)
+V = TypeVar("V")
+
+
+def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterImage:
+    """The image after the record at `offset` in the metadata log."""
+    image = replace(image, position=offset + 1)
+    match record:
+        case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerUnregistered() | VoterAssigned():
+            return _apply_to_brokers(image, record, offset)
+        case TopicCreated() | TopicDeleted() | TopicRemoved() | PartitionsAdded() | PartitionsChanged():
+            return _apply_to_topics(image, record)
+        case ConfigsAltered():
+            return _alter_configs(image, record)
+        case ClusterCreated(cluster_id):
+            return replace(image, cluster_id=cluster_id)
+        case ControllerElected(node_id, epoch):
+            return replace(image, controller_id=NodeId(node_id), controller_epoch=epoch)
+        case ProducerIdsAllocated(next_producer_id):
+            return replace(image, next_producer_id=next_producer_id)
+        case _:
+            return _apply_to_snapshots(image, record)
+
+
+def apply_all(image: ClusterImage, records: Iterable[MetadataRecord], offset: int) -> ClusterImage:
+    """The image after records of which the first is at `offset`."""
+    for i, record in enumerate(records):
+        image = apply(image, record, offset + i)
+    return image
+
+
+def with_voters(image: ClusterImage, voters: Iterable[Voter], next_voter_id: int) -> ClusterImage:
+    """The image after a voter set took effect; the log's offsets do not count it. The first one founds the cluster."""
+    ordered = tuple(sorted(voters, key=lambda voter: voter.voter_id))
+    ids = {(voter.node_id, voter.incarnation): voter.voter_id for voter in ordered}
+    brokers = {
+        node: replace(broker, voter_id=ids.get((broker.node_id, broker.storage), broker.voter_id))
+        for node, broker in image.brokers.items()
+    }
+    return replace(
+        image,
+        voters=ordered,
+        next_voter_id=max(image.next_voter_id, next_voter_id, *(voter.voter_id + 1 for voter in ordered)),
+        voters_founded=image.voters_founded or len(ordered),
+        brokers=MappingProxyType(brokers),
+    )
+
+
+# -- brokers -------------------------------------------------------------------------------------------------------
+
+
+def _apply_to_brokers(
+    image: ClusterImage,
+    record: BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered | VoterAssigned,
+    offset: int,
+) -> ClusterImage:
+    node = NodeId(record.node_id)
+    if isinstance(record, BrokerRegistered):
+        return _with_broker(image, _registered(image, record, offset))
+    broker = image.brokers.get(node)
+    if isinstance(record, VoterAssigned):
+        image = replace(image, next_voter_id=max(image.next_voter_id, record.voter_id + 1))
+        if broker is None or broker.storage != record.storage:
+            return image
+        return _with_broker(image, replace(broker, voter_id=record.voter_id))
+    if broker is None or broker.epoch != record.epoch:
+        return image
+    if isinstance(record, BrokerUnregistered):
+        return _without_broker(image, node)
+    return _with_broker(image, replace(broker, is_fenced=isinstance(record, BrokerFenced)))
+
+
+def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> BrokerInfo:
+    """The new entry, under the voter id that its disk has, if it has one."""
+    node = NodeId(record.node_id)
+    known = image.brokers.get(node)
+    voter_id = known.voter_id if known is not None and known.storage == record.storage else NO_VOTER
+    for voter in image.voters:
+        if (voter.node_id, voter.incarnation) == (node, record.storage):
+            voter_id = voter.voter_id
+    return BrokerInfo(
+        node,
+        record.host,
+        record.port,
+        record.rack,
+        offset,
+        record.incarnation,
+        record.peer_host,
+        record.peer_port,
+        record.storage,
+        is_fenced=True,
+        voter_id=voter_id,
+    )
+
+
+def _with_broker(image: ClusterImage, broker: BrokerInfo) -> ClusterImage:
+    brokers = {**image.brokers, broker.node_id: broker}
+    return replace(image, brokers=MappingProxyType(dict(sorted(brokers.items()))))
+
+
+def _without_broker(image: ClusterImage, node: NodeId) -> ClusterImage:
+    brokers = {other: broker for other, broker in image.brokers.items() if other != node}
+    left = {
+        topic_id: tuple(holder for holder in holders if holder != node)
+        for topic_id, holders in image.deleted_topics.items()
+    }
+    return replace(image, brokers=MappingProxyType(brokers), deleted_topics=_still_held(left))
+
+
+# -- topics --------------------------------------------------------------------------------------------------------
+
+
+def _apply_to_topics(
+    image: ClusterImage, record: TopicCreated | TopicDeleted | TopicRemoved | PartitionsAdded | PartitionsChanged
+) -> ClusterImage:
+    match record:
+        case TopicCreated(name, topic_id, assignments, configs):
+            partitions = _new_partitions(image, assignments, 0)
+            return _with_topic(image, Topic(name, TopicId(topic_id), _sorted(configs), partitions))
+        case TopicDeleted(topic_id):
+            return _delete_topic(image, topic_id)
+        case TopicRemoved(topic_id, node_id):
+            holders = image.deleted_topics.get(TopicId(topic_id), ())
+            left = tuple(holder for holder in holders if holder != node_id)
+            return replace(image, deleted_topics=_still_held({**image.deleted_topics, TopicId(topic_id): left}))
+        case PartitionsAdded(topic_id, assignments):
+            topic = image.topic_by_id(topic_id)
+            if topic is None:
+                return image
+            more = _new_partitions(image, assignments, len(topic.partitions))
+            return _with_topic(image, replace(topic, partitions=(*topic.partitions, *more)))
+        case PartitionsChanged(changes):
+            return _change_partitions(image, changes)
+
+
+def _new_partitions(image: ClusterImage, assignments: list[list[int]], first: int) -> tuple[PartitionInfo, ...]:
+    return tuple(_new_partition(image, first + i, nodes) for i, nodes in enumerate(assignments))
+
+
+def _new_partition(image: ClusterImage, partition: int, nodes: list[int]) -> PartitionInfo:
+    """Led by its first live replica, which alone is in sync: the others have yet to copy."""
+    replicas = tuple(NodeId(node) for node in nodes)
+    leader = next((node for node in replicas if image.is_live(node)), NO_LEADER)
+    in_sync = replicas[0] if leader == NO_LEADER else leader
+    return PartitionInfo(partition, leader, 0, replicas, (in_sync,))
+
+
+def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        return image
+    topics = {name: other for name, other in image.topics.items() if name != topic.name}
+    nodes = dict.fromkeys(node for info in topic.partitions for node in info.replicas)
+    holders = tuple(sorted(node for node in nodes if node in image.brokers))
+    deleted = _still_held({**image.deleted_topics, topic.topic_id: holders})
+    return replace(image, topics=MappingProxyType(topics), deleted_topics=deleted)
+
+
+def _still_held(deleted: Mapping[TopicId, tuple[NodeId, ...]]) -> Mapping[TopicId, tuple[NodeId, ...]]:
+    return _sorted({topic_id: holders for topic_id, holders in deleted.items() if holders})
+
+
+def _change_partitions(image: ClusterImage, changes: list[PartitionChange]) -> ClusterImage:
+    by_topic: dict[str, dict[int, PartitionChange]] = {}
+    for change in changes:
+        by_topic.setdefault(change.topic_id, {})[change.partition] = change
+    topics = {
+        name: _changed(topic, by_topic[topic.topic_id]) if topic.topic_id in by_topic else topic
+        for name, topic in image.topics.items()
+    }
+    return replace(image, topics=MappingProxyType(topics))
+
+
+def _changed(topic: Topic, changes: Mapping[int, PartitionChange]) -> Topic:
+    partitions = []
+    for info in topic.partitions:
+        change = changes.get(info.partition)
+        if change is not None:
+            info = replace(  # noqa: PLW2901 -- the same partition, later
+                info,
+                leader=NodeId(change.leader),
+                leader_epoch=change.leader_epoch,
+                isr=tuple(NodeId(node) for node in change.isr),
+                partition_epoch=change.partition_epoch,
+            )
+        partitions.append(info)
+    return replace(topic, partitions=tuple(partitions))
+
+
+def _alter_configs(image: ClusterImage, record: ConfigsAltered) -> ClusterImage:
+    topic = image.topic_by_id(record.topic_id)
+    if topic is None:
+        return image
+    merged: dict[str, str | None] = {**topic.configs, **record.changes}
+    configs = {name: value for name, value in merged.items() if value is not None}
+    return _with_topic(image, replace(topic, configs=_sorted(configs)))
+
+
+def _with_topic(image: ClusterImage, topic: Topic) -> ClusterImage:
+    return replace(image, topics=_sorted({**image.topics, topic.name: topic}))
+
+
+def _sorted(entries: Mapping[K, V]) -> Mapping[K, V]:
+    """Frozen, and in an order that does not depend on its history."""
+    return MappingProxyType({key: entries[key] for key in sorted(entries)})
+
+
+# -- snapshots -----------------------------------------------------------------------------------------------------
+
+
+def _apply_to_snapshots(image: ClusterImage, record: MetadataRecord) -> ClusterImage:
+    match record:
+        case SnapshotTaken():
+            return replace(image, snapshot_position=image.position)
+        case SnapshotAgreed(position, _):
+            return replace(image, snapshot_agreed=max(image.snapshot_agreed, position))
+    raise AssertionError(f"unknown metadata record {record!r}")

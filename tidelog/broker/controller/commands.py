@@ -1,0 +1,216 @@
+"""What the active controller can be asked, and what it answers; both travel between brokers.
+
+A command carries everything random (a new topic's id, a process's incarnation), drawn by whoever asks: so the answer
+to a command that was sent twice, because the first answer got lost, is the same, and deciding stays pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """A topic to be created. None means the controller's default; `assignments` excludes the two counts."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+class Command(msgspec.Struct, frozen=True, tag=True):
+    """Base of all."""
+
+
+# -- topics --------------------------------------------------------------------------------------------------------
+
+
+class CreateTopic(Command, frozen=True, tag=True):
+    """Answered by `TopicPlaced`. With `validate_only`, that is what would have happened."""
+
+    topic: NewTopic
+    topic_id: str
+    validate_only: bool = False
+
+
+class AddPartitions(Command, frozen=True, tag=True):
+    """Answered by `TopicPlaced`. `have` is the count that the asker saw; a repetition is known by it."""
+
+    name: str
+    have: int
+    total: int
+
+
+class DeleteTopic(Command, frozen=True, tag=True):
+    """Answered by `Done`. `topic_id` is the topic that the asker saw under this name, or empty if it saw none."""
+
+    name: str
+    topic_id: str = ""
+
+
+class AlterTopicConfigs(Command, frozen=True, tag=True):
+    """Answered by `Done`. Sets overrides of a topic, or takes them back (None)."""
+
+    name: str
+    changes: Mapping[str, str | None]
+    validate_only: bool = False
+
+
+class ReportRemoved(Command, frozen=True, tag=True):
+    """A broker holds no data of these deleted topics any more. Answered by `Done`."""
+
+    node_id: int
+    topic_ids: Sequence[str]
+
+
+class AllocateProducerIds(Command, frozen=True, tag=True):
+    """Answered by `ProducerIdBlock`. One that was asked for twice is wasted; there are enough."""
+
+
+# -- brokers -------------------------------------------------------------------------------------------------------
+
+
+class RegisterBroker(Command, frozen=True, tag=True):
+    """A broker process reports for duty. Answered by `BrokerAdmitted`."""
+
+    node_id: int
+    incarnation: str
+    """Of the process."""
+    storage: str
+    """Of the metadata log's disk."""
+    host: str
+    port: int
+    peer_host: str
+    peer_port: int
+    rack: str | None = None
+    cluster_id: str = ""
+    """The cluster that its disk belongs to; empty if it is new."""
+    clean_epoch: int = -1
+    """The broker epoch under which its predecessor on this disk stopped in good order; -1 if it did not."""
+
+
+class BrokerHeartbeat(Command, frozen=True, tag=True):
+    """A broker lives. Answered by `HeartbeatAnswered`."""
+
+    node_id: int
+    broker_epoch: int
+    position: int
+    """How far it has applied the metadata log."""
+    wants_shutdown: bool = False
+    """It is about to stop, and asks that nobody counts on it any more."""
+    snapshot_position: int = 0
+    """Of its newest snapshot, with its root hash."""
+    snapshot_hash: str = ""
+
+
+class MetadataApplied(Command, frozen=True, tag=True):
+    """A broker has applied the metadata log up to `position`; it says so at once, between its heartbeats. One-way."""
+
+    node_id: int
+    broker_epoch: int
+    position: int
+
+
+class RemoveBroker(Command, frozen=True, tag=True):
+    """Answered by `Done`. `broker_epoch` is the registration that the asker saw; -1 if it saw none."""
+
+    node_id: int
+    broker_epoch: int = -1
+
+
+# -- what only the controller itself asks for ----------------------------------------------------------------------
+
+
+class LeadCluster(Command, frozen=True, tag=True):
+    """A reign begins; a cluster without an id gets this one."""
+
+    node_id: int
+    epoch: int
+    cluster_id: str
+
+
+class FenceBroker(Command, frozen=True, tag=True):
+    """A broker was not heard of for too long. Without effect if it has registered again since."""
+
+    node_id: int
+    broker_epoch: int
+
+
+class AssignVoter(Command, frozen=True, tag=True):
+    """A broker's disk is to get a voter id."""
+
+    node_id: int
+    storage: str
+
+
+class TakeSnapshot(Command, frozen=True, tag=True):
+    """The log has grown long."""
+
+
+class AgreeSnapshot(Command, frozen=True, tag=True):
+    """A majority of the voters reported the same snapshot."""
+
+    position: int
+    root_hash: str
+
+
+# -- answers -------------------------------------------------------------------------------------------------------
+
+
+class CommandAnswer(msgspec.Struct, frozen=True, tag=True):
+    """Base of all. `position` is how far a broker must have applied the metadata log to see what was decided."""
+
+    position: int
+
+
+class Done(CommandAnswer, frozen=True, tag=True):
+    """It is so, now or already."""
+
+
+class TopicPlaced(CommandAnswer, frozen=True, tag=True):
+    """`assignments[p]` are the replicas of partition p, the preferred leader first."""
+
+    topic_id: str
+    assignments: list[list[int]]
+
+
+class ProducerIdBlock(CommandAnswer, frozen=True, tag=True):
+    """The ids from `first` on are the asker's."""
+
+    first: int
+    count: int
+
+
+class BrokerAdmitted(CommandAnswer, frozen=True, tag=True):
+    """Registered, and fenced until a heartbeat reports a position beyond `broker_epoch`."""
+
+    broker_epoch: int
+    cluster_id: str
+
+
+class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
+    """What the cluster thinks of the broker. `may_stop`: it asked to, and leads nothing any more."""
+
+    is_fenced: bool
+    may_stop: bool
+
+
+WIRE_COMMANDS: tuple[type[Command], ...] = (
+    CreateTopic,
+    AddPartitions,
+    DeleteTopic,
+    AlterTopicConfigs,
+    ReportRemoved,
+    AllocateProducerIds,
+    RegisterBroker,
+    BrokerHeartbeat,
+    MetadataApplied,
+    RemoveBroker,
+)
+"""What a controller takes from other brokers."""
+
+ANSWERS: tuple[type[CommandAnswer], ...] = (Done, TopicPlaced, ProducerIdBlock, BrokerAdmitted, HeartbeatAnswered)
+"""What it answers."""
