@@ -118,6 +118,27 @@ class ProducerFenced(TidelogError):
     code = 40905
 
 
+class StaleBrokerEpoch(TidelogError):
+    """A broker's registration is not the current one: another process has registered since, or it was removed
+    (Kafka: STALE_BROKER_EPOCH). It must register again before anybody listens to it, and stop if that is refused."""
+
+    code = 40907
+
+
+class NodeIdInUse(TidelogError):
+    """Another live broker has this node id (Kafka: DUPLICATE_BROKER_REGISTRATION). It may be one whose end nobody has
+    noticed yet, so that the same request succeeds once its session is over."""
+
+    code = 40908
+    retriable = True
+
+
+class WrongCluster(TidelogError):
+    """This broker's data belongs to another cluster (Kafka: INCONSISTENT_CLUSTER_ID)."""
+
+    code = 40909
+
+
 class LengthRequired(TidelogError):
     code = 41101
 
@@ -209,6 +230,13 @@ class NotLeader(LeaderNotAvailable):
         """The newest leader epoch that the answering broker knows of; -1 if it knows none."""
 
 
+class NotController(TidelogError):
+    """Whom you ask is not the active controller, or is so no more; it has done nothing (Kafka: NOT_CONTROLLER)."""
+
+    code = 50308
+    retriable = True
+
+
 class DiskFull(TidelogError):
     """No space; nothing was appended, and writes resume by themselves when there is space."""
 
@@ -223,4 +251,12 @@ class TimedOutAfterAppend(TidelogError):
     """Appended by the leader, not known to be committed in time (also NOT_ENOUGH_REPLICAS_AFTER_APPEND)."""
 
     code = 50401
+    retriable = True
+
+
+class ControllerLost(TidelogError):
+    """The active controller was replaced, or cut off, while it was deciding; ask again, and be told what became of it.
+    Commands to the controller may be repeated."""
+
+    code = 50402
     retriable = True

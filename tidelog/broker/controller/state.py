@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from tidelog.broker.controller.commands import NewTopic as NewTopic
+from tidelog.broker.controller.commands import NewTopic as NewTopic  # noqa: PLC0414 -- it moved there
 from tidelog.broker.controller.records import (
     BrokerRegistered,
     ClusterCreated,
