@@ -12,7 +12,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tidelog.broker.http import params
-from tidelog.broker.http.budget import ByteBudget
+from tidelog.broker.budget import ByteBudget
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.model.cluster import Topic

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.http.budget import ByteBudget
+from tidelog.broker.budget import ByteBudget
 from tidelog.broker.http.context import Waits
 from tidelog.broker.http.stream_window import ITEMS_MAX, Arrived, Window
 from tidelog.model.errors import Overloaded
