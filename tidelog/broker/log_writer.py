@@ -12,15 +12,25 @@ from typing import Protocol
 
 from tidelog.broker.stats import Stats
 from tidelog.model.ports import BlockingRunner, Clock
-from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.unsynced import Commit
+
+
+class Committable(Protocol):
+    """What can be made durable: a `PartitionLog`, or a `SlotStore`."""
+
+    @property
+    def is_dirty(self) -> bool: ...
+
+    def begin_commit(self) -> Commit: ...
+
+    def end_commit(self, commit: Commit, error: OSError | None) -> None: ...
 
 
 class CommitListener(Protocol):
     """Who owns a log and is told when it has become durable, or has gone offline."""
 
     @property
-    def log(self) -> PartitionLog: ...
+    def log(self) -> Committable: ...
 
     def committed(self) -> None: ...
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tidelog.model.batch_header import (
+    CONTROL_BIT,
     HEADER,
     HEADER_BYTES,
     MAGIC,
@@ -53,10 +54,12 @@ def encode_batch(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    is_control: bool = False,
 ) -> bytearray:
     """One sound batch of all `records`, each `(timestamp_ms, key, value)` or with headers as a fourth item.
 
-    The result may be patched in place (`assign_offsets` and the stamps).
+    The result may be patched in place (`assign_offsets` and the stamps). `is_control` is for brokers: what they write
+    for themselves, and no consumer is shown.
 
     Raises `UnprocessableBody` if there are no records, `InvalidRequest` if a number does not fit its field,
     `TooLarge` over 2 GiB.
@@ -70,9 +73,10 @@ def encode_batch(
     batch = bytearray().join(parts)
     if len(batch) > BATCH_BYTES_MAX:
         raise TooLarge(f"{len(records)} records make a batch of {len(batch)} bytes: send fewer at once")
+    attributes = compression | CONTROL_BIT if is_control else compression
     try:
         HEADER.pack_into(
-            batch, 0, base_offset, len(batch) - 12, leader_epoch, MAGIC, 0, compression, len(records) - 1,
+            batch, 0, base_offset, len(batch) - 12, leader_epoch, MAGIC, 0, attributes, len(records) - 1,
             records[0][0], max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
         )  # fmt: skip
     except struct.error as error:

@@ -88,6 +88,7 @@ class _Loader:
             self._opened, self._directory, self._identity, self._settings, self._metainfo, info.incarnation,
             segments, tail, trails.lineage, trails.producers, now_ms, marked=self._durable,
         )  # fmt: skip
+        log.replica = info.replica
         if offline_reason is None and trails.first < len(doomed) + len(segments) - 1:
             offline_reason = self._begin_anew(log, now_ms)
         is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > log.tail.sequence

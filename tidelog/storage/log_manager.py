@@ -23,6 +23,7 @@ from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.slot_store import JOURNAL_SETTINGS, SlotStore, StoredSlots
 
 TOPICS = "topics"
 METADATA = "metadata"
@@ -81,6 +82,18 @@ class LogManager:
         )
         self._logs[partition_id] = log
         return log, report
+
+    def open_slots(self, now_ms: int, settings: LogSettings = JOURNAL_SETTINGS) -> tuple[SlotStore, StoredSlots]:
+        """Opens the metadata log's slot store, or makes an empty one. Blocking; raises as `SlotStore.open`.
+
+        Its journal is one of `logs`, and is closed with them.
+        """
+        assert METADATA_LOG not in self._logs, "the metadata log is open already"
+        store, stored = SlotStore.open(
+            self._opened, METADATA, METADATA_LOG, settings, new_incarnation=self._new_incarnation(), now_ms=now_ms
+        )
+        self._logs[METADATA_LOG] = store.journal
+        return store, stored
 
     def topic_ids(self) -> list[TopicId]:
         """Topics that have a directory here, known to anybody or not; sorted."""

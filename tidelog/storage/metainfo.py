@@ -25,6 +25,8 @@ NAMES = ("metainfo.0", "metainfo.1")
 MAGIC = 0x7D11
 VERSION = 1
 COPY_BYTES = 512
+"""A copy is a multiple of this, and nearly always just this."""
+COPY_BYTES_MAX = 4096
 _HEAD = struct.Struct("<HHQHI")  # magic, version, sequence, length, crc
 
 
@@ -41,6 +43,8 @@ class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
     """The newest leader epoch in the log."""
     high_watermark: int = 0
     log_start_offset: int = 0
+    replica: bytes | msgspec.UnsetType = msgspec.UNSET
+    """What a Paxos replica has to remember besides (`SlotStore.store_facts`); absent from other logs."""
 
 
 @dataclass(slots=True)
@@ -100,8 +104,8 @@ class MetainfoStore:
         head = (MAGIC, VERSION, sequence, len(payload))
         crc = crc32c(payload, crc32c(_HEAD.pack(*head, 0), self._seed))
         block = _HEAD.pack(*head, crc) + payload
-        assert len(block) <= COPY_BYTES
-        return block.ljust(COPY_BYTES, b"\0")
+        assert len(block) <= COPY_BYTES_MAX
+        return block.ljust(-(-len(block) // COPY_BYTES) * COPY_BYTES, b"\0")
 
     def _read(self, path: str) -> tuple[int, Metainfo] | None:
         try:
@@ -111,7 +115,7 @@ class MetainfoStore:
         except OSError:
             return None
         try:
-            raw = file.pread(COPY_BYTES, 0)
+            raw = file.pread(COPY_BYTES_MAX, 0)
         except OSError:
             return None
         finally:

@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from msgspec import UNSET, UnsetType
+
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import (
     DiskFull,
@@ -90,6 +92,8 @@ class PartitionLog(ReadableLog):
         self.producers = producers
         self.durable_offset = tail.offset
         self.offline_reason: str | None = None
+        self.replica: bytes | UnsetType = UNSET
+        """See `Metainfo.replica`."""
         self._opened = opened
         self._codec = RowCodec(identity)
         self._metainfo = metainfo
@@ -379,6 +383,7 @@ class PartitionLog(ReadableLog):
             epoch=self.tail.epoch,
             high_watermark=high_watermark,
             log_start_offset=self.tail.log_start_offset,
+            replica=self.replica,
         )
 
     def store_metainfo(self, info: Metainfo) -> None:

@@ -31,6 +31,7 @@ from tidelog.model.batch_header import BatchHeader
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer
 from tidelog.model.producers import BATCHES_REMEMBERED, SEQUENCES, ProducerState, SeenBatch
+from tidelog.storage.slot_entries import place_of
 
 ROW_BYTES = 128
 MAGIC = 0x7D10
@@ -39,7 +40,7 @@ NO_TIMESTAMP = -1
 
 
 class Kind(IntEnum):
-    """What a row says. 16 and 17 are kept for the replicated log's nop and learned range."""
+    """What a row says."""
 
     HEADER = 1
     LINEAGE = 2
@@ -65,7 +66,7 @@ assert all(s.size == _CHECKED for s in (_BODY, _HEADER, _LINEAGE, _PRODUCER))
 
 
 class Row(NamedTuple):
-    """A body row, unpacked. `number` and `position` belong to the replicated log and are 0 elsewhere."""
+    """A body row, unpacked. `position` and `number` are those of a slot entry (`slot_entries`), and 0 elsewhere."""
 
     magic: int
     version: int
@@ -148,9 +149,10 @@ class RowCodec:
     def batch(self, tail: Tail, header: BatchHeader, data: Buffer) -> bytes:
         """The row of a batch that is about to be written at `tail`."""
         newest = max(tail.running_max_timestamp, header.max_timestamp)
+        position, number = place_of(header, data)
         return self.seal_bytes(
             _BODY.pack(
-                MAGIC, VERSION, Kind.BATCH, header.leader_epoch, tail.sequence, tail.durable, 0, 0,
+                MAGIC, VERSION, Kind.BATCH, header.leader_epoch, tail.sequence, tail.durable, position, number,
                 header.base_offset, tail.file_position, header.max_timestamp, newest, xxh3_128_digest(data),
                 header.producer_id, header.base_sequence, header.producer_epoch, header.attributes,
                 12 + header.batch_length, header.last_offset_delta, tail.log_start_offset,

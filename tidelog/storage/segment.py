@@ -25,6 +25,7 @@ from tidelog.storage.retention import SegmentSummary
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, HeaderRow, Kind, Row, RowCodec, Tail
 
 HINTS_MAX = 128
+SECTOR_BYTES = 512
 ROWS_PER_READ = 32
 ROWS_PER_READ_MAX = 1024
 """4 KiB of catalog at first, for who only wants a few batches, then more and more."""
@@ -282,7 +283,7 @@ class Segment:
         try:
             data = self.log.pread(size, run[0].file_position)
         except OSError:
-            data = b"".join(self._read_or_nothing(row) for row in run)
+            data = b"".join(map(self.raw_batch, run))
         view, at = memoryview(data), 0
         for row in run:
             if xxh3_128_digest(view[at : at + row.length]) != row.digest:
@@ -298,15 +299,23 @@ class Segment:
         if self.body_slot < slot <= self.slots:  # rows made by `walk` have no place of their own
             self.hint(row.next_offset, slot)
 
-    def _read_or_nothing(self, row: Row) -> bytes:
+    def raw_batch(self, row: Row) -> bytes:
+        """The bytes in the place of the row's batch, unverified; a sector that cannot be read is zeros."""
         try:
             return self.log.pread(row.length, row.file_position)
         except OSError:
-            return bytes(row.length)
+            ends = range(row.file_position, row.end_position, SECTOR_BYTES)
+            return b"".join(self._sector(at, min(SECTOR_BYTES, row.end_position - at)) for at in ends)
+
+    def _sector(self, position: int, size: int) -> bytes:
+        try:
+            return self.log.pread(size, position).ljust(size, b"\0")
+        except OSError:
+            return bytes(size)
 
     def holds(self, row: Row) -> bool:
         """True if the row's batch is in the log, byte for byte."""
-        return xxh3_128_digest(self._read_or_nothing(row)) == row.digest
+        return xxh3_128_digest(self.raw_batch(row)) == row.digest
 
     def first_since(self, timestamp_ms: int, offset: int) -> Entry | None:
         """The first batch, from the one that holds `offset` on, with a record of that timestamp or later; or the damage

@@ -6,6 +6,7 @@ fsync a file serves all that gathered during the one before it (group commit).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidelog.model.ports import File
@@ -22,6 +23,8 @@ class Commit:
     offset: int
     file_bytes: int
     _opened: OpenFiles = field(repr=False)
+    afterwards: Callable[[], None] | None = None
+    """What else has to be on the disk before the commit counts, once the files are."""
 
     @property
     def fsyncs(self) -> int:
@@ -33,6 +36,8 @@ class Commit:
             file.sync()
         if self.directory is not None:
             self._opened.files.sync_dir(self.directory)
+        if self.afterwards is not None:
+            self.afterwards()
 
     def release(self) -> None:
         """Gives up the hold on the files, whatever became of them."""

@@ -1,0 +1,151 @@
+"""The entries of a slot store's journal: a record batch each, so that segments, catalogs and tools take them as they
+take any batch.
+
+An entry is a control batch (Kafka's term: written by a broker for itself) of one record. Its key is the *head*, big
+endian:
+
+    version int16, 0 | kind int16 | position uint64 | number uint64 | digest length uint8 | digest | content
+
+`content` is a slot's identity, or the floor. The record's value is the slot's payload; it is null if the value has
+none, or if the payload lies in an earlier entry.
+
+A head must survive the loss of its payload, so it has a checksum of its own: the batch's base_sequence, which means
+nothing without a producer, is the CRC32C of the head. It thereby stands in the catalog row, too, beside position and
+number. So a sound row tells a sound head from a damaged or an older one, whatever has become of the rest of the batch,
+and if the head is gone still says which slot it was.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tidelog.model.batch_codec import encode_batch
+from tidelog.model.batch_header import HEADER_BYTES, BatchHeader, RecordBatch, parse_header
+from tidelog.model.errors import InvalidBatch
+from tidelog.model.ports import Buffer
+from tidelog.model.varint import decode_varint
+
+VERSION = 0
+FLOOR_NUMBER = (1 << 64) - 1
+"""Stands in the rows of floors, whose position is no slot's. Not a proposal number."""
+HEAD_BYTES_MAX = 4096
+_HEAD_END_MAX = HEADER_BYTES + 32 + HEAD_BYTES_MAX
+_HEAD = struct.Struct(">hhQQB")
+_NO_TIMESTAMP = -1
+_CRC_BITS = struct.Struct(">I")
+_SEQUENCE_BITS = struct.Struct(">i")
+
+
+class EntryKind(IntEnum):
+    """What an entry says. The values are control types that Kafka does not use."""
+
+    FLOOR = 0x7D00
+    """The log begins at `position`; `content` is what is known of what lay before."""
+    SLOT = 0x7D01
+    """A slot whole in itself: with its payload, or with a value that has none."""
+    REFERENCE = 0x7D02
+    """A slot whose payload, known by its digest, lies in an earlier entry, or is not to be had here."""
+    UNKNOWN = 0x7D03
+    """A slot of which only position and number are left."""
+
+
+_KINDS = {int(kind): kind for kind in EntryKind}
+
+
+class Head(NamedTuple):
+    """All of an entry but its payload."""
+
+    kind: EntryKind
+    position: int
+    number: int
+    digest: bytes = b""
+    content: bytes = b""
+
+    def pack(self) -> bytes:
+        fields = _HEAD.pack(VERSION, self.kind, self.position, self.number, len(self.digest))
+        return fields + self.digest + self.content
+
+
+def encode_entry(head: Head, payload: Buffer | None, offset: int, epoch: int) -> RecordBatch:
+    """The batch of an entry, in its place in the journal."""
+    key = head.pack()
+    assert len(key) <= HEAD_BYTES_MAX, f"a slot's identity or a floor of {len(head.content)} bytes is too large"
+    (checksum,) = _SEQUENCE_BITS.unpack(_CRC_BITS.pack(crc32c(key)))
+    value = None if payload is None else bytes(payload)
+    data = encode_batch(
+        [(_NO_TIMESTAMP, key, value)],
+        base_offset=offset,
+        leader_epoch=epoch,
+        base_sequence=checksum,
+        is_control=True,
+    )
+    return RecordBatch(parse_header(data), memoryview(data))
+
+
+def decode_entry(data: bytes) -> tuple[Head, bytes | None] | None:
+    """Head and payload of an entry; None if the bytes, a batch that verifies, are none."""
+    if not parse_header(data).is_control:
+        return None
+    try:
+        key, value = _fields(data)
+        head = _parse_head(key or b"")
+    except (InvalidBatch, IndexError):
+        return None
+    return None if head is None else (head, value)
+
+
+def salvage_head(data: bytes, checksum: int) -> Head | None:
+    """The head of an entry whose batch does not verify any more; `checksum` is its row's base_sequence."""
+    try:
+        key = next(_field_of(data))
+    except (InvalidBatch, IndexError):
+        return None
+    if key is None or _SEQUENCE_BITS.unpack(_CRC_BITS.pack(crc32c(key)))[0] != checksum:
+        return None
+    return _parse_head(key)
+
+
+def place_of(header: BatchHeader, data: Buffer) -> tuple[int, int]:
+    """Position and number for the catalog row of a sound batch: 0 unless it is an entry."""
+    if not header.is_control:
+        return 0, 0
+    try:
+        key = next(_field_of(bytes(memoryview(data)[:_HEAD_END_MAX])))
+    except (InvalidBatch, IndexError):
+        return 0, 0
+    head = _parse_head(key or b"")
+    return (0, 0) if head is None else (head.position, head.number)
+
+
+def _fields(data: bytes) -> tuple[bytes | None, bytes | None]:
+    fields = _field_of(data)
+    return next(fields), next(fields)
+
+
+def _field_of(data: bytes) -> Iterator[bytes | None]:
+    """Key and value of a batch's first record. Raises `InvalidBatch` or `IndexError` where the bytes make no sense."""
+    _, at = decode_varint(data, HEADER_BYTES)
+    at += 1  # the record's attributes
+    for _ in ("timestamp delta", "offset delta"):
+        _, at = decode_varint(data, at)
+    for _ in ("key", "value"):
+        size, at = decode_varint(data, at)
+        if at + size > len(data):
+            raise IndexError(size)
+        yield None if size < 0 else data[at : at + size]
+        at += max(size, 0)
+
+
+def _parse_head(key: bytes) -> Head | None:
+    if len(key) < _HEAD.size:
+        return None
+    version, kind, position, number, digest_bytes = _HEAD.unpack_from(key)
+    if version != VERSION or kind not in _KINDS:
+        return None
+    content_at = _HEAD.size + digest_bytes
+    return Head(_KINDS[kind], position, number, key[_HEAD.size : content_at], key[content_at:])

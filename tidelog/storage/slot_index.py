@@ -1,0 +1,115 @@
+"""Where the slots of a store lie in its journal: what has to stay, and what a segment of it would cost to give up.
+
+Of each position the newest entry counts. Its payload may lie in an earlier one, so payloads are remembered by position
+and digest for as long as the journal holds them, also those of values that were replaced: a value that is chosen in
+the end may be one that this replica held before.
+
+What is *live* is the newest entry of each slot, the payload that it needs, and the newest floor. All else is dead
+weight, gone when its segment goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tidelog.storage.slot_entries import EntryKind, Head
+
+
+class StoredPayload(NamedTuple):
+    """A payload that was sound when it was last seen: in the entry at `offset` of the journal."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlace:
+    """The newest state of a slot."""
+
+    number: int
+    digest: bytes
+    """Of the payload; empty if the value has none."""
+    offset: int
+    """Of the entry in the journal."""
+    payload: StoredPayload | None
+    """None if the value has none, or if it is not to be had here."""
+    is_known: bool = True
+    """False if the identity is lost."""
+
+    @property
+    def is_faulty(self) -> bool:
+        return not self.is_known or (self.digest != b"" and self.payload is None)
+
+
+@dataclass(frozen=True, slots=True)
+class FloorPlace:
+    """The newest floor: its position, its content, and the entry that holds it."""
+
+    position: int
+    content: bytes
+    offset: int
+
+
+class SlotIndex:
+    """Built by replaying the journal from its start; kept up by every entry that is appended."""
+
+    def __init__(self) -> None:
+        self.slots: dict[int, SlotPlace] = {}
+        self.floor: FloorPlace | None = None
+        self._payloads: dict[tuple[int, bytes], StoredPayload] = {}
+
+    def note(self, head: Head, offset: int, payload_bytes: int | None) -> None:
+        """Takes in an entry; `payload_bytes` is None if it has no payload, or one that is damaged."""
+        if head.kind is EntryKind.FLOOR:
+            self.floor = FloorPlace(head.position, head.content, offset)
+            return
+        key = (head.position, head.digest)
+        if payload_bytes is not None:
+            self._payloads[key] = StoredPayload(offset, payload_bytes)
+        payload = self._payloads.get(key) if head.digest else None
+        is_known = head.kind is not EntryKind.UNKNOWN
+        self.slots[head.position] = SlotPlace(head.number, head.digest, offset, payload, is_known)
+
+    def find(self, position: int, digest: bytes) -> StoredPayload | None:
+        """Where the payload with this digest was stored for this position, by whatever entry."""
+        return self._payloads.get((position, digest))
+
+    def forget_payload(self, position: int, digest: bytes) -> None:
+        """The payload turned out to be damaged."""
+        self._payloads.pop((position, digest), None)
+        slot = self.slots.get(position)
+        if slot is not None and slot.digest == digest:
+            self.slots[position] = replace(slot, payload=None)
+
+    def drop_below(self, position: int) -> None:
+        """Forgets the slots below a position."""
+        self.slots = {at: slot for at, slot in self.slots.items() if at >= position}
+        self._payloads = {key: stored for key, stored in self._payloads.items() if key[0] >= position}
+
+    def drop_entries_below(self, offset: int) -> None:
+        """Forgets the payloads in a part of the journal that goes. Nothing live may be left there."""
+        assert all(oldest >= offset for oldest, _ in self.live()), "something live would be deleted"
+        self._payloads = {key: stored for key, stored in self._payloads.items() if stored.offset >= offset}
+
+    def live(self) -> Iterator[tuple[int, int | None]]:
+        """For each slot, and for the floor (None), the oldest entry that it needs."""
+        for position, slot in self.slots.items():
+            yield min(slot.offset, slot.payload.offset if slot.payload else slot.offset), position
+        if self.floor is not None:
+            yield self.floor.offset, None
+
+    def live_in(self, ends: Iterable[int]) -> Iterator[list[int | None]]:
+        """What needs each of the journal's oldest segments, which end at `ends`; what was named is not named again."""
+        waiting = sorted(self.live(), key=lambda item: item[0], reverse=True)
+        for end in ends:
+            found: list[int | None] = []
+            while waiting and waiting[-1][0] < end:
+                found.append(waiting.pop()[1])
+            yield found
+
+    def bytes_of(self, position: int | None) -> int:
+        """About how much it takes to write a slot, or the floor, again."""
+        payload = None if position is None else self.slots[position].payload
+        return payload.size if payload else 0

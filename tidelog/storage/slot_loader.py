@@ -1,0 +1,176 @@
+"""Opening a slot store: replay its journal, and know what was forgotten.
+
+A Paxos replica may forget what was never durable, and nothing else: one forgotten vote, and two values can be chosen
+for one position. So all that damage can do has to end in one of these, never in silence:
+
+- The payload alone is lost: the slot is *faulty*, its identity known. A peer gives the payload back.
+- The head is lost as well: position and number are in the catalog row. The slot is faulty, its identity None.
+- The row is lost, too, so nobody knows which slot it was; or a floor; or the journal, or both copies of the facts: the
+  store is *amnesiac*. The replica must not vote under its old identity any more.
+
+An amnesiac store takes no entries, and no opening changes that: what is lost for certain is either recorded by the
+loader (a LOST row), or found missing again each time. Where opening a log would write what hides the loss, new facts
+over lost ones or an empty segment for a missing journal, it is opened for reading only.
+
+What cannot be noticed: a directory that an old backup was put into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
+from xxhash import xxh3_128_digest
+
+from tidelog.config.errors import ConfigError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Files
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.loader import load_log
+from tidelog.storage.metainfo import NAMES, MetainfoStore
+from tidelog.storage.open_files import OpenFiles, open_file
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.read_only import open_read_only
+from tidelog.storage.rows import ROW_BYTES, Row
+from tidelog.storage.segment import Damage, Segment
+from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, decode_entry, salvage_head
+from tidelog.storage.slot_index import SlotIndex
+
+JOURNAL_SETTINGS = LogSettings(segment_bytes=8 << 20, segment_ms=1 << 62, segment_rows_max=32_768, producers_max=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSlot:
+    """A slot as the disk gives it back."""
+
+    position: int
+    number: int
+    identity: bytes | None
+    """None: it is damaged; position and number are right."""
+    is_faulty: bool
+    """The identity or the payload is not to be had here."""
+
+
+@dataclass(slots=True)
+class StoredSlots:
+    """All that a disk gives back of a replica."""
+
+    facts: bytes | None
+    """As last stored; None if none ever were, or if they are lost."""
+    floor: tuple[int, bytes] | None
+    slots: list[StoredSlot]
+    """By position; none below the floor."""
+    is_amnesiac: bool
+    """Something that was durable is lost, and it is not known what: this replica must be replaced, not restarted."""
+    report: LoadReport = field(default_factory=LoadReport)
+
+
+def load_slots(
+    opened: OpenFiles,
+    directory: str,
+    identity: PartitionId,
+    settings: LogSettings,
+    *,
+    new_incarnation: str,
+    now_ms: int,
+) -> tuple[PartitionLog, SlotIndex, StoredSlots]:
+    """The journal in `directory`, made if there is none, where everything lies in it, and what the replica is told.
+
+    Blocking. Raises `ConfigError` if something else than a slot store is there; otherwise as `load_log`.
+    """
+    amnesia = _find_amnesia(opened.files, directory, identity)
+    if amnesia is not None:
+        journal, report = open_read_only(opened.files, directory, identity)
+    else:
+        journal, report = load_log(
+            opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms
+        )
+    replay = _Replay(journal)
+    amnesia = amnesia or replay.run()
+    if amnesia is not None:
+        report.say(f"{amnesia}; what this replica has promised and accepted is not known any more")
+        journal.offline_reason = amnesia
+    facts = None if journal.replica is UNSET else journal.replica
+    floor = replay.index.floor
+    stored = StoredSlots(facts, (floor.position, floor.content) if floor else None, [], amnesia is not None, report)
+    replay.index.drop_below(floor.position if floor else 0)
+    for position, place in sorted(replay.index.slots.items()):
+        known = replay.identities[position]
+        stored.slots.append(StoredSlot(position, place.number, known, place.is_faulty))
+    return journal, replay.index, stored
+
+
+def _find_amnesia(files: Files, directory: str, identity: PartitionId) -> str | None:
+    """What the files say before a loader has touched them: why something must be lost, or None.
+
+    A new store makes its journal durable before its metainfo, and `metainfo.0` before `metainfo.1`, and takes entries
+    only then. So anything in a journal without facts, or facts without a journal, is no crash's doing.
+    """
+    names = files.list(directory)
+    journal = [name for name in names if name.endswith((".log", ".catalog"))]
+    if MetainfoStore(files, directory, identity).load() is not None:
+        return None if journal else "the journal is missing"
+    if NAMES[1] in names or any(_holds_entries(files, directory, name) for name in journal):
+        return "both metainfo copies are lost"
+    return None
+
+
+def _holds_entries(files: Files, directory: str, name: str) -> bool:
+    file = open_file(files, f"{directory}/{name}")
+    try:
+        return file.size() > (ROW_BYTES if name.endswith(".catalog") else 0) or int(name[:20]) > 0
+    finally:
+        file.close()
+
+
+class _Replay:
+    """The journal, entry by entry."""
+
+    def __init__(self, journal: PartitionLog) -> None:
+        self.index = SlotIndex()
+        self.identities: dict[int, bytes | None] = {}
+        self._journal = journal
+        self._lost_floor: int | None = None
+
+    def run(self) -> str | None:
+        """Takes in all there is; why the store is amnesiac, or None."""
+        lost: Damage | None = None
+        start = self._journal.log_start_offset
+        for part in self._journal.parts(start):
+            for entry in [part] if isinstance(part, Damage) else part.entries(start):
+                if isinstance(entry, Damage):
+                    lost = lost or entry
+                else:
+                    assert isinstance(part, Segment)
+                    self._take(part, entry)
+        if lost is not None:
+            return f"entries {lost.start} to {lost.end - 1} of the journal are lost ({lost.reason})"
+        if self._lost_floor is not None:
+            return f"the floor at position {self._lost_floor} is damaged"
+        return None
+
+    def _take(self, segment: Segment, row: Row) -> None:
+        head, payload = read_entry(segment, row)
+        if head.number == FLOOR_NUMBER and head.kind is EntryKind.UNKNOWN:
+            self._lost_floor = head.position
+            return
+        self.index.note(head, row.base_offset, None if payload is None else len(payload))
+        if head.kind is EntryKind.FLOOR:
+            self._lost_floor = None
+        else:
+            self.identities[head.position] = None if head.kind is EntryKind.UNKNOWN else head.content
+
+
+def read_entry(segment: Segment, row: Row) -> tuple[Head, bytes | None]:
+    """What is left of an entry, all of it verified: head and payload, or the head, or what the row says of it.
+
+    Raises `ConfigError` for a sound batch that is no entry.
+    """
+    data = segment.raw_batch(row)
+    if xxh3_128_digest(data) == row.digest:
+        entry = decode_entry(data)
+        if entry is None:
+            raise ConfigError(f"{segment.log_path} does not belong to a slot store: another version wrote it")
+        return entry
+    head = salvage_head(data, row.base_sequence)
+    return head or Head(EntryKind.UNKNOWN, row.position, row.number), None
