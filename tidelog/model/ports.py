@@ -1,4 +1,4 @@
-"""The doors to the outside world, as protocols: clock, entropy, files, blocking work.
+"""The doors to the outside world, as protocols: clock, entropy, files, blocking work, the network between brokers.
 
 Every source of nondeterminism is one of these, given by the caller. Production adapters live in
 `tidelog.adapters` and `tidelog.storage.disk_files`; the simulator's in `tidelog.sim`. A lint check keeps
@@ -128,3 +128,81 @@ class BlockingRunner(Protocol):
     """Runs a blocking call away from the event loop, one at a time and in order."""
 
     async def run(self, call: Callable[[], T]) -> T: ...
+
+
+class FrameConnection(Protocol):
+    """A connection that carries whole frames, in order, both ways; or it breaks. A frame is any number of bytes."""
+
+    frame_bytes_max: int
+    """A longer frame coming in breaks the connection before a byte of it is stored. Whoever receives may change it at
+    any time, for the frames that have not begun."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes handed to `send` that the system has not taken yet: what a slow peer costs in memory."""
+        ...
+
+    @property
+    def remote(self) -> str:
+        """Who is at the other end, for people: `host:port`."""
+        ...
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Sends the buffers, one after the other, as one frame. Never blocks, never raises, and drops the frame if the
+        connection is closed. The buffers must not change until the connection is lost or the frame has arrived."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of the connection after what was sent; what the peer does not take in good time is lost.
+
+        No frame is received from now on; `FrameReceiver.connection_lost` follows. Idempotent.
+        """
+        ...
+
+
+class FrameReceiver(Protocol):
+    """Whoever hears what comes in on a connection. Must not raise."""
+
+    def frame_received(self, frame: memoryview) -> None:
+        """One whole frame. Its bytes belong to the receiver from now on, who may keep and change them."""
+        ...
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The end, exactly once, whoever ended it, and never from inside `send` or `close`.
+
+        `error` is None if this or the other side closed the connection in order.
+        """
+        ...
+
+
+class NetworkListener(Protocol):
+    """An address at which connections are taken."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, the port as the system chose it if it was 0."""
+        ...
+
+    async def close(self) -> None:
+        """Takes no more connections; those taken stay. Idempotent."""
+        ...
+
+
+class Network(Protocol):
+    """The network as one broker sees it. `receiver` makes who hears a new connection, before its first frame."""
+
+    async def connect(
+        self, host: str, port: int, receiver: Callable[[FrameConnection], FrameReceiver], *, timeout_s: float
+    ) -> FrameConnection:
+        """Opens a connection.
+
+        Raises `ConnectionRefusedError` if the machine says that nobody listens there, `TimeoutError`, or another
+        `OSError`.
+        """
+        ...
+
+    async def listen(
+        self, host: str, port: int, receiver: Callable[[FrameConnection], FrameReceiver]
+    ) -> NetworkListener:
+        """Takes connections; port 0 is any free one. Raises `OSError` if the address cannot be had."""
+        ...

@@ -1,0 +1,21 @@
+"""How brokers talk to each other: frames on a few long-lived connections (docs/peer-protocol.md)."""
+
+from tidelog.transport.peer.bounds import Lane, PeerBounds
+from tidelog.transport.peer.errors import PeerLost, PeerRefused, PeerUnreachable
+from tidelog.transport.peer.handler import Answer, PeerHandler
+from tidelog.transport.peer.hello import Hello
+from tidelog.transport.peer.node import PeerNode
+from tidelog.transport.peer.statistics import PeerStatistics
+
+__all__ = [
+    "Answer",
+    "Hello",
+    "Lane",
+    "PeerBounds",
+    "PeerHandler",
+    "PeerLost",
+    "PeerNode",
+    "PeerRefused",
+    "PeerStatistics",
+    "PeerUnreachable",
+]

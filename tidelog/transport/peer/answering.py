@@ -1,0 +1,139 @@
+"""The answering end of a connection: a task per request, as many as the bounds allow.
+
+The tasks belong to the connection. They are cancelled when the caller says that it waits no longer, when the time that
+it gave is over, and when the connection is lost: an answer that nobody can get is not worth working for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import msgspec
+
+from tidelog.model.errors import InternalError, InvalidRequest, Overloaded, TidelogError, TooLarge
+from tidelog.model.ports import FrameConnection
+from tidelog.transport.peer.errors import Fault
+from tidelog.transport.peer.frames import BadFrame, Frame, Kind, frame_bytes
+from tidelog.transport.peer.handler import Answer, PeerHandler
+from tidelog.transport.peer.line import Common, Line
+from tidelog.transport.peer.statistics import PeerStatistics
+
+
+class AnsweringEnd(Line):
+    """Made for a connection that somebody opened; waits for their hello, but not for ever."""
+
+    def __init__(
+        self, connection: FrameConnection, common: Common, statistics: PeerStatistics, handler: PeerHandler
+    ) -> None:
+        super().__init__(connection, common)
+        self._loop = asyncio.get_running_loop()
+        self._statistics = statistics
+        self._handler = handler
+        self._running: dict[int, asyncio.Task[None]] = {}
+        """Requests under way, by correlation id."""
+        self._handshake = self._loop.call_later(common.bounds.handshake_s_max, self._too_slow)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Requests under way, oldest first."""
+        return list(self._running.values())
+
+    # -- what comes in -----------------------------------------------------------------------------------------------
+
+    def _too_slow(self) -> None:
+        self.refuse(f"no hello came within {self.common.bounds.handshake_s_max} s; is this a tidelog broker?")
+
+    def greeted(self) -> None:
+        self._handshake.cancel()
+        self._statistics.accepts += 1
+        self.greet()
+
+    def take(self, frame: Frame) -> None:
+        if frame.kind is Kind.REQUEST:
+            self._serve(frame)
+        elif frame.kind is Kind.NOTIFY:
+            self._notified(frame)
+        elif frame.kind is Kind.CANCEL:
+            if task := self._running.get(frame.correlation):
+                task.cancel()
+        else:
+            raise BadFrame(f"a frame of kind {frame.kind.name} asks for nothing")
+
+    def ended(self, error: Exception | None) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Works for nobody any more."""
+        self._handshake.cancel()
+        for task in self.tasks:
+            task.cancel()
+
+    def _notified(self, frame: Frame) -> None:
+        assert self.theirs is not None
+        try:
+            self._handler.notified(self.theirs, self.common.codec.message(frame.header), frame.payload)
+        except BadFrame as error:  # of a newer version, perhaps: nobody counts on its arrival
+            self.common.logger.warning("a notification is dropped", remote=self.connection.remote, reason=str(error))
+        except Exception:
+            self.common.logger.exception("a notification failed in a way that was not foreseen")
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _serve(self, frame: Frame) -> None:
+        correlation = frame.correlation
+        if correlation in self._running:
+            raise BadFrame(f"request {correlation} is under way already")
+        try:
+            message = self._admit(frame)
+        except TidelogError as error:
+            self._fail(correlation, error)
+            return
+        task = self._loop.create_task(self._answer(correlation, message, frame.payload))
+        self._running[correlation] = task
+        timer = self._loop.call_later(frame.timeout_ms / 1000, task.cancel)
+        task.add_done_callback(partial(self._done, correlation, timer))
+
+    def _admit(self, frame: Frame) -> msgspec.Struct:
+        self.greet()  # may find that this is not one to talk to
+        bounds = self.common.bounds
+        if len(self._running) >= bounds.requests_max:
+            self._statistics.overloads += 1
+            raise Overloaded(f"{len(self._running)} requests of this connection are under way already")
+        if self.connection.queued_bytes > bounds.queued_bytes_max:
+            self._statistics.overloads += 1
+            raise Overloaded(f"{self.connection.queued_bytes} bytes of answers have not been taken yet")
+        try:
+            return self.common.codec.message(frame.header)
+        except BadFrame as error:  # of a newer version, perhaps: the caller can be told
+            raise InvalidRequest(str(error)) from error
+
+    async def _answer(self, correlation: int, message: msgspec.Struct, payload: memoryview) -> None:
+        assert self.theirs is not None
+        try:
+            self._succeed(correlation, await self._handler.handle(self.theirs, message, payload))
+        except TidelogError as error:
+            self._fail(correlation, error)
+        except Exception:
+            self.common.logger.exception(
+                "a peer request failed in a way that was not foreseen", message=type(message).__name__
+            )
+            self._fail(correlation, InternalError("the broker failed; its log says more"))
+
+    def _succeed(self, correlation: int, answer: Answer) -> None:
+        header = b"" if answer.message is None else self.common.codec.encode(answer.message)
+        size = frame_bytes(header, answer.payload)
+        if size > self.common.bounds.frame_bytes_max:
+            raise TooLarge(f"the answer has {size} bytes; the bound is {self.common.bounds.frame_bytes_max}")
+        self._statistics.served += 1
+        self.send(Kind.ANSWER, header, answer.payload, correlation=correlation)
+
+    def _fail(self, correlation: int, error: TidelogError) -> None:
+        self._statistics.served += 1
+        self.send(Kind.ERROR, self.common.codec.encode(Fault.of(error)), correlation=correlation)
+
+    def _done(self, correlation: int, timer: asyncio.TimerHandle, task: asyncio.Task[None]) -> None:
+        timer.cancel()
+        del self._running[correlation]
+        if not task.cancelled():
+            task.result()  # whatever came out of it is for the loop's exception handler

@@ -1,0 +1,171 @@
+"""The calling end of a connection: requests on their way, many at a time, each with a deadline.
+
+A request that was handed to the connection and has no answer has an unknown outcome (`PeerLost`, `TimeoutError`); one
+that was not is definite (`PeerUnreachable`, `Overloaded`, `TooLarge`). Whoever gives up waiting leaves nothing behind:
+the peer is told, and an answer that comes all the same is dropped, as is one that nobody ever asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn
+
+import msgspec
+
+from tidelog.model.errors import Overloaded, TooLarge
+from tidelog.model.ports import Buffer, FrameConnection
+from tidelog.transport.peer.errors import PeerLost, PeerRefused, PeerUnreachable
+from tidelog.transport.peer.frames import TIMEOUT_MS_MAX, BadFrame, Frame, Kind, frame_bytes
+from tidelog.transport.peer.handler import Answer
+from tidelog.transport.peer.hello import Hello
+from tidelog.transport.peer.line import Common, Line
+from tidelog.transport.peer.statistics import PeerStatistics
+
+
+class CallingEnd(Line):
+    """Made for a fresh connection; says hello at once. `peer_id` is whom it should reach, None for whoever is there."""
+
+    def __init__(
+        self, connection: FrameConnection, common: Common, statistics: PeerStatistics, peer_id: int | None
+    ) -> None:
+        super().__init__(connection, common)
+        self._loop = asyncio.get_running_loop()
+        self._statistics = statistics
+        self._peer_id = peer_id
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        """By correlation id; a request leaves it when its answer comes or its caller gives up."""
+        self._last_id = 0
+        self._is_greeted = asyncio.Event()
+        self._is_lost = asyncio.Event()
+        self._cause = "closed"
+        self.greet()
+
+    async def wait_greeted(self) -> None:
+        """Returns when requests may be sent. Raises `PeerRefused`, or `PeerUnreachable` if it was lost before."""
+        await self._is_greeted.wait()
+        if not self.is_open:
+            self._raise_unreachable()
+
+    async def wait_lost(self) -> None:
+        """Returns when the connection is gone."""
+        await self._is_lost.wait()
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    async def request(self, message: msgspec.Struct, payload: Sequence[Buffer], timeout_s: float) -> Answer:
+        """Sends a request and waits for its answer; see `PeerNode.request` for what it raises."""
+        header = self._admit(message, payload)
+        self._last_id += 1
+        correlation = self._last_id
+        future = self._waiting[correlation] = self._loop.create_future()
+        timer = self._loop.call_later(timeout_s, self._expire, future, timeout_s)
+        timeout_ms = min(max(1, math.ceil(timeout_s * 1000)), TIMEOUT_MS_MAX)
+        self.send(Kind.REQUEST, header, payload, correlation=correlation, timeout_ms=timeout_ms)
+        self._statistics.requests += 1
+        sent_s = self.common.clock.monotonic_s()
+        try:
+            answer: Answer = await future
+            self._statistics.answers += 1
+            self._statistics.answered_s += self.common.clock.monotonic_s() - sent_s
+            return answer
+        finally:
+            timer.cancel()
+            if future.done() and not future.cancelled():
+                future.exception()  # whoever is cancelled at this very moment does not look at it
+            if self._waiting.pop(correlation, None) is not None:
+                self._statistics.given_up += 1
+                self.send(Kind.CANCEL, correlation=correlation)
+
+    def notify(self, message: msgspec.Struct, payload: Sequence[Buffer]) -> bool:
+        """Sends a message that nobody answers; False if it is dropped."""
+        bounds = self.common.bounds
+        self.greet()
+        if not self.is_open or self.connection.queued_bytes > bounds.notify_bytes_max:
+            self._statistics.notifications_dropped += 1
+            return False
+        header = self.common.codec.encode(message)
+        assert frame_bytes(header, payload) <= bounds.frame_bytes_max, "a notification is larger than any frame may be"
+        self.send(Kind.NOTIFY, header, payload)
+        self._statistics.notifications += 1
+        return True
+
+    def _admit(self, message: msgspec.Struct, payload: Sequence[Buffer]) -> bytes:
+        """The header of a request, if it may be sent."""
+        self.greet()  # may find that this is not one to talk to
+        if not self.is_open:
+            self._raise_unreachable()
+        bounds = self.common.bounds
+        if len(self._waiting) >= bounds.requests_max:
+            raise Overloaded(f"{len(self._waiting)} requests to {self._name()} wait for answers already")
+        if self.connection.queued_bytes > bounds.queued_bytes_max:
+            raise Overloaded(f"{self.connection.queued_bytes} bytes wait to be sent to {self._name()} already")
+        header = self.common.codec.encode(message)
+        if (size := frame_bytes(header, payload)) > bounds.frame_bytes_max:
+            raise TooLarge(f"a peer request of {size} bytes is over the bound of {bounds.frame_bytes_max}")
+        return header
+
+    def _expire(self, future: asyncio.Future[Answer], timeout_s: float) -> None:
+        if not future.done():
+            self._statistics.timeouts += 1
+            future.set_exception(TimeoutError(f"no answer of {self._name()} within {timeout_s:.3f} s"))
+
+    # -- what comes in -----------------------------------------------------------------------------------------------
+
+    def greeted(self) -> None:
+        self._is_greeted.set()
+
+    def objection(self, theirs: Hello) -> str | None:
+        if self._peer_id is not None and theirs.node_id != self._peer_id:
+            return (
+                f"node {self._peer_id} was expected at {self.connection.remote}, and node {theirs.node_id} is there; "
+                "check the peer addresses in the settings of both"
+            )
+        return super().objection(theirs)
+
+    def take(self, frame: Frame) -> None:
+        if frame.kind not in (Kind.ANSWER, Kind.ERROR):
+            raise BadFrame(f"a frame of kind {frame.kind.name} is no answer")
+        future = self._waiting.get(frame.correlation)
+        if future is None or future.done():
+            self._statistics.late_answers += 1
+            return
+        codec = self.common.codec
+        settle = (
+            partial(future.set_exception, codec.fault(frame.header).to_error())
+            if frame.kind is Kind.ERROR
+            else partial(
+                future.set_result,
+                Answer(
+                    codec.message(frame.header) if len(frame.header) else None,
+                    (frame.payload,) if len(frame.payload) else (),
+                ),
+            )
+        )
+        del self._waiting[frame.correlation]
+        settle()
+
+    def ended(self, error: Exception | None) -> None:
+        self._cause = str(error) if error else "closed by the peer"
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                self._statistics.lost += 1
+                future.set_exception(
+                    PeerLost(f"the connection to {self._name()} was lost ({self._cause}) before the answer came")
+                )
+        self._is_lost.set()
+        self._is_greeted.set()
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def _name(self) -> str:
+        node_id = self.theirs.node_id if self.theirs else self._peer_id
+        return self.connection.remote if node_id is None else f"node {node_id} at {self.connection.remote}"
+
+    def _raise_unreachable(self) -> NoReturn:
+        if self.error is not None:
+            raise PeerRefused(self.error.message)
+        raise PeerUnreachable(f"the connection to {self._name()} is gone ({self._cause})")

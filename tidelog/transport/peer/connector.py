@@ -1,0 +1,148 @@
+"""Keeps one connection to a peer open: dials, greets, waits for its end, dials again.
+
+The first attempt after a connection died starts at once. It is also the probe that tells a dead peer from a broken
+connection: a machine that answers "nobody listens here" has lost its broker. After a failed attempt the connector
+waits, exponentially longer each time, jittered so that the brokers of a cluster do not come back in step. A connection
+that died young counts as a failed attempt, or two brokers that cannot agree would dial each other without end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from tidelog.model.ports import Entropy, FrameConnection, Network
+from tidelog.transport.backoff import Backoff
+from tidelog.transport.peer.calling import CallingEnd
+from tidelog.transport.peer.errors import PeerRefused, PeerUnreachable
+from tidelog.transport.peer.line import Common
+from tidelog.transport.peer.statistics import PeerStatistics
+
+
+class Dialler:
+    """Opens connections that are ready for requests."""
+
+    def __init__(self, network: Network, common: Common, statistics: PeerStatistics) -> None:
+        self._network = network
+        self._common = common
+        self._statistics = statistics
+
+    async def dial(self, host: str, port: int, peer_id: int | None, timeout_s: float | None = None) -> CallingEnd:
+        """A greeted connection. Raises `OSError`, `TimeoutError` or `PeerUnreachable`."""
+        bounds = self._common.bounds
+        made: list[CallingEnd] = []
+
+        def receiver(connection: FrameConnection) -> CallingEnd:
+            made.append(CallingEnd(connection, self._common, self._statistics, peer_id))
+            return made[-1]
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._network.connect(host, port, receiver, timeout_s=bounds.connect_s_max)
+                end = made[-1]
+                async with asyncio.timeout(bounds.handshake_s_max):
+                    await end.wait_greeted()
+        except BaseException:
+            self._statistics.failed_connects += 1
+            for end in made:
+                end.close()
+            raise
+        self._statistics.connects += 1
+        return end
+
+
+class Watcher(Protocol):
+    """Who hears how the connection fares."""
+
+    def connected(self) -> None: ...
+
+    def disconnected(self) -> None: ...
+
+    def refused(self) -> None:
+        """The machine is there, and nobody listens."""
+        ...
+
+
+class Connector:
+    """One lane to one peer. Start it with `run` in a task."""
+
+    def __init__(
+        self, dialler: Dialler, common: Common, entropy: Entropy, peer_id: int, host: str, port: int, watcher: Watcher
+    ) -> None:
+        self._dialler = dialler
+        self._peer_id = peer_id
+        self._address = (host, port)
+        self._watcher = watcher
+        self._backoff_s_max = common.bounds.backoff_s_max
+        self._backoff = Backoff(entropy, initial_s=common.bounds.backoff_s_min, max_s=self._backoff_s_max)
+        self._end: CallingEnd | None = None
+        self._settled = asyncio.Event()
+        """Clear while an attempt is under way: who wants the connection then waits for its outcome."""
+        self._why: PeerUnreachable = PeerUnreachable(f"node {peer_id} at {host}:{port} was not dialled yet")
+
+    @property
+    def end(self) -> CallingEnd | None:
+        """The connection, if it is open."""
+        end = self._end
+        return end if end is not None and end.is_open else None
+
+    async def wait_connected(self, deadline_s: float) -> CallingEnd:
+        """The connection; waits for an attempt that is under way. Raises `PeerUnreachable`, with the reason."""
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._settled.wait()
+        except TimeoutError:
+            raise PeerUnreachable(f"{self._name()} could not be reached in time") from None
+        if (end := self.end) is not None:
+            return end
+        raise type(self._why)(self._why.message)
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._settled.clear()
+            end = await self._attempt()
+            self._settled.set()
+            if end is not None:
+                self._end = end
+                self._watcher.connected()
+                since_s = loop.time()
+                await end.wait_lost()
+                self._end = None
+                self._why = self._end_of(end)
+                self._watcher.disconnected()
+                if loop.time() - since_s >= self._backoff_s_max:
+                    self._backoff.reset()
+                    continue
+            await asyncio.sleep(self._backoff.next_s())
+
+    async def _attempt(self) -> CallingEnd | None:
+        try:
+            return await self._dialler.dial(*self._address, self._peer_id)
+        except ConnectionRefusedError:
+            self._why = PeerUnreachable(f"nobody listens at the address of {self._name()}")
+            self._watcher.refused()
+        except TimeoutError:
+            self._why = PeerUnreachable(f"{self._name()} does not answer")
+        except PeerUnreachable as error:
+            self._why = error
+        except OSError as error:
+            self._why = PeerUnreachable(f"{self._name()} cannot be reached: {error}")
+        return None
+
+    def stop(self) -> None:
+        """After the task was cancelled: lets go of the connection, and of those who wait for one."""
+        self._why = PeerUnreachable(f"{self._name()} is not a peer any more")
+        if self._end is not None:
+            self._end.close()
+            self._end = None
+        self._settled.set()
+
+    @staticmethod
+    def _end_of(end: CallingEnd) -> PeerUnreachable:
+        return PeerRefused(end.error.message) if end.error else PeerUnreachable("the connection was lost")
+
+    def _name(self) -> str:
+        host, port = self._address
+        return f"node {self._peer_id} ({host}:{port})"

@@ -1,0 +1,58 @@
+"""What can go wrong between two brokers, and how a broker's error reaches the other one.
+
+An error crosses as its code, its message and the whole numbers that it carries as attributes (an offset range, a leader
+epoch), so that the exception raised at the caller says what the one raised at the callee said. A code that this
+version does not know becomes the nearest exception of its status, which keeps what is definite definite
+(`tidelog.transport.errors`).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from tidelog.model.errors import TidelogError
+from tidelog.transport.errors import error_from_code
+
+
+class PeerUnreachable(TidelogError):
+    """There is no connection to the broker: surely the request was not sent. Try again, or ask another broker."""
+
+    code: ClassVar[int] = 50383
+    retriable: ClassVar[bool] = True
+
+
+class PeerLost(TidelogError):
+    """The connection died after the request was handed to it: whether the peer did its work is unknown."""
+
+    code: ClassVar[int] = 50483
+    retriable: ClassVar[bool] = True
+
+
+class PeerRefused(PeerUnreachable):
+    """The other broker is not one to talk to: another cluster, another protocol, another node, an earlier life."""
+
+    code: ClassVar[int] = 50384
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A `TidelogError` on its way."""
+
+    code: int
+    message: str
+    details: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, error: TidelogError) -> Fault:
+        """What is told to the peer of an error."""
+        details = {name: value for name, value in vars(error).items() if type(value) is int}
+        return cls(error.code, error.message, details)
+
+    def to_error(self) -> TidelogError:
+        """The exception to be raised at the caller."""
+        error = PeerRefused(self.message) if self.code == PeerRefused.code else error_from_code(self.code, self.message)
+        for name, value in self.details.items():
+            if hasattr(error, name):
+                setattr(error, name, value)
+        return error

@@ -1,0 +1,150 @@
+"""The bytes of a peer frame. A connection carries frames with a length before each; this is what is inside one.
+
+```
+offset  size  field
+     0     1  version      of this layout; a frame of another version ends the connection
+     1     1  kind         see `Kind`
+     2     2  (zero)
+     4     4  header size
+     8     8  correlation  names a request on its connection; 0 where there is none
+    16     4  timeout      of a request, in milliseconds: for how long the caller waits
+    20     4  CRC32C       of the 20 bytes above and the header
+    24        header       one message: msgpack, a map with the name of its type (`msgspec`, tagged)
+              payload      the rest, untouched
+```
+
+All numbers are big-endian. The payload is outside the checksum: what travels in it (record batches, values of the
+metadata log, chunks of snapshots) carries a checksum of its own, which was made where the bytes were made.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import operator
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from crc32c import crc32c
+
+from tidelog.model.ports import Buffer
+from tidelog.transport.peer.errors import Fault
+from tidelog.transport.peer.hello import Hello
+
+T = TypeVar("T")
+
+VERSION: Final = 1
+_PREFIX: Final = struct.Struct("!BBHIQI")
+_CRC: Final = struct.Struct("!I")
+PREFIX_BYTES: Final = _PREFIX.size + _CRC.size
+TIMEOUT_MS_MAX: Final = 2**32 - 1
+
+
+class Kind(enum.IntEnum):
+    """What a frame is for."""
+
+    HELLO = 1
+    """First in both directions, and again whenever it changed."""
+    REFUSAL = 2
+    """The last frame of whoever will not talk to the other: a `Fault`."""
+    REQUEST = 3
+    ANSWER = 4
+    """The answer to a request; without a message if its header is empty."""
+    ERROR = 5
+    """Instead of an answer: a `Fault`."""
+    NOTIFY = 6
+    """A message that nobody answers."""
+    CANCEL = 7
+    """The caller waits no longer for this request."""
+
+
+class BadFrame(Exception):
+    """The bytes are no frame of this protocol; the message says in which way."""
+
+
+class OtherVersion(BadFrame):
+    """A frame of another version of the protocol."""
+
+
+class Frame(NamedTuple):
+    """A frame taken apart. `header` and `payload` are views of its bytes."""
+
+    kind: Kind
+    correlation: int
+    timeout_ms: int
+    header: memoryview
+    payload: memoryview
+
+
+def pack(
+    kind: Kind, header: bytes = b"", payload: Sequence[Buffer] = (), *, correlation: int = 0, timeout_ms: int = 0
+) -> list[Buffer]:
+    """The buffers of a frame: its small part in one, and the payload as it is."""
+    prefix = _PREFIX.pack(VERSION, kind, 0, len(header), correlation, timeout_ms)
+    crc = crc32c(header, crc32c(prefix))
+    return [b"".join((prefix, _CRC.pack(crc), header)), *payload]
+
+
+def frame_bytes(header: bytes, payload: Sequence[Buffer]) -> int:
+    """The size of a frame, before it is made."""
+    return PREFIX_BYTES + len(header) + sum(memoryview(buffer).nbytes for buffer in payload)
+
+
+def unpack(frame: memoryview) -> Frame:
+    """Takes a frame apart. Raises `BadFrame`, or `OtherVersion`."""
+    if len(frame) and frame[0] != VERSION:
+        raise OtherVersion(f"a frame of version {frame[0]} of the peer protocol came; this broker speaks {VERSION}")
+    if len(frame) < PREFIX_BYTES:
+        raise BadFrame(f"a frame of {len(frame)} bytes is too short")
+    _, kind, zero, header_bytes, correlation, timeout_ms = _PREFIX.unpack_from(frame)
+    end = PREFIX_BYTES + header_bytes
+    if end > len(frame):
+        raise BadFrame(f"a header of {header_bytes} bytes does not fit into a frame of {len(frame)}")
+    header = frame[PREFIX_BYTES:end]
+    (crc,) = _CRC.unpack_from(frame, _PREFIX.size)
+    if crc32c(header, crc32c(frame[: _PREFIX.size])) != crc:
+        raise BadFrame("the checksum of a frame is wrong")
+    if zero or kind not in _KINDS:
+        raise BadFrame(f"frames of kind {kind} are not known")
+    return Frame(_KINDS[kind], correlation, timeout_ms, header, frame[end:])
+
+
+_KINDS: Final = {int(kind): kind for kind in Kind}
+
+
+class MessageCodec:
+    """Messages as headers of frames. All brokers of a cluster give the same types, each with a tag of its own."""
+
+    def __init__(self, message_types: Sequence[type[msgspec.Struct]]) -> None:
+        """Raises `TypeError` if a type has no tag, or two have the same."""
+        assert message_types
+        for message_type in message_types:
+            if message_type.__struct_config__.tag is None:
+                raise TypeError(f"{message_type.__name__} has no tag; declare it with `tag=True`")
+        union: Any = functools.reduce(operator.or_, message_types)
+        self._messages: msgspec.msgpack.Decoder[msgspec.Struct] = msgspec.msgpack.Decoder(union)
+        self._hellos = msgspec.msgpack.Decoder(Hello)
+        self._faults = msgspec.msgpack.Decoder(Fault)
+        self.encode = msgspec.msgpack.Encoder().encode
+        """The bytes of a message, a `Hello` or a `Fault`."""
+
+    def message(self, header: memoryview) -> msgspec.Struct:
+        """Raises `BadFrame` if it is none of the messages that are known here."""
+        return _decode(self._messages, header)
+
+    def hello(self, header: memoryview) -> Hello:
+        """Raises `BadFrame`."""
+        return _decode(self._hellos, header)
+
+    def fault(self, header: memoryview) -> Fault:
+        """Raises `BadFrame`."""
+        return _decode(self._faults, header)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[T], header: memoryview) -> T:
+    try:
+        return decoder.decode(header)
+    except msgspec.DecodeError as error:
+        raise BadFrame(f"a header cannot be understood: {error}") from error

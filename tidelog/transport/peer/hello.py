@@ -1,0 +1,99 @@
+"""Who is speaking: the first frame in both directions, and the rules by which one side will not talk to the other.
+
+A broker that restarts keeps its node id, and frames of its earlier life may still be under way, or the earlier process
+may only be paused. So a caller names its *incarnation*, drawn afresh by each process, and its *broker epoch*, the place
+of its registration in the metadata log (Kafka: KIP-903). `Incarnations` remembers which of a node's lives is newest.
+
+A life that is not registered yet (epoch -1) is always listened to, unless it is known to be over: registering is the
+first thing it has to ask for. The handler of a request sees the caller's `Hello` and judges what such a caller may ask.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+PROTOCOL_VERSION: Final = 1
+
+ENDED_MAX: Final = 32
+"""Earlier lives of one node that are remembered as over."""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a broker says about itself."""
+
+    node_id: int
+    incarnation: str
+    """Of the process: drawn at its start."""
+    cluster_id: str = ""
+    """Empty while it is not known: before a cluster is founded, or joined."""
+    broker_epoch: int = -1
+    """The offset of the registration in the metadata log; -1 before it."""
+    protocol_version: int = PROTOCOL_VERSION
+    """Of the messages: who speaks another one is refused."""
+
+    def describe(self) -> str:
+        """For people."""
+        cluster = f"cluster {self.cluster_id}" if self.cluster_id else "no cluster yet"
+        return f"node {self.node_id} of {cluster}, incarnation {self.incarnation}, epoch {self.broker_epoch}"
+
+
+def refusal(mine: Hello, theirs: Hello) -> str | None:
+    """Why two brokers cannot talk to each other, in words; None if they can."""
+    if theirs.protocol_version != mine.protocol_version:
+        return (
+            f"node {theirs.node_id} speaks version {theirs.protocol_version} of the peer messages, and node "
+            f"{mine.node_id} version {mine.protocol_version}; run the same version of tidelog on both"
+        )
+    if mine.cluster_id and theirs.cluster_id and mine.cluster_id != theirs.cluster_id:
+        return (
+            f"node {theirs.node_id} belongs to cluster {theirs.cluster_id}, and node {mine.node_id} to cluster "
+            f"{mine.cluster_id}; check the peer addresses in the settings of both"
+        )
+    return None
+
+
+class Incarnations:
+    """Which life of each node is the newest, as far as this broker heard from the metadata log or from the node."""
+
+    def __init__(self) -> None:
+        self._newest: dict[int, str] = {}
+        self._epochs: dict[int, int] = {}
+        self._ended: dict[int, list[str]] = {}
+
+    def accept_only(self, node_id: int, incarnation: str, broker_epoch: int = -1) -> None:
+        """The newest registered life of a node: what it replaces is over. Older news than is known already is void."""
+        ended = self._ended.setdefault(node_id, [])
+        newest, epoch = self._newest.get(node_id), self._epochs.get(node_id, -1)
+        if newest == incarnation:
+            self._epochs[node_id] = max(broker_epoch, epoch)
+            return
+        if incarnation in ended or 0 <= broker_epoch <= epoch:
+            return
+        if newest is not None:
+            ended.append(newest)
+            del ended[:-ENDED_MAX]
+        self._newest[node_id] = incarnation
+        self._epochs[node_id] = broker_epoch
+
+    def hear(self, theirs: Hello) -> str | None:
+        """Notes who spoke. Says why not to listen, if it is an earlier life."""
+        if self.is_stale(theirs):
+            return (
+                f"this is an earlier life of node {theirs.node_id} (incarnation {theirs.incarnation}, epoch "
+                f"{theirs.broker_epoch}); the newest known is {self._newest.get(theirs.node_id)}, epoch "
+                f"{self._epochs.get(theirs.node_id)}; is the same node id configured twice?"
+            )
+        if theirs.broker_epoch >= 0:
+            self.accept_only(theirs.node_id, theirs.incarnation, theirs.broker_epoch)
+        return None
+
+    def is_stale(self, theirs: Hello) -> bool:
+        """True if another life of the node is known to be newer."""
+        newest = self._newest.get(theirs.node_id)
+        if newest is None or newest == theirs.incarnation:
+            return False
+        if theirs.incarnation in self._ended.get(theirs.node_id, ()):
+            return True
+        return 0 <= theirs.broker_epoch <= self._epochs[theirs.node_id]

@@ -1,0 +1,171 @@
+"""One end of a connection between two brokers: what calling and answering ends have in common.
+
+Both greet. The caller's `Hello` is the first frame of a connection, the callee's the second, and nothing else is taken
+before them. What a broker says of itself changes: it learns the id of its cluster, it is registered. So each end says
+hello again before the next frame that it sends after such a change, and the other end judges it again. A connection
+that was opened while one side knew no cluster thereby ends when the two turn out to belong to different ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from tidelog.model.ports import Buffer, Clock, FrameConnection
+from tidelog.transport.peer.bounds import PeerBounds
+from tidelog.transport.peer.errors import Fault, PeerRefused
+from tidelog.transport.peer.frames import BadFrame, Frame, Kind, MessageCodec, pack, unpack
+from tidelog.transport.peer.hello import Hello, Incarnations, refusal
+
+
+class Common:
+    """What all connections of a node share."""
+
+    def __init__(self, hello: Callable[[], Hello], codec: MessageCodec, bounds: PeerBounds, clock: Clock) -> None:
+        self.hello = hello
+        self.codec = codec
+        self.bounds = bounds
+        self.clock = clock
+        self.incarnations = Incarnations()
+        self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=hello().node_id)
+        self.lines: dict[Line, None] = {}
+        """All that are not lost yet, in the order they were made."""
+        self._no_lines = asyncio.Event()
+        self._no_lines.set()
+
+    def add(self, line: Line) -> None:
+        self.lines[line] = None
+        self._no_lines.clear()
+
+    def remove(self, line: Line) -> None:
+        del self.lines[line]
+        if not self.lines:
+            self._no_lines.set()
+
+    async def wait_no_lines(self) -> None:
+        """Returns when the last connection is lost."""
+        await self._no_lines.wait()
+
+
+class Line:
+    """A `FrameReceiver`. Ends by itself on bad frames; `error` then says why."""
+
+    def __init__(self, connection: FrameConnection, common: Common) -> None:
+        self.connection = connection
+        self.common = common
+        self.theirs: Hello | None = None
+        """What the other end said last; None before it said anything."""
+        self.error: PeerRefused | None = None
+        """Why this end or the other wants no more of it."""
+        self.is_open = True
+        self._mine: Hello | None = None
+        connection.frame_bytes_max = common.bounds.hello_bytes_max
+        common.add(self)
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def greet(self) -> None:
+        """Says hello, unless the other end knows all there is to say."""
+        mine = self.common.hello()
+        if mine is self._mine or not self.is_open:
+            return
+        if mine != self._mine:
+            if self.theirs is not None and (why := refusal(mine, self.theirs)):
+                self.refuse(why)
+                return
+            self.connection.send(pack(Kind.HELLO, self.common.codec.encode(mine)))
+        self._mine = mine
+
+    def send(
+        self,
+        kind: Kind,
+        header: bytes = b"",
+        payload: Sequence[Buffer] = (),
+        *,
+        correlation: int = 0,
+        timeout_ms: int = 0,
+    ) -> None:
+        """Sends a frame, behind a new hello if there is news."""
+        self.greet()
+        self.connection.send(pack(kind, header, payload, correlation=correlation, timeout_ms=timeout_ms))
+
+    def refuse(self, why: str) -> None:
+        """Tells the other end why, and closes."""
+        if not self.is_open:
+            return
+        self.common.logger.warning("a peer connection is refused", remote=self.connection.remote, reason=why)
+        self.error = PeerRefused(why)
+        self.connection.send(pack(Kind.REFUSAL, self.common.codec.encode(Fault.of(self.error))))
+        self.close()
+
+    def close(self) -> None:
+        """Takes and sends no more; `connection_lost` follows."""
+        self.is_open = False
+        self.connection.close()
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    def frame_received(self, frame: memoryview) -> None:
+        """Takes a frame apart and acts on it; a bad one ends the connection."""
+        if not self.is_open:
+            return
+        try:
+            parts = unpack(frame)
+            if parts.kind is Kind.HELLO:
+                self._hear(self.common.codec.hello(parts.header))
+            elif parts.kind is Kind.REFUSAL:
+                self._refused(self.common.codec.fault(parts.header))
+            elif self.theirs is None:
+                raise BadFrame(f"the first frame is no hello, but of kind {parts.kind.name}")
+            else:
+                self.take(parts)
+        except BadFrame as error:
+            self.refuse(str(error))
+
+    def _hear(self, theirs: Hello) -> None:
+        why = refusal(self.common.hello(), theirs) or self.objection(theirs) or self.common.incarnations.hear(theirs)
+        if why:
+            self.refuse(why)
+            return
+        is_first = self.theirs is None
+        self.theirs = theirs
+        if is_first:
+            self.connection.frame_bytes_max = self.common.bounds.frame_bytes_max
+            self.greeted()
+
+    def _refused(self, fault: Fault) -> None:
+        self.common.logger.warning(
+            "a peer refuses this broker's connection", remote=self.connection.remote, reason=fault.message
+        )
+        self.error = PeerRefused(fault.message)
+        self.close()
+
+    def objection(self, theirs: Hello) -> str | None:
+        """What else may be wrong with a hello."""
+        said = self.theirs
+        if said is not None and (said.node_id, said.incarnation) != (theirs.node_id, theirs.incarnation):
+            return f"{said.describe()} now says that it is {theirs.describe()}"
+        return None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        self.is_open = False
+        self.common.remove(self)
+        self.ended(error)
+
+    # -- for the two kinds of ends -----------------------------------------------------------------------------------
+
+    def greeted(self) -> None:
+        """The other end's first hello was fine."""
+        raise NotImplementedError
+
+    def take(self, frame: Frame) -> None:
+        """A frame that is neither hello nor refusal. May raise `BadFrame`."""
+        raise NotImplementedError
+
+    def ended(self, error: Exception | None) -> None:
+        """Nothing will come any more."""
+        raise NotImplementedError

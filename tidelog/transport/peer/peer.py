@@ -1,0 +1,75 @@
+"""One other broker: a connection per lane, and the judgement whether it is down.
+
+A broker is *down* when it had a connection, all of them died, and since then its machine refused an attempt to connect:
+the process is gone. An attempt that only runs out of time confirms nothing, since the network may be cut, and the
+broker as alive as ever. So a killed process is known within the time of one attempt, and an election need not wait for
+a timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tidelog.model.ports import Entropy
+from tidelog.transport.peer.bounds import Lane
+from tidelog.transport.peer.connector import Connector, Dialler
+from tidelog.transport.peer.line import Common
+
+
+class Peer:
+    """Owns the tasks that keep its connections."""
+
+    def __init__(
+        self,
+        dialler: Dialler,
+        common: Common,
+        entropy: Entropy,
+        node_id: int,
+        address: tuple[str, int],
+        on_down: Callable[[int], None],
+    ) -> None:
+        self.node_id = node_id
+        self.address = address
+        self._on_down = on_down
+        self._was_up = False
+        """Had a connection since it was last called down."""
+        self._is_refused = False
+        """Refused an attempt since a connection was last made or lost."""
+        self._loop = asyncio.get_running_loop()
+        self.lanes = {lane: Connector(dialler, common, entropy, node_id, *address, self) for lane in Lane}
+        self.tasks = [
+            self._loop.create_task(connector.run(), name=f"peer {node_id} {lane.name}")
+            for lane, connector in self.lanes.items()
+        ]
+        for task in self.tasks:
+            task.add_done_callback(_check)
+
+    def connected(self) -> None:
+        self._was_up = True
+        self._is_refused = False
+
+    def disconnected(self) -> None:
+        self._judge()
+
+    def refused(self) -> None:
+        self._is_refused = True
+        self._judge()
+
+    def _judge(self) -> None:
+        if self._was_up and self._is_refused and not any(lane.end for lane in self.lanes.values()):
+            self._was_up = False
+            self._loop.call_soon(self._on_down, self.node_id)  # what it raises is not the connectors' affair
+
+    def stop(self) -> None:
+        """Ends the tasks and the connections."""
+        for task in self.tasks:
+            task.cancel()
+        for connector in self.lanes.values():
+            connector.stop()
+
+
+def _check(task: asyncio.Task[None]) -> None:
+    """A connector ends only by being cancelled; anything else is for the loop's exception handler."""
+    if not task.cancelled():
+        task.result()
