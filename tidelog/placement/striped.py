@@ -2,8 +2,8 @@
 
 With n brokers in order of their ids, partition p's preferred replica goes to broker i = (start + p) mod n, and its
 replica j to broker (i + 1 + ((k + j - 1) mod (n - 1))) mod n, where k = p div n counts the rounds. That is Kafka's
-rule, and the (i + j + k) mod n of its 2012 design wherever the latter does not put two replicas on one broker. The
-shift k makes the successors of a broker's partitions differ: when it fails, its load goes to all others, not to one.
+rule, and the (i + j + k) mod n of its 2012 design as long as j + k < n; at j + k = n that one puts two replicas on one
+broker. The shift k makes the successors of a broker's partitions differ: when it fails, its load goes to all others.
 
 15 partitions, 5 brokers, 3 replicas:
 

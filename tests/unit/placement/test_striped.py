@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import pytest
 
@@ -34,15 +35,52 @@ def test_the_published_table_of_fifteen_partitions_on_five_brokers() -> None:
     assert rows == TABLE.strip().splitlines()
 
 
+def kafka_assignment(count: int, partitions: int, factor: int, start: int) -> list[list[int]]:
+    """Kafka's way of saying it: a shift that grows whenever the round-robin comes round."""
+    shift, assignment = 0, []
+    for partition in range(partitions):
+        if partition > 0 and partition % count == 0:
+            shift += 1
+        first = (partition + start) % count
+        followers = [(first + 1 + (shift + number) % (count - 1)) % count for number in range(factor - 1)]
+        assignment.append([first, *followers])
+    return assignment
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_the_rule_is_kafkas_and_puts_no_two_replicas_on_one_broker(count: int) -> None:
+    for factor, start in product(range(1, count + 1), range(count)):
+        assignment = place(bare(count), range(200), factor, start=start)
+        assert assignment == kafka_assignment(count, 200, factor, start)
+        assert all(len(set(replicas)) == factor for replicas in assignment)
+
+
 @pytest.mark.parametrize("count", range(2, 12))
-def test_the_formula(count: int) -> None:
-    start = count // 2
+def test_the_rule_of_the_2012_design_holds_until_it_would_put_two_replicas_on_one_broker(count: int) -> None:
+    for partition, replicas in enumerate(place(bare(count), range(count * count), count)):
+        i, k = partition % count, partition // count
+        assert all(replicas[j] == (i + j + k) % count for j in range(1, count) if j + k < count)
+        assert all((i + j + k) % count == i for j in range(1, count) if j + k == count)
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_leaders_differ_by_one_at_most_and_replicas_not_at_all_after_whole_rounds(count: int) -> None:
     for factor in range(1, count + 1):
-        for p, replicas in enumerate(place(bare(count), range(200), factor, start=start)):
-            i, k = (start + p) % count, p // count
-            assert replicas[0] == i
-            assert replicas[1:] == [(i + 1 + (k + j - 1) % (count - 1)) % count for j in range(1, factor)]
-            assert len(set(replicas)) == factor
+        for partitions in (1, count, 3 * count, 3 * count + count // 2):
+            assignment = place(bare(count), range(partitions), factor)
+            leaders = Counter(replicas[0] for replicas in assignment)
+            assert {partitions // count, -(-partitions // count)} >= {leaders[node] for node in range(count)}
+            if partitions % count == 0:
+                held = Counter(node for replicas in assignment for node in replicas)
+                assert {held[node] for node in range(count)} == {partitions * factor // count}
+
+
+@pytest.mark.parametrize("count", range(3, 12))
+def test_the_load_of_any_failed_broker_goes_to_all_others(count: int) -> None:
+    assignment = place(bare(count), range(count * (count - 1)), 3)
+    for failed in range(count):
+        heirs = [replicas[1] for replicas in assignment if replicas[0] == failed]
+        assert sorted(heirs) == [node for node in range(count) if node != failed]
 
 
 def test_one_broker_holds_everything_once() -> None:

@@ -1,0 +1,265 @@
+"""Spreading what brokers hold evenly, with the fewest moves: a minimum-cost flow, found path by path.
+
+Items (partitions) are each held by some brokers (their replicas, or their leader). A move takes an item from one broker
+to another that does not hold it. Wanted, in this order: nothing is left on brokers that leave; loads are as equal as
+the rules permit (the least sum of squares, which is floor and ceiling of the mean wherever that can be reached); the
+fewest items end up where they were not before.
+
+First come direct moves, from the fullest broker to the emptiest. A broker that gives never takes and the other way
+round, so no assignment with these loads has fewer moves, and where the loads end within one of each other the count is
+the lower bound of `fewest_moves`: done. Where items cannot be chosen freely, a direct move may not exist, or may have
+been a bad one. Then a chain helps: a gives an item to b, and b another one to c. Chains are shortest paths between
+brokers in the residual network of the flow: sending an item back to where it was first costs -1, sending on one that
+just came costs 0, a new move costs 1. The loads' cost is convex, so when no chain improves anything, nothing does
+(Ahuja, Magnanti, Orlin, "Network Flows", 1993, theorem 3.8 and section 14.4).
+
+That is exact if the rules are those of a network: at most, or at least, one replica of a partition in each rack. A rule
+that is not ("two of three racks, as now") is kept all the same; only the fewest moves are then no longer certain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+BEST_MERIT = 2
+
+
+class Rules(Protocol):
+    """Who may hold what."""
+
+    def merit(self, item: int, holders: Collection[int], source: int, target: int) -> int:
+        """Of moving `item` from `source` to `target`: negative if forbidden, `BEST_MERIT` if there is no better."""
+        ...
+
+    def is_bound(self, source: int, target: int) -> bool:
+        """Whether such a move changes what other moves of the same item are allowed: it leaves a rack."""
+        ...
+
+
+class _Step(NamedTuple):
+    """The last move of a chain, `item` from `source` to `target`; `cost` and `hops` are the whole chain's."""
+
+    cost: int
+    hops: int
+    item: int
+    source: int
+    target: int
+    before: _Step | None
+
+
+class Balancer:
+    """Items 0 to n - 1, held by brokers; `groups` (topics) are kept even as well, as far as that costs nothing."""
+
+    def __init__(
+        self,
+        held: Sequence[Collection[int]],
+        staying: Sequence[int],
+        leaving: Sequence[int],
+        groups: Sequence[int],
+        rules: Rules,
+    ) -> None:
+        self.holders = [set(brokers) for brokers in held]
+        self._first = [frozenset(brokers) for brokers in held]
+        self._staying = sorted(staying)
+        self._leaving = sorted(leaving)
+        self._groups = groups
+        self._rules = rules
+        nodes = [*self._staying, *self._leaving]
+        self._items: dict[int, dict[int, dict[int, None]]] = {node: {} for node in nodes}  # broker, group, items
+        self._taken: dict[int, dict[int, None]] = {node: {} for node in nodes}
+        self._given: dict[int, dict[int, None]] = {node: {} for node in nodes}
+        self._loads = dict.fromkeys(nodes, 0)
+        self._group_loads: Counter[tuple[int, int]] = Counter()
+        for item, brokers in enumerate(held):
+            for node in sorted(brokers):
+                self._put(item, node)
+        self.lower_bound = fewest_moves(
+            [self._loads[node] for node in self._staying], sum(self._loads[node] for node in self._leaving)
+        )
+
+    @property
+    def moves(self) -> int:
+        """How many items are where they were not at first."""
+        return sum(len(items) for items in self._taken.values())
+
+    def settle(self) -> None:
+        """Moves items until nothing can be better."""
+        stuck: set[tuple[int, int]] = set()
+        while self._move_directly(stuck):
+            pass
+        while not self._is_at_bound() and self._improve():
+            pass
+        assert not any(self._loads[node] for node in self._leaving), "RF <= brokers left, so all can go somewhere"
+
+    def _is_at_bound(self) -> bool:
+        loads = [self._loads[node] for node in self._staying]
+        is_empty = not any(self._loads[node] for node in self._leaving)
+        return is_empty and max(loads) - min(loads) <= 1 and self.moves == self.lower_bound
+
+    # -- direct moves --------------------------------------------------------------------------------------------
+
+    def _move_directly(self, stuck: set[tuple[int, int]]) -> bool:
+        """One move from as full a broker as possible to as empty a one as possible. False if there is none."""
+        targets = sorted((node for node in self._staying if not self._given[node]), key=self._loads.__getitem__)
+        for source in self._sources():
+            if self._taken[source]:
+                continue
+            for target in targets:
+                if self._relief(source, target) <= 0:
+                    break
+                if (source, target) in stuck:
+                    continue
+                item = self._best_item(source, target)
+                if item is not None:
+                    self._shift(item, source, target)
+                    return True
+                stuck.add((source, target))
+        return False
+
+    def _sources(self) -> Iterator[int]:
+        yield from (node for node in self._leaving if self._loads[node])
+        yield from sorted(self._staying, key=lambda node: (-self._loads[node], node))
+
+    def _relief(self, source: int, target: int) -> int:
+        """By how much (half) the sum of squares falls if `source` gives one to `target`; emptying is worth most."""
+        if source in self._leaving:
+            return 1
+        return self._loads[source] - self._loads[target] - 1
+
+    def _best_item(self, source: int, target: int) -> int | None:
+        """Of the topic that is least even between the two, the item with the most merit."""
+        by_group = self._items[source]
+        groups = sorted(
+            by_group, key=lambda group: (self._group_loads[group, target] - self._group_loads[group, source], group)
+        )
+        for group in groups:
+            best, best_merit = None, -1
+            for item in by_group[group]:
+                if target in self.holders[item]:
+                    continue
+                merit = self._rules.merit(item, self.holders[item], source, target)
+                if merit > best_merit:
+                    best, best_merit = item, merit
+                if merit == BEST_MERIT:
+                    break
+            if best is not None:
+                return best
+        return None
+
+    # -- chains --------------------------------------------------------------------------------------------------
+
+    def _improve(self) -> bool:
+        """Follows the best chain from the first broker that has one which makes anything better."""
+        for source in self._sources():
+            ends = [step for step in self._chains(source).values() if step.target in self._staying]
+            if not ends:
+                continue
+            best = min(ends, key=lambda step: (self._gain(source, step.target), step.cost, step.hops, step.target))
+            if (self._gain(source, best.target), best.cost) < (0, 0):
+                for step in _moves(best):
+                    self._shift(step.item, step.source, step.target)
+                return True
+        return False
+
+    def _gain(self, source: int, target: int) -> int:
+        """What a chain does to the loads; the less, the better. Leaving brokers are fuller than any."""
+        if source in self._leaving:
+            return self._loads[target] - sum(self._loads.values()) - 1
+        return self._loads[target] + 1 - self._loads[source]
+
+    def _chains(self, start: int) -> dict[int, _Step]:
+        """The cheapest chain to each broker, of those the shortest (Bellman and Ford, with a queue)."""
+        chains: dict[int, _Step] = {}
+        waiting = deque([start])
+        while waiting:
+            node = waiting.popleft()
+            so_far = chains.get(node)
+            moves = [*_moves(so_far)]
+            bound = {step.item for step in moves if self._rules.is_bound(step.source, step.target)}
+            for target in (*self._staying, *self._leaving):
+                if target == start or any(target == step.target for step in moves):
+                    continue
+                step = self._step(node, target, so_far, chains.get(target), bound)
+                if step is not None:
+                    chains[target] = step
+                    if target not in waiting:
+                        waiting.append(target)
+        return chains
+
+    def _step(
+        self, source: int, target: int, so_far: _Step | None, known: _Step | None, bound: set[int]
+    ) -> _Step | None:
+        """The cheapest move from `source` to `target` after `so_far`, if that makes a better chain than `known`."""
+        paid, hops = (so_far.cost, so_far.hops + 1) if so_far is not None else (0, 1)
+        for cost, items in ((-1, self._given[target]), (0, self._given[target]), (0, self._taken[source]), (1, None)):
+            if known is not None and (paid + cost, hops) >= (known.cost, known.hops):
+                return None
+            for item in self._all_items(source) if items is None else items:
+                if self._cost(item, source, target) == cost and self._is_allowed(item, source, target, bound):
+                    return _Step(paid + cost, hops, item, source, target, so_far)
+        return None
+
+    def _cost(self, item: int, source: int, target: int) -> int:
+        """How many more items this move puts where they were not."""
+        return (target not in self._first[item]) - (source not in self._first[item])
+
+    def _is_allowed(self, item: int, source: int, target: int, bound: set[int]) -> bool:
+        holders = self.holders[item]
+        if source not in holders or target in holders:
+            return False
+        if target in self._leaving and target not in self._first[item]:
+            return False
+        if item in bound and self._rules.is_bound(source, target):
+            return False
+        return self._rules.merit(item, holders, source, target) >= 0
+
+    def _all_items(self, node: int) -> Iterator[int]:
+        for items in self._items[node].values():
+            yield from items
+
+    # -- the state -----------------------------------------------------------------------------------------------
+
+    def _shift(self, item: int, source: int, target: int) -> None:
+        assert source in self.holders[item] and target not in self.holders[item], "a broker holds an item once"
+        self.holders[item].remove(source)
+        self.holders[item].add(target)
+        group = self._groups[item]
+        del self._items[source][group][item]
+        if not self._items[source][group]:
+            del self._items[source][group]
+        self._loads[source] -= 1
+        self._group_loads[group, source] -= 1
+        self._put(item, target)
+        if source in self._first[item]:
+            self._given[source][item] = None
+        else:
+            del self._taken[source][item]
+        if target in self._first[item]:
+            del self._given[target][item]
+        else:
+            self._taken[target][item] = None
+
+    def _put(self, item: int, node: int) -> None:
+        group = self._groups[item]
+        self._items[node].setdefault(group, {})[item] = None
+        self._loads[node] += 1
+        self._group_loads[group, node] += 1
+
+
+def _moves(chain: _Step | None) -> Iterator[_Step]:
+    """A chain's moves, from the last to the first. They don't disturb each other: each was looked for before any."""
+    while chain is not None:
+        yield chain
+        chain = chain.before
+
+
+def fewest_moves(loads: Sequence[int], leaving: int) -> int:
+    """How many moves bring loads to floor and ceiling of their mean, if every item could go everywhere.
+
+    `leaving` items are on brokers that will have none: max(sum of what is too much, sum of what is missing).
+    """
+    low, more = divmod(sum(loads) + leaving, len(loads))
+    high = low + (more > 0)
+    return max(leaving + sum(max(0, load - high) for load in loads), sum(max(0, low - load) for load in loads))

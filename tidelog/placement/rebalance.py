@@ -1,0 +1,253 @@
+"""Planning moves after brokers came or go: as few replicas as possible, then leaders, then followers of each leader.
+
+Assignments are never computed anew from the rule for new topics: from five brokers to six it would move 23 of the 45
+replicas of 15 partitions, where 7 suffice. Three passes, each even and each with the fewest changes (`balancer`):
+
+1. *Replicas.* Each remaining broker gets the floor or the ceiling of the mean. A partition keeps the number of racks
+   that it is spread over, as far as the brokers that remain have as many. This pass alone moves data.
+2. *Preferred leaders*, as even as the replicas permit, by reordering replica lists.
+3. *First followers.* For each leader, those that would take over from it are as different as possible, so that a failed
+   broker's load goes to all others.
+
+Where replicas are equally many for all partitions, leaders come out even to within one: each replica is worth 1/RF of
+a leader, so a fractional assignment between floor and ceiling exists, hence (network flow) an integral one.
+
+A plan is a value. Nothing here carries it out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import TopicPartition
+from tidelog.placement.balancer import BEST_MERIT, Balancer
+from tidelog.placement.striped import UsableBroker, arrange
+
+
+class Assignment(NamedTuple):
+    """Where a partition's replicas are, the preferred leader first."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+
+
+class Reassignment(NamedTuple):
+    """A partition whose list changes. Without `adding` only the order does: no data moves."""
+
+    partition: TopicPartition
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        """Brokers that must copy the partition."""
+        return tuple(node for node in self.new if node not in self.old)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        """Brokers that drop their copy once the others have theirs."""
+        return tuple(node for node in self.old if node not in self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a broker has: replicas, and how many of them are preferred leaders."""
+
+    replicas: int
+    leaders: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The changed partitions, in their order, and what they amount to.
+
+    `replica_moves` copies are made. `lower_bound` of them would give every broker the floor or ceiling of the mean if
+    each replica could go anywhere; the two differ only where racks, or partitions with a replica at the emptier
+    brokers already, force a move more or an evenness less.
+    """
+
+    reassignments: tuple[Reassignment, ...]
+    replica_moves: int
+    lower_bound: int
+    leader_changes: int
+    before: Mapping[int, Load]
+    after: Mapping[int, Load]
+
+
+def plan_rebalance(
+    current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker] = ()
+) -> Plan:
+    """The plan that spreads `current` over `brokers` (those that stay or join) and takes all from `leaving`.
+
+    Raises `InvalidRequest` if a partition has more replicas than brokers remain, if only some brokers have a rack, or
+    if a replica is on a broker that neither stays nor leaves.
+    """
+    _check(current, brokers, leaving)
+    moved = _even_replicas(current, brokers, leaving)
+    led = _even_leaders(current, moved.lists, brokers)
+    new = _even_followers(current, led, brokers)
+    changes = [
+        Reassignment(partition, old, replicas)
+        for (partition, old), replicas in zip(current, new, strict=True)
+        if replicas != old
+    ]
+    nodes = [broker.node_id for broker in (*brokers, *leaving)]
+    return Plan(
+        reassignments=tuple(changes),
+        replica_moves=moved.moves,
+        lower_bound=moved.lower_bound,
+        leader_changes=sum(change.old[0] != change.new[0] for change in changes),
+        before=_loads(nodes, [assignment.replicas for assignment in current]),
+        after=_loads(nodes, new),
+    )
+
+
+def _check(current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker]) -> None:
+    arrange(brokers)
+    known = Counter(broker.node_id for broker in (*brokers, *leaving))
+    assert max(known.values(), default=1) == 1, "a broker stays or leaves, once"
+    for partition, replicas in current:
+        assert len(set(replicas)) == len(replicas) > 0, "a broker holds a partition once"
+        if len(replicas) > len(brokers):
+            raise InvalidRequest(
+                f"{partition} has {len(replicas)} replicas, but only {len(brokers)} brokers would be left; "
+                "keep more brokers, or add others first"
+            )
+        for node in replicas:
+            if node not in known:
+                raise InvalidRequest(f"{partition} has a replica on broker {node}, which neither stays nor leaves")
+
+
+# -- replicas -----------------------------------------------------------------------------------------------------
+
+
+class _Moved(NamedTuple):
+    lists: list[tuple[int, ...]]
+    moves: int
+    lower_bound: int
+
+
+class _RackRules:
+    """A partition stays spread over as many racks as it is, or as the remaining brokers have; better if over more,
+    and if its leader need not move."""
+
+    def __init__(
+        self, current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker]
+    ) -> None:
+        self._rack_of = {broker.node_id: broker.rack for broker in (*brokers, *leaving)}
+        racks = len({broker.rack for broker in brokers})
+        self._leaders = [replicas[0] if len(replicas) > 1 else None for _, replicas in current]
+        self._best = [min(len(replicas), racks) for _, replicas in current]
+        self._least = [
+            min(best, len({self._rack_of[node] for node in replicas}))
+            for best, (_, replicas) in zip(self._best, current, strict=True)
+        ]
+
+    def merit(self, item: int, holders: Collection[int], source: int, target: int) -> int:
+        racks = {self._rack_of[node] for node in holders if node != source}
+        racks.add(self._rack_of[target])
+        if len(racks) < self._least[item]:
+            return -1
+        return (len(racks) >= self._best[item]) + (self._leaders[item] != source)
+
+    def is_bound(self, source: int, target: int) -> bool:
+        return self._rack_of[source] != self._rack_of[target]
+
+
+def _even_replicas(
+    current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker]
+) -> _Moved:
+    balancer = Balancer(
+        [replicas for _, replicas in current],
+        [broker.node_id for broker in brokers],
+        [broker.node_id for broker in leaving],
+        _topics(current),
+        _RackRules(current, brokers, leaving),
+    )
+    balancer.settle()
+    lists = [_replaced(old, holders) for (_, old), holders in zip(current, balancer.holders, strict=True)]
+    return _Moved(lists, balancer.moves, balancer.lower_bound)
+
+
+def _replaced(old: tuple[int, ...], holders: Collection[int]) -> tuple[int, ...]:
+    """The old list, with new brokers in the places of those that no longer hold the partition."""
+    new = iter(sorted(node for node in holders if node not in old))
+    return tuple(node if node in holders else next(new) for node in old)
+
+
+# -- the order of replica lists -----------------------------------------------------------------------------------
+
+
+class _ListRules:
+    """A place in a list goes to a broker that has a copy, other than those in the places before."""
+
+    def __init__(self, candidates: Sequence[tuple[int, ...]]) -> None:
+        self._candidates = candidates
+
+    def merit(self, item: int, holders: Collection[int], source: int, target: int) -> int:
+        return BEST_MERIT if target in self._candidates[item] else -1
+
+    def is_bound(self, source: int, target: int) -> bool:
+        return False
+
+
+def _even_leaders(
+    current: Sequence[Assignment], lists: Sequence[tuple[int, ...]], brokers: Sequence[UsableBroker]
+) -> list[tuple[int, ...]]:
+    leaders = _even_choice([replicas[0] for replicas in lists], lists, brokers, _topics(current))
+    return [_swapped(replicas, 0, leader) for replicas, leader in zip(lists, leaders, strict=True)]
+
+
+def _even_followers(
+    current: Sequence[Assignment], lists: Sequence[tuple[int, ...]], brokers: Sequence[UsableBroker]
+) -> list[tuple[int, ...]]:
+    topics = _topics(current)
+    new = list(lists)
+    for broker in brokers:
+        led = [item for item, replicas in enumerate(lists) if replicas[0] == broker.node_id and len(replicas) > 2]
+        followers = [lists[item][1:] for item in led]
+        others = [other for other in brokers if other != broker]
+        chosen = _even_choice(
+            [replicas[0] for replicas in followers], followers, others, [topics[item] for item in led]
+        )
+        for item, follower in zip(led, chosen, strict=True):
+            new[item] = _swapped(lists[item], 1, follower)
+    return new
+
+
+def _even_choice(
+    first: Sequence[int], candidates: Sequence[tuple[int, ...]], brokers: Sequence[UsableBroker], groups: Sequence[int]
+) -> list[int]:
+    """One of each item's candidates, evenly, with the fewest other than `first`."""
+    if not first:
+        return []
+    balancer = Balancer(
+        [(node,) for node in first], [broker.node_id for broker in brokers], (), groups, _ListRules(candidates)
+    )
+    balancer.settle()
+    return [next(iter(holders)) for holders in balancer.holders]
+
+
+def _swapped(replicas: tuple[int, ...], place: int, node: int) -> tuple[int, ...]:
+    """The list with `node` in `place`, and who was there where `node` was."""
+    there = replicas[place]
+    return tuple({there: node, node: there}.get(other, other) for other in replicas)
+
+
+# -- counting -----------------------------------------------------------------------------------------------------
+
+
+def _topics(current: Sequence[Assignment]) -> list[int]:
+    """The number of each partition's topic, in order of first appearance."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(partition.topic, len(numbers)) for partition, _ in current]
+
+
+def _loads(nodes: Iterable[int], lists: Sequence[tuple[int, ...]]) -> dict[int, Load]:
+    replicas = Counter(node for held in lists for node in held)
+    leaders = Counter(held[0] for held in lists)
+    return {node: Load(replicas[node], leaders[node]) for node in sorted(nodes)}
