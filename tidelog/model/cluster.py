@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TypeVar
 
 import msgspec
 
 from tidelog.model.ids import NodeId, TopicId
+
+K = TypeVar("K", NodeId, TopicId, str)
+V = TypeVar("V")
 
 NO_LEADER = NodeId(-1)
 NO_VOTER = 0
@@ -104,6 +108,8 @@ class ClusterImage:
     next_voter_id: int = NO_VOTER + 1
     voters_founded: int = 0
     """How many voters the cluster began with."""
+    voters_leaving: tuple[int, ...] = ()
+    """Voter ids of brokers that were removed from the cluster: they go as soon as the voter set can be changed."""
     snapshot_position: int = 0
     """Where the newest snapshot was to be taken: an image of this position."""
     snapshot_agreed: int = 0
@@ -122,3 +128,8 @@ class ClusterImage:
     def topic_by_id(self, topic_id: str) -> Topic | None:
         """None if there is no such topic (any more)."""
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+
+def in_order(entries: Mapping[K, V]) -> Mapping[K, V]:
+    """The entries for an image: frozen, and in an order that does not depend on how they came."""
+    return MappingProxyType({key: entries[key] for key in sorted(entries)})

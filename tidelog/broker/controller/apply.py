@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TypeVar
 
 from tidelog.broker.controller.records import (
     BrokerFenced,
@@ -40,11 +39,9 @@ from tidelog.model.cluster import (
     PartitionInfo,
     Topic,
     Voter,
+    in_order,
 )
 from tidelog.model.ids import NodeId, TopicId
-
-K = TypeVar("K", bound=str)
-V = TypeVar("V")
 
 
 def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterImage:
@@ -87,6 +84,7 @@ def with_voters(image: ClusterImage, voters: Iterable[Voter], next_voter_id: int
         voters=ordered,
         next_voter_id=max(image.next_voter_id, next_voter_id, *(voter.voter_id + 1 for voter in ordered)),
         voters_founded=image.voters_founded or len(ordered),
+        voters_leaving=_among(ordered, image.voters_leaving),
         brokers=MappingProxyType(brokers),
     )
 
@@ -140,7 +138,8 @@ def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> B
 
 def _with_broker(image: ClusterImage, broker: BrokerInfo) -> ClusterImage:
     brokers = {**image.brokers, broker.node_id: broker}
-    return replace(image, brokers=MappingProxyType(dict(sorted(brokers.items()))))
+    staying = tuple(voter_id for voter_id in image.voters_leaving if voter_id != broker.voter_id)
+    return replace(image, brokers=in_order(brokers), voters_leaving=staying)
 
 
 def _without_broker(image: ClusterImage, node: NodeId) -> ClusterImage:
@@ -149,7 +148,18 @@ def _without_broker(image: ClusterImage, node: NodeId) -> ClusterImage:
         topic_id: tuple(holder for holder in holders if holder != node)
         for topic_id, holders in image.deleted_topics.items()
     }
-    return replace(image, brokers=MappingProxyType(brokers), deleted_topics=_still_held(left))
+    leaving = [voter.voter_id for voter in image.voters if voter.node_id == node]
+    return replace(
+        image,
+        brokers=MappingProxyType(brokers),
+        deleted_topics=_still_held(left),
+        voters_leaving=tuple(sorted({*image.voters_leaving, *leaving})),
+    )
+
+
+def _among(voters: Iterable[Voter], voter_ids: Iterable[int]) -> tuple[int, ...]:
+    present = [voter.voter_id for voter in voters]
+    return tuple(voter_id for voter_id in voter_ids if voter_id in present)
 
 
 # -- topics --------------------------------------------------------------------------------------------------------
@@ -161,7 +171,7 @@ def _apply_to_topics(
     match record:
         case TopicCreated(name, topic_id, assignments, configs):
             partitions = _new_partitions(image, assignments, 0)
-            return _with_topic(image, Topic(name, TopicId(topic_id), _sorted(configs), partitions))
+            return _with_topic(image, Topic(name, TopicId(topic_id), in_order(configs), partitions))
         case TopicDeleted(topic_id):
             return _delete_topic(image, topic_id)
         case TopicRemoved(topic_id, node_id):
@@ -202,7 +212,7 @@ def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:
 
 
 def _still_held(deleted: Mapping[TopicId, tuple[NodeId, ...]]) -> Mapping[TopicId, tuple[NodeId, ...]]:
-    return _sorted({topic_id: holders for topic_id, holders in deleted.items() if holders})
+    return in_order({topic_id: holders for topic_id, holders in deleted.items() if holders})
 
 
 def _change_partitions(image: ClusterImage, changes: list[PartitionChange]) -> ClusterImage:
@@ -238,16 +248,11 @@ def _alter_configs(image: ClusterImage, record: ConfigsAltered) -> ClusterImage:
         return image
     merged: dict[str, str | None] = {**topic.configs, **record.changes}
     configs = {name: value for name, value in merged.items() if value is not None}
-    return _with_topic(image, replace(topic, configs=_sorted(configs)))
+    return _with_topic(image, replace(topic, configs=in_order(configs)))
 
 
 def _with_topic(image: ClusterImage, topic: Topic) -> ClusterImage:
-    return replace(image, topics=_sorted({**image.topics, topic.name: topic}))
-
-
-def _sorted(entries: Mapping[K, V]) -> Mapping[K, V]:
-    """Frozen, and in an order that does not depend on its history."""
-    return MappingProxyType({key: entries[key] for key in sorted(entries)})
+    return replace(image, topics=in_order({**image.topics, topic.name: topic}))
 
 
 # -- snapshots -----------------------------------------------------------------------------------------------------

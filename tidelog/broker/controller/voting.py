@@ -1,0 +1,92 @@
+"""Who should vote on the metadata log: a pure policy, asked at each tick of the active controller.
+
+It wants three voters, or as many as the cluster was founded with if those were more, and changes the set by one voter
+at a time. In this order:
+
+1. A voter that can never come back goes: its disk was replaced, or its broker was removed.
+2. Voters are added until there are as many as wanted. Two tolerate no failure, just as one does, and twice as many
+   disks can fail; so the first step from an odd number is taken only if a candidate for the next one is there as well.
+3. A voter that was silent for `controller.voter.replace.ms` goes, if a candidate can take its place.
+
+A voter is taken away only if the live voters that stay are a majority both of the set before and of the set after it.
+Candidates are live brokers that are no voters and have applied nearly all of the metadata log; of these, one from the
+rack with the fewest voters, the lowest node id first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.broker.controller.commands import AssignVoter
+from tidelog.broker.controller.decide_brokers import is_voting
+from tidelog.broker.controller.sessions import Sessions
+from tidelog.model.cluster import NO_VOTER, BrokerInfo, ClusterImage, Voter
+from tidelog.model.ids import NodeId
+
+VOTERS_WANTED = 3
+BEHIND_RECORDS_MAX = 1_000
+"""A candidate that is further behind the end of the metadata log has yet to catch up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeVoters:
+    """The voter set that is to be: the present one with one voter more, or one less."""
+
+    voters: tuple[Voter, ...]
+
+
+def next_step(
+    image: ClusterImage, sessions: Sessions, now_s: float, *, replace_ms: int
+) -> ChangeVoters | AssignVoter | None:
+    """What comes next, if anything."""
+    if not image.voters:
+        return None
+    lost = next((voter for voter in image.voters if _is_lost(image, voter) and _may_go(image, voter)), None)
+    if lost is not None:
+        return _without(image, lost)
+    candidates = _candidates(image, sessions)
+    missing = max(VOTERS_WANTED, image.voters_founded) - len(image.voters)
+    needed = 1 if len(image.voters) % 2 == 0 else 2
+    if missing > 0 and len(candidates) >= min(needed, missing):
+        return _with(image, candidates[0])
+    if missing == 0 and candidates:
+        silent = [voter for voter in image.voters if sessions.silent_ms(voter.node_id, now_s) >= replace_ms]
+        gone = next((voter for voter in silent if not is_voting(image, voter.voter_id)), None)
+        if gone is not None and _may_go(image, gone):
+            return _without(image, gone)
+    return None
+
+
+def _is_lost(image: ClusterImage, voter: Voter) -> bool:
+    """It can never come back. (A founder that has yet to register still may.)"""
+    broker = image.brokers.get(NodeId(voter.node_id))
+    return voter.voter_id in image.voters_leaving or (broker is not None and broker.storage != voter.incarnation)
+
+
+def _may_go(image: ClusterImage, leaving: Voter) -> bool:
+    live = [voter for voter in image.voters if voter != leaving and is_voting(image, voter.voter_id)]
+    return len(live) >= len(image.voters) // 2 + 1
+
+
+def _without(image: ClusterImage, leaving: Voter) -> ChangeVoters:
+    return ChangeVoters(tuple(voter for voter in image.voters if voter != leaving))
+
+
+def _with(image: ClusterImage, broker: BrokerInfo) -> ChangeVoters | AssignVoter:
+    if broker.voter_id == NO_VOTER:
+        return AssignVoter(broker.node_id, broker.storage)
+    added = Voter(broker.voter_id, broker.node_id, broker.storage, broker.peer_host, broker.peer_port)
+    return ChangeVoters(tuple(sorted((*image.voters, added), key=lambda voter: voter.voter_id)))
+
+
+def _candidates(image: ClusterImage, sessions: Sessions) -> list[BrokerInfo]:
+    """The best one first."""
+    voting = [voter.node_id for voter in image.voters]
+    racks = [broker.rack for broker in image.brokers.values() if broker.node_id in voting]
+    found = []
+    for broker in image.live_brokers:
+        session = sessions.of(broker.node_id)
+        if broker.node_id in voting or session is None or session.position < image.position - BEHIND_RECORDS_MAX:
+            continue
+        found.append(broker)
+    return sorted(found, key=lambda broker: (racks.count(broker.rack), broker.node_id))
