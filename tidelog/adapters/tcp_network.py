@@ -53,7 +53,7 @@ class TcpTimeouts:
     bytes_per_s_min: int = 1 << 20
     unsent_s_max: float = 15.0
     """For sent bytes to be acknowledged by the other machine (TCP_USER_TIMEOUT)."""
-    close_s_max: float = 2.0
+    close_s_max: float = 1.0
     """For a closed connection to send what it was given."""
 
 
