@@ -1,0 +1,386 @@
+"""Who leads a Paxos log: elections among its voters, pure.
+
+Paxos is safe whoever proposes, and makes progress only if one does. So an election decides nothing but *when* a voter
+has its engine campaign; what it gets wrong costs time and never data. (Leases are the exception: on them reads rely.
+Their theory is in `election_lease`.) It follows Raft's dissertation, sections 6.4 and 9.6, and etcd's practice.
+
+| role | waits for | then |
+|---|---|---|
+| FOLLOWER | silence of T to 2T, or the end of the lease of a leader that is known dead | asks the voters: PROSPECTIVE |
+| PROSPECTIVE | a quorum that would promise (*pre-vote*), asks again meanwhile | has the engine try: CANDIDATE |
+| CANDIDATE | the engine's word: won, lost, or T to 2T without one | LEADER; or waits T to 2T: FOLLOWER |
+| LEADER | each H: heartbeat; no quorum answered for T (*check-quorum*), or a newer number | resigns: FOLLOWER |
+
+*Pre-vote* lets a node come back that was cut off, without a campaign that would depose a healthy leader: who hears one,
+or is bound by a lease, would not promise. *Check-quorum* ends the reign of a leader that can still be heard by others,
+and so keeps them quiet, but hears nobody. A leader that resigns releases its leases, and the others need not wait.
+
+Two that campaign at the same moment both fail. So a voter welcomes one at a time, each for half an H; of two that
+ask, the one with the smaller id lets the other go first; and those that wait for the same event wait a random part of
+H more.
+
+A node that is no voter (a learner) follows, and hears who leads; it never asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+
+from tidelog.replication.election_events import (
+    Advanced,
+    Campaign,
+    ElectionEffect,
+    ElectionEvent,
+    ElectionMessage,
+    Heard,
+    Heartbeat,
+    HeartbeatAnswer,
+    LeaderChanged,
+    LeaseReleased,
+    Listeners,
+    LostReign,
+    PeerDown,
+    PreVote,
+    PreVoteAnswer,
+    Promised,
+    Reconfigured,
+    Resign,
+    StepAside,
+    Tell,
+    Tick,
+    WakeAt,
+    Won,
+)
+from tidelog.replication.election_lease import Grants, Reign
+from tidelog.replication.election_settings import ElectionSettings
+from tidelog.replication.paxos.numbers import NO_NUMBER, NODE_MAX, owner_of
+from tidelog.replication.quorum import Quorum
+
+
+class Role(Enum):
+    FOLLOWER = "follower"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class Election:
+    """One node's part. A pure state machine: `now_s` is monotonic, from the node's own clock, and never goes back.
+
+    `has_voted_before`: the node may have promised, or granted leases, before it was started. `promised` is the largest
+    number that its replica has promised durably.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        quorum: Quorum,
+        settings: ElectionSettings,
+        *,
+        now_s: float,
+        has_voted_before: bool,
+        uniform: Callable[[float, float], float],
+        promised: int = NO_NUMBER,
+    ) -> None:
+        self.me = me
+        self.role = Role.FOLLOWER
+        self.leader: int | None = None
+        """Who leads, as far as this node knows; itself, if it does."""
+        self.number = NO_NUMBER
+        """The largest number that a leader was heard of."""
+        self._quorum = quorum
+        self._uniform = uniform
+        self._heartbeat_s = settings.heartbeat_ms / 1000
+        self._turn_s = self._heartbeat_s / 2
+        self._timeout_s = settings.timeout_ms / 1000
+        self._lease_s = settings.lease_ms / 1000
+        self._backing_s = self._lease_s * (1 - settings.drift)
+        self._grants = Grants(self._lease_s, muted_until_s=now_s + self._lease_s if has_voted_before else -inf)
+        self._promised = promised
+        self._ended = NO_NUMBER  # the largest number whose reign is known to be over
+        self._heard_s = -inf  # the leader, last
+        self._is_leader_down = False
+        self._round = 0
+        self._round_s = -inf
+        self._granted: dict[int, bool] = {}
+        self._welcomed: int | None = None
+        self._welcomed_s = -inf
+        self._reign: Reign | None = None
+        self._listeners: tuple[int, ...] = ()
+        self._log_end = 0
+        self._due_s = now_s if self._is_alone else self._mute_end_s(now_s) + uniform(0, self._timeout_s)
+        self._told_s: float | None = None
+
+    # -- queries -----------------------------------------------------------------------------------------------------
+
+    def has_lease(self, now_s: float) -> bool:
+        """True if nobody else can have been elected: what this leader has applied is the newest there is."""
+        return self._reign is not None and now_s < self._reign.backed_s + self._backing_s
+
+    def may_promise(self, candidate: int, now_s: float) -> bool:
+        """False while a lease binds this voter: a promise request of this candidate must be dropped, unanswered."""
+        if candidate == self.me and self._is_alone:
+            return True
+        return now_s >= self._grants.binds_until_s(candidate)
+
+    @property
+    def _is_alone(self) -> bool:
+        return self._quorum.is_met((self.me,))
+
+    def _mute_end_s(self, now_s: float) -> float:
+        return max(now_s, self._grants.binds_until_s(self.me))
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def step(self, event: ElectionEvent, now_s: float) -> list[ElectionEffect]:
+        """What is to be done about this event, in order."""
+        effects = self._on_event(event, now_s)
+        if self._due_s != self._told_s:
+            self._told_s = self._due_s
+            effects.append(WakeAt(self._due_s))
+        assert (self._reign is not None) == (self.role is Role.LEADER)
+        return effects
+
+    def _on_event(self, event: ElectionEvent, now_s: float) -> list[ElectionEffect]:
+        match event:
+            case Tick():
+                return self._on_due(now_s) if now_s >= self._due_s else []
+            case Heard(sender, message):
+                return self._on_message(sender, message, now_s)
+            case Advanced(end):
+                self._log_end = end
+                return []
+            case Listeners(nodes):
+                self._listeners = nodes
+                return []
+            case PeerDown(voter):
+                return self._on_peer_down(voter, now_s)
+            case Reconfigured(me, quorum):
+                return self._on_reconfigured(me, quorum, now_s)
+            case Promised() | Won() | LostReign() | StepAside():
+                return self._on_engine(event, now_s)
+
+    def _on_engine(self, event: Promised | Won | LostReign | StepAside, now_s: float) -> list[ElectionEffect]:
+        match event:
+            case Promised(number):
+                return self._on_promised(number, now_s)
+            case Won(number):
+                return self._on_won(number, now_s)
+            case LostReign(number):
+                is_mine = self._reign is None or self._reign.number == number
+                return self._give_up(now_s) if is_mine and self.role in {Role.CANDIDATE, Role.LEADER} else []
+            case StepAside(to):
+                return [] if self.role is Role.FOLLOWER else [Resign(), *self._give_up(now_s, successor=to)]
+
+    def _on_due(self, now_s: float) -> list[ElectionEffect]:
+        match self.role:
+            case Role.FOLLOWER:
+                return self._on_silence(now_s)
+            case Role.PROSPECTIVE:
+                return self._ask(now_s)
+            case Role.CANDIDATE:
+                return [Resign(), *self._give_up(now_s)]
+            case Role.LEADER:
+                return self._on_beat(now_s)
+
+    def _on_message(self, sender: int, message: ElectionMessage, now_s: float) -> list[ElectionEffect]:
+        match message:
+            case Heartbeat():
+                return self._on_heartbeat(sender, message, now_s)
+            case HeartbeatAnswer(number, beat):
+                if self._reign is not None and self._reign.number == number:
+                    self._reign.answered(sender, beat)
+                return []
+            case PreVote(round_):
+                return [Tell(sender, PreVoteAnswer(round_, self._would_promise(sender, now_s)))]
+            case PreVoteAnswer(round_, granted):
+                return self._on_answer(sender, round_, granted=granted, now_s=now_s)
+            case LeaseReleased():
+                return self._on_released(message, now_s)
+
+    # -- following ---------------------------------------------------------------------------------------------------
+
+    def _on_heartbeat(self, sender: int, heartbeat: Heartbeat, now_s: float) -> list[ElectionEffect]:
+        """Follows, and grants; unless the reign is known to be over, be it only by a promise to a newer one."""
+        number = heartbeat.number
+        if owner_of(number) != sender or number <= self._ended or number < max(self.number, self._promised):
+            return []
+        effects = self._yield(now_s)
+        self._heard_s = now_s
+        self._is_leader_down = False
+        self._grants.give(sender, number, now_s)
+        if self.me <= NODE_MAX:
+            effects.append(Tell(sender, HeartbeatAnswer(number, heartbeat.beat)))
+        return [*effects, *self._know(sender, number)]
+
+    def _on_promised(self, number: int, now_s: float) -> list[ElectionEffect]:
+        """A promise binds like a heartbeat. It ends what this node knew of older reigns, its own included."""
+        if number <= max(self._promised, self.number):
+            self._promised = max(number, self._promised)
+            return []
+        self._promised = number
+        owner = owner_of(number)
+        self._grants.give(owner, number, now_s)
+        if owner == self.me:
+            return []
+        return [*self._yield(now_s), *(self._know(None) if self.leader != owner else [])]
+
+    def _yield(self, now_s: float) -> list[ElectionEffect]:
+        """Somebody else leads, or is about to: this node waits its time anew."""
+        if self.role in {Role.CANDIDATE, Role.LEADER}:
+            return [Resign(), *self._give_up(now_s)]
+        self.role = Role.FOLLOWER
+        self._due_s = self._after_timeout_s(now_s)
+        return []
+
+    def _on_silence(self, now_s: float) -> list[ElectionEffect]:
+        if self.me not in self._quorum:
+            self._due_s = inf
+            return self._know(None)
+        if now_s < self._welcomed_s + self._turn_s:
+            self._due_s = self._welcomed_s + self._turn_s
+            return []
+        self.role = Role.PROSPECTIVE
+        self._round_s = now_s
+        self._begin_round(now_s)
+        return [*self._know(None), *self._ask(now_s)]
+
+    def _on_peer_down(self, voter: int, now_s: float) -> list[ElectionEffect]:
+        """A dead leader need not be waited for, only its lease, by everybody's clock."""
+        if voter == self.leader and self.role is Role.FOLLOWER:
+            self._is_leader_down = True
+            free_s = self._mute_end_s(now_s) + self._lease_s - self._backing_s
+            self._due_s = min(self._due_s, free_s + self._uniform(0, self._heartbeat_s))
+        return []
+
+    def _on_released(self, released: LeaseReleased, now_s: float) -> list[ElectionEffect]:
+        """Others may lead at once; a named successor before all."""
+        self._grants.release(released.number)
+        self._ended = max(self._ended, released.number)
+        if self.role is not Role.FOLLOWER or released.number < self.number:
+            return []
+        if released.successor == self.me:
+            self._due_s = now_s
+        elif released.successor is None:
+            self._due_s = now_s + self._uniform(0, self._heartbeat_s)
+        else:
+            self._due_s = self._after_timeout_s(now_s)
+        return self._know(None)
+
+    # -- becoming leader ---------------------------------------------------------------------------------------------
+
+    def _begin_round(self, now_s: float) -> None:
+        """Nothing counts that was answered before."""
+        self._round += 1
+        self._granted = {}
+        self._due_s = now_s + self._uniform(self._turn_s, 2 * self._turn_s)
+
+    def _ask(self, now_s: float) -> list[ElectionEffect]:
+        """Asks all, and again until somebody leads: whoever did not answer, or refused, may do otherwise by now."""
+        self._due_s = now_s + self._uniform(self._turn_s, 2 * self._turn_s)
+        self._granted[self.me] = True
+        if self._is_alone:
+            return self._campaign(now_s)
+        return [Tell(voter, PreVote(self._round)) for voter in self._quorum.members if voter != self.me]
+
+    def _would_promise(self, candidate: int, now_s: float) -> bool:
+        """Binds nobody, but is said to one at a time, oneself included: else several would get their quorums, and
+        hinder each other."""
+        if not self._is_free_for(candidate, now_s):
+            return False
+        self._welcomed, self._welcomed_s = candidate, now_s
+        if self.role is Role.PROSPECTIVE:
+            self._begin_round(now_s)
+        return True
+
+    def _is_free_for(self, candidate: int, now_s: float) -> bool:
+        if self.role in {Role.CANDIDATE, Role.LEADER} or not self.may_promise(candidate, now_s):
+            return False
+        if self._welcomed != candidate and now_s < self._welcomed_s + self._turn_s:
+            return False
+        if self.role is Role.PROSPECTIVE:
+            return candidate > self.me or now_s >= self._round_s + self._turn_s
+        is_led = self.leader not in {None, candidate} and not self._is_leader_down
+        return not is_led or now_s >= self._heard_s + self._timeout_s
+
+    def _on_answer(self, sender: int, round_: int, *, granted: bool, now_s: float) -> list[ElectionEffect]:
+        if self.role is not Role.PROSPECTIVE or round_ != self._round:
+            return []
+        self._granted[sender] = granted
+        is_welcome = self._quorum.is_met([voter for voter, would in self._granted.items() if would])
+        return self._campaign(now_s) if is_welcome else []
+
+    def _campaign(self, now_s: float) -> list[ElectionEffect]:
+        """To campaign is to promise oneself, for which this voter must be free like for any other."""
+        if not self.may_promise(self.me, now_s):
+            self.role = Role.FOLLOWER
+            self._due_s = self._mute_end_s(now_s) + self._uniform(0, self._heartbeat_s)
+            return []
+        self.role = Role.CANDIDATE
+        self._due_s = self._after_timeout_s(now_s)
+        return [Campaign()]
+
+    def _on_won(self, number: int, now_s: float) -> list[ElectionEffect]:
+        if self.role is not Role.CANDIDATE:
+            return [Resign()]
+        assert owner_of(number) == self.me and number >= max(self._promised, self.number)
+        self.role = Role.LEADER
+        self._reign = Reign(number, self.me, self._quorum, now_s)
+        return [*self._know(self.me, number), *self._on_beat(now_s)]
+
+    # -- leading -----------------------------------------------------------------------------------------------------
+
+    def _on_beat(self, now_s: float) -> list[ElectionEffect]:
+        reign = self._reign
+        assert reign is not None
+        if now_s - max(reign.began_s, reign.backed_s) > self._timeout_s:
+            return [Resign(), *self._give_up(now_s)]
+        self._grants.give(self.me, reign.number, now_s)
+        self._due_s = now_s + self._heartbeat_s
+        heartbeat = Heartbeat(reign.number, reign.beat(now_s, forget_s=self._timeout_s), self._log_end)
+        return [Tell(node, heartbeat) for node in self._audience()]
+
+    def _audience(self) -> list[int]:
+        learners = [node for node in self._listeners if node not in self._quorum]
+        return [node for node in (*self._quorum.members, *learners) if node != self.me]
+
+    def _give_up(self, now_s: float, *, successor: int | None = None) -> list[ElectionEffect]:
+        """Back to FOLLOWER, for at least a whole timeout. If it led, others need not wait for its leases."""
+        reign, self._reign = self._reign, None
+        self.role = Role.FOLLOWER
+        self._due_s = self._after_timeout_s(now_s)
+        if reign is None:
+            return []
+        self._ended = reign.number
+        self._grants.release(reign.number)
+        released = [Tell(node, LeaseReleased(reign.number, successor)) for node in self._audience()]
+        return [*released, *self._know(None)]
+
+    def _on_reconfigured(self, me: int, quorum: Quorum, now_s: float) -> list[ElectionEffect]:
+        """A leader, or a candidate, tries again among the new voters at once: those who follow it are bound to it."""
+        was_trying, was_member = self.role in {Role.CANDIDATE, Role.LEADER}, self.me in self._quorum
+        if was_trying and me not in quorum:
+            given_up = [Resign(), *self._give_up(now_s)]
+        else:
+            given_up = []
+            self._reign = None
+        self.me, self._quorum = me, quorum
+        if was_trying and me in quorum:
+            return [*self._know(None), *self._campaign(now_s)]
+        if self.role is Role.PROSPECTIVE or not was_member:
+            self.role = Role.FOLLOWER
+            self._due_s = now_s if self._is_alone else self._after_timeout_s(now_s)
+        return given_up
+
+    # -- what is common ----------------------------------------------------------------------------------------------
+
+    def _after_timeout_s(self, now_s: float) -> float:
+        return now_s + self._uniform(self._timeout_s, 2 * self._timeout_s)
+
+    def _know(self, leader: int | None, number: int = NO_NUMBER) -> list[ElectionEffect]:
+        is_news = leader != self.leader or number > self.number
+        self.leader = leader
+        self.number = max(number, self.number)
+        return [LeaderChanged(leader, self.number)] if is_news else []

@@ -1,0 +1,154 @@
+"""What an election is told, what it asks for, and what voters say to each other about who leads.
+
+Messages are small and carry no log. Each may be lost, repeated, late and out of order.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.replication.quorum import Quorum
+
+# -- messages --------------------------------------------------------------------------------------------------------
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The leader lives, and asks for the next lease."""
+
+    number: int
+    """The proposal number that it was elected under."""
+    beat: int
+    """Counts its heartbeats; the answer names it, and so the moment from which the lease counts."""
+    end: int
+    """Of the leader's log: how far a follower has to come."""
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Granted: the sender promises nobody else for the length of a lease."""
+
+    number: int
+    beat: int
+
+
+class PreVote(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Would you promise me?"""
+
+    round: int
+    """Counts the sender's rounds of asking."""
+
+
+class PreVoteAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
+    round: int
+    granted: bool
+    """Binds nobody."""
+
+
+class LeaseReleased(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The reign under this number is over, and so are its leases."""
+
+    number: int
+    successor: int | None = None
+    """Who should follow; None if anybody may."""
+
+
+ElectionMessage = Heartbeat | HeartbeatAnswer | PreVote | PreVoteAnswer | LeaseReleased
+
+# -- events ----------------------------------------------------------------------------------------------------------
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed. Comes first, and then whenever the last `WakeAt` says; more often does no harm."""
+
+
+class Heard(msgspec.Struct, frozen=True):
+    sender: int
+    message: ElectionMessage
+
+
+class PeerDown(msgspec.Struct, frozen=True):
+    """This voter's process has ended: its connections broke, and its host refuses new ones. Comes after all that was
+    heard of it. If it is not true after all, that costs time, and no lease."""
+
+    voter: int
+
+
+class Promised(msgspec.Struct, frozen=True):
+    """This node's own replica takes up this promise, its own proposer's included.
+
+    To be told in the same turn of the loop in which the replica takes the request up, not when the promise is durable:
+    between the two, no heartbeat of an older reign may be answered.
+    """
+
+    number: int
+
+
+class Won(msgspec.Struct, frozen=True):
+    """The engine is coordinator under this number."""
+
+    number: int
+
+
+class LostReign(msgspec.Struct, frozen=True):
+    """The engine's attempt, or its reign, has ended, and the caller has not begun another by itself."""
+
+    number: int
+
+
+class Reconfigured(msgspec.Struct, frozen=True):
+    """Other voters decide from now on, and the engine has dropped its proposer. `me` may have become a voter."""
+
+    me: int
+    quorum: Quorum
+
+
+class StepAside(msgspec.Struct, frozen=True):
+    """Let another lead: this node is about to stop."""
+
+    to: int | None
+
+
+class Advanced(msgspec.Struct, frozen=True):
+    """This node's log has come this far: what heartbeats say from now on, if it leads."""
+
+    end: int
+
+
+class Listeners(msgspec.Struct, frozen=True):
+    """Who hears the heartbeats beside the voters: the learners that this node knows."""
+
+    nodes: tuple[int, ...]
+
+
+ElectionEvent = Tick | Heard | PeerDown | Promised | Won | LostReign | Reconfigured | StepAside | Advanced | Listeners
+
+# -- effects ---------------------------------------------------------------------------------------------------------
+
+
+class Tell(msgspec.Struct, frozen=True):
+    to: int
+    message: ElectionMessage
+
+
+class Campaign(msgspec.Struct, frozen=True):
+    """Have the engine elected under its next number; tell `Won` or `LostReign`."""
+
+
+class Resign(msgspec.Struct, frozen=True):
+    """Have the engine stop leading, or trying to (`Demote`). Nothing need be told back."""
+
+
+class LeaderChanged(msgspec.Struct, frozen=True):
+    """What this node believes of who leads; never proof. None: nobody that it knows of."""
+
+    leader: int | None
+    number: int
+    """The largest number heard of a leader."""
+
+
+class WakeAt(msgspec.Struct, frozen=True):
+    """Tell `Tick` at this time, monotonic seconds; replaces the one before. Infinite: there is nothing to wait for."""
+
+    at_s: float
+
+
+ElectionEffect = Tell | Campaign | Resign | LeaderChanged | WakeAt
