@@ -1,12 +1,27 @@
-"""Which sets of replicas decide: the majorities of a fixed set of members.
+"""Which sets of replicas decide: the majorities of one set of members, or of several at once.
 
 All that a quorum must do is to meet every other quorum. Protocol code asks `is_met`, never for a number, so that the
-joint majorities of a membership change can take this class's place.
+joint majorities of a membership change (Ongaro's dissertation, 4.3) take the place of a plain majority without its
+noticing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
+
+
+class Quorum(Protocol):
+    """What protocol code knows of a quorum."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Everybody whose answer may count, in order."""
+
+    def is_met(self, nodes: Iterable[int]) -> bool:
+        """True if enough members are among `nodes`; others, and repetitions, count for nothing."""
+
+    def __contains__(self, node: int) -> bool: ...
 
 
 class Majority:
@@ -14,14 +29,29 @@ class Majority:
 
     def __init__(self, members: Iterable[int]) -> None:
         self.members = tuple(sorted(members))
-        """Node ids, in order."""
+        """Engine ids, in order."""
         self.size = len(self.members) // 2 + 1
         self._among = frozenset(self.members)
         assert self.members and len(self._among) == len(self.members), "members are distinct nodes"
 
     def is_met(self, nodes: Iterable[int]) -> bool:
-        """True if enough members are among `nodes`; others, and repetitions, count for nothing."""
         return len(self._among.intersection(nodes)) >= self.size
 
     def __contains__(self, node: int) -> bool:
         return node in self._among
+
+
+class Joint:
+    """All of several quorums at once: it meets whatever meets one of them."""
+
+    def __init__(self, quorums: Iterable[Quorum]) -> None:
+        self.quorums = tuple(quorums)
+        assert self.quorums, "there is something to be met"
+        self.members = tuple(sorted({member for quorum in self.quorums for member in quorum.members}))
+
+    def is_met(self, nodes: Iterable[int]) -> bool:
+        among = frozenset(nodes)
+        return all(quorum.is_met(among) for quorum in self.quorums)
+
+    def __contains__(self, node: int) -> bool:
+        return any(node in quorum for quorum in self.quorums)

@@ -16,17 +16,16 @@ from __future__ import annotations
 
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Action, Append, Applied, Elected, Proposed, Reason, Refused, Truncate
-from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.proposer import Proposer, Reign
 from tidelog.replication.paxos.replica import Replica
-from tidelog.replication.paxos.state import Kind, Value
-from tidelog.replication.quorum import Majority
+from tidelog.replication.paxos.state import WITH_PAYLOAD, Kind, Value
 
 
 class LogCoordinator(Proposer):
     """Mesos' Coordinator, with a window."""
 
-    def __init__(self, number: int, node: int, quorum: Majority, replica: Replica, *, window: int) -> None:
-        super().__init__(number, node, quorum, replica)
+    def __init__(self, number: int, reign: Reign, replica: Replica, *, window: int) -> None:
+        super().__init__(number, reign, replica)
         assert window >= 1
         self.is_elected = False
         """Its barrier is applied; it may be lost since."""
@@ -35,6 +34,8 @@ class LogCoordinator(Proposer):
         self._window = window
         self._barrier: int | None = None
         self._next_position = 0
+        self._is_changing = False
+        """Its last value is proposed: new voters."""
         self._own: dict[int, Value] = {}
         """What was proposed here first and is not applied yet."""
 
@@ -51,12 +52,16 @@ class LogCoordinator(Proposer):
         return self._propose(Value(Kind.BARRIER, self.number))
 
     def append(self, event: Append) -> list[Action]:
-        """The next batch, at `next_offset`. Refused if the window is full: that is backpressure, not failure."""
-        assert event.count >= 1
+        """The next batch, at `next_offset`. Refused if the window is full: that is backpressure, not failure. New
+        voters come alone, and last: one change is open at a time."""
+        assert event.kind in WITH_PAYLOAD and event.count >= (event.kind is Kind.APPEND)
         refusal = self._refusal()
+        if refusal is None and event.kind is Kind.VOTERS and self._next_position != self._replica.applied.position:
+            refusal = Reason.NOT_DRAINED
         if refusal is not None:
             return [Refused(event, refusal)]
-        value = Value(Kind.APPEND, self.number, self.next_offset, event.count, event.digest)
+        self._is_changing = event.kind is Kind.VOTERS
+        value = Value(event.kind, self.number, self.next_offset, event.count, event.digest)
         self.next_offset += event.count
         return [Proposed(self._next_position, value), *self._propose(value)]
 
@@ -72,6 +77,8 @@ class LogCoordinator(Proposer):
 
     def _refusal(self) -> Reason | None:
         assert self.is_writing
+        if self._is_changing:
+            return Reason.NOT_DRAINED
         if self._next_position - self._replica.applied.position >= self._window:
             return Reason.WINDOW_FULL
         return None
@@ -85,9 +92,9 @@ class LogCoordinator(Proposer):
     # -- what the replica beside it reports --------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> list[Action]:
-        super().on_applied(applied)
-        if self._barrier is None or applied.position < self._barrier:
-            return []
+        actions = super().on_applied(applied)
+        if self.is_lost or self._barrier is None or applied.position < self._barrier:
+            return actions
         if applied.value != self._own.pop(applied.position, None) or applied.verdict is Verdict.VOID:
             return self.lose(self._replica.highest)
         return self._on_barrier() if applied.position == self._barrier else []
@@ -101,10 +108,8 @@ class LogCoordinator(Proposer):
         return [Elected(self.number, self._next_position - 1, self.next_offset)]
 
     def on_jumped(self, position: int) -> list[Action]:
-        super().on_jumped(position)
-        if self._barrier is not None and self._barrier < position:
-            return self.lose(self._replica.highest)
-        return []
+        """What others have let go of may have been about other voters: their snapshot tells."""
+        return self.lose(self._replica.highest)
 
     def _is_waiting(self) -> bool:
         return bool(self._own)

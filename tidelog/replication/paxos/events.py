@@ -15,7 +15,8 @@ import msgspec
 
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.messages import Message
-from tidelog.replication.paxos.state import Metadata, Prefix, Record, Status, Value
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Record, Status, Value
+from tidelog.replication.quorum import Quorum
 
 # -- events ----------------------------------------------------------------------------------------------------------
 
@@ -79,11 +80,16 @@ class Demote(msgspec.Struct, frozen=True):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """A batch for the log. The shell has given it its offsets, from `PaxosNode.next_offset` on, before it took the
-    digest."""
+    """A batch for the log. The shell has given it its offsets, from `LogCoordinator.next_offset` on, before it took the
+    digest.
+
+    With Kind.VOTERS it ends the reign: nothing may be in flight when it comes, nothing is taken after it, and when it
+    is applied the next reign begins under another quorum. Its own reign's quorum joins the old voters and the new.
+    """
 
     count: int
     digest: bytes
+    kind: Kind = Kind.APPEND
 
 
 class Truncate(msgspec.Struct, frozen=True):
@@ -106,6 +112,25 @@ class Rejoin(msgspec.Struct, frozen=True):
     number: int
 
 
+class Enlist(msgspec.Struct, frozen=True):
+    """This disk is a voter's that has never voted, under an id that no other disk ever had: it may vote at once."""
+
+
+class Reconfigure(msgspec.Struct, frozen=True):
+    """Other voters decide from now on, or this node goes by another id. Ends the proposer, if there is one; everything
+    that is stored stays.
+
+    Sends to the former id that wait for the disk still come out; they mean nothing to anybody.
+    """
+
+    node: int
+    quorum: Quorum
+    position: int
+    """Of the applied VOTERS value that made the voters in force; -1 for the first ones."""
+    settling: tuple[Value, ...] = ()
+    """VOTERS values found open whose voters `quorum` includes besides those in force."""
+
+
 Event = (
     Started
     | Received
@@ -119,6 +144,8 @@ Event = (
     | Truncate
     | Found
     | Rejoin
+    | Enlist
+    | Reconfigure
 )
 
 # -- effects ---------------------------------------------------------------------------------------------------------
@@ -164,6 +191,12 @@ class Reason(Enum):
     NOT_MEMBER = "not_member"
     CHANGING = "changing"
     STORAGE_ERROR = "storage_error"
+    NOT_DRAINED = "not_drained"
+    """VOTERS come alone: something is in flight before them, or they are in flight themselves."""
+    VOTERS_CHANGED = "voters_changed"
+    """Newer voters are applied than those that this node goes by: `Reconfigure` first."""
+    BEHIND = "behind"
+    """The log here does not reach the position that the voters came from: catch up first."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -189,6 +222,18 @@ class Lost(msgspec.Struct, frozen=True):
     number: int
     highest: int
     """The largest number heard of; the next attempt needs a larger one."""
+
+
+class VotersFound(msgspec.Struct, frozen=True):
+    """A quorum's promises show VOTERS that are not settled, and that this attempt's quorum does not include. They may
+    be chosen, and others may decide already; so the attempt ends, with `Lost`, and has written nothing.
+
+    The payload is at hand, as with a promise. Try again with these voters' majority joined to the quorum, and the value
+    in `Reconfigure.settling`, until the position is applied.
+    """
+
+    position: int
+    value: Value
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -242,6 +287,7 @@ Effect = (
     | Refused
     | Elected
     | Lost
+    | VotersFound
     | Chosen
     | Applied
     | Repaired

@@ -16,6 +16,8 @@ A *faulty* slot knows its number but not its value's bytes, and counts as what i
 promised and accepted nothing above m there, then no value was or will be chosen between m and the promised number, and
 the value of m may be proposed, or a NOP where m is none. Any such m will do whose value has come intact from anyone;
 the highest is taken. If there is none, the position waits, and with it the election, for another answer or a repair.
+A slot that has lost even its value's name (UNKNOWN) is the same case: number m, and the value of (position, m), of
+which there is one, is intact where another replica shows it under m.
 
 The same round, without a vote of its own, is the fence of a replica that lost its disk (`recover.py`).
 """
@@ -28,8 +30,8 @@ from typing import NamedTuple
 from tidelog.replication.paxos.events import Action, Send
 from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply
 from tidelog.replication.paxos.numbers import NO_NUMBER
-from tidelog.replication.paxos.state import NOP, Slot, Value
-from tidelog.replication.quorum import Majority
+from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value
+from tidelog.replication.quorum import Quorum
 
 
 class Settled(NamedTuple):
@@ -45,7 +47,15 @@ class Settled(NamedTuple):
 class Fill:
     """The promise phase under one number, from `start` on, where the caller's own log stops being complete."""
 
-    def __init__(self, number: int, quorum: Majority, start: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        quorum: Quorum,
+        start: int,
+        *,
+        voters_position: int = -1,
+        settling: tuple[Value, ...] = (),
+    ) -> None:
         self.start = start
         self.end: int | None = None
         """All open positions are below: fixed when a quorum has promised, for a later answer cannot show anything
@@ -55,6 +65,8 @@ class Fill:
         self.source: int | None = None
         self._number = number
         self._quorum = quorum
+        self._voters_position = voters_position
+        self._settling = settling
         self._answers: dict[int, dict[int, Slot]] = {}
         self._open: list[int] = []
 
@@ -79,7 +91,7 @@ class Fill:
     def promised(self, sender: int, response: PromiseResponse) -> list[Settled]:
         """Takes in a promise; returns the positions that it settles."""
         assert response.number == self._number and response.reply is Reply.ACCEPT
-        if self.is_complete or sender not in self._quorum:
+        if self.is_complete or sender not in self._quorum or not self.is_informed(response):
             return []
         self._answers[sender] = {slot.position: slot for slot in response.slots}
         if response.learned_end > self.learned_end:
@@ -94,6 +106,21 @@ class Fill:
         done = {item.position for item in settled}
         self._open = [position for position in self._open if position not in done]
         return settled
+
+    def is_informed(self, response: PromiseResponse) -> bool:
+        """Does the sender know, for good, whose quorum this is? Only such answers count, so that voters who have once
+        begun to decide are never forgotten by a majority of themselves."""
+        return response.learned_end > self._voters_position
+
+    def new_voters(self, position: int) -> list[tuple[int, Value]]:
+        """The VOTERS from here on that the answers show, chosen or not, and that `quorum` does not include."""
+        found = {
+            (slot.position, slot.value.birth): slot.value
+            for slots in self._answers.values()
+            for slot in slots.values()
+            if slot.position >= position and slot.value.kind is Kind.VOTERS and not slot.faulty
+        }
+        return [(p, value) for (p, _), value in sorted(found.items()) if value not in self._settling]
 
     def settled_to(self, position: int) -> None:
         """Everything below is applied here: nothing need wait there any more."""
@@ -110,16 +137,23 @@ class Fill:
     def _decide(self, position: int, reported: dict[int, Slot]) -> Settled | None:
         for slot in reported.values():
             if slot.learned:
-                return Settled(position, slot.value, True, _is_intact(slot.value, reported))
+                has_payload = _is_intact(slot.value, reported)
+                may_copy = has_payload or self._may_go_unread(slot)
+                return Settled(position, slot.value, True, has_payload) if may_copy else None
         for number in sorted({slot.number for slot in reported.values()}, reverse=True):
             if not self._quorum.is_met(self._none_above(number, reported)):
                 return None
-            value = next(slot.value for slot in reported.values() if slot.number == number)
+            held = [slot.value for slot in reported.values() if slot.number == number]
+            value = next((value for value in held if value != UNKNOWN), UNKNOWN)
             if _is_intact(value, reported):
                 return Settled(position, value, False, True)
         if self._quorum.is_met(self._none_above(NO_NUMBER, reported)):
             return Settled(position, NOP, False, True)
         return None
+
+    def _may_go_unread(self, slot: Slot) -> bool:
+        """VOTERS that are new to the caller must be read first."""
+        return slot.value.kind is not Kind.VOTERS or slot.value in self._settling
 
     def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
         """Those who have promised and have accepted nothing above this number there."""

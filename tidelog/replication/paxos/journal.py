@@ -33,6 +33,11 @@ class Journal(Generic[E]):
             self._urgent = self._sequence
         return Persist(self._sequence, records, is_urgent)
 
+    @property
+    def is_lazy(self) -> bool:
+        """Were there writes since the last that somebody may wait for?"""
+        return self._sequence > max(self._urgent, self._stored)
+
     def when_durable(self, effect: E) -> list[E]:
         """The effect now, if all urgent writes so far are durable; else nothing, and `stored` will give it."""
         if self._stored >= self._urgent:

@@ -8,7 +8,8 @@ This is the door of the package. The shell tells it events and carries out effec
   find them;
 - `Elect` when the log should have its coordinator here: by whom and when is decided outside (for a topic's partitions
   by the controller, for the metadata log by an election among its voters), and so is when to give up;
-- `Found` or `Rejoin` if its status is EMPTY, `Rejoin` again if it is RECOVERING.
+- `Found`, `Enlist` or `Rejoin` if its status is EMPTY, `Rejoin` again if it is RECOVERING;
+- `Reconfigure` when the voters change (`voters.py` knows when and how).
 
 A node that is no member (a broker that tails the metadata log) only catches up.
 
@@ -19,6 +20,8 @@ applies to the proposer, before it returns.
 from __future__ import annotations
 
 from collections import deque
+
+from msgspec import structs
 
 from tidelog.replication.paxos.catchup import Catchup
 from tidelog.replication.paxos.coordinator import LogCoordinator
@@ -31,6 +34,7 @@ from tidelog.replication.paxos.events import (
     Demote,
     Effect,
     Elect,
+    Enlist,
     Event,
     Found,
     Halted,
@@ -39,6 +43,7 @@ from tidelog.replication.paxos.events import (
     Proceed,
     Reason,
     Received,
+    Reconfigure,
     Refused,
     Rejoin,
     Send,
@@ -62,26 +67,25 @@ from tidelog.replication.paxos.messages import (
     WriteRequest,
     WriteResponse,
 )
-from tidelog.replication.paxos.numbers import NO_NUMBER, next_number, owner_of
-from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.numbers import NO_NUMBER, NODE_MAX, next_number, owner_of
+from tidelog.replication.paxos.proposer import Proposer, Reign
 from tidelog.replication.paxos.recover import Fence, Founding
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status, StoredLog
-from tidelog.replication.quorum import Majority
+from tidelog.replication.quorum import Quorum
 
 
 class PaxosNode:
     """A pure state machine: one event at a time, from one place."""
 
-    def __init__(self, node: int, quorum: Majority, stored: StoredLog, *, window: int) -> None:
-        self.node = node
+    def __init__(self, node: int, quorum: Quorum, stored: StoredLog, *, window: int, voters_position: int = -1) -> None:
+        """`quorum` comes from the newest VOTERS below the log's floor, at `voters_position`, or it is the first one's;
+        VOTERS from the floor on show as `Applied`, and each is to be answered by `Reconfigure`."""
         self.replica = Replica(stored)
-        self._quorum = quorum
         self._window = window
         self._proposer: Proposer | None = None
-        self._founding = Founding(quorum, self.replica)
-        self._catchup = Catchup([member for member in quorum.members if member != node], self.replica)
         self._heard = NO_NUMBER
+        self._go_by(Reign(node, quorum, voters_position))
         self._actions: deque[Action] = deque()
 
     @property
@@ -89,6 +93,17 @@ class PaxosNode:
         """The coordinator, if this node is elected."""
         proposer = self._proposer
         return proposer if isinstance(proposer, LogCoordinator) and proposer.is_writing else None
+
+    def _go_by(self, reign: Reign) -> None:
+        self.node = reign.node
+        self._reign = reign
+        self._founding = Founding(reign.quorum, self.replica)
+        self._catchup = Catchup([member for member in reign.quorum.members if member != reign.node], self.replica)
+
+    @property
+    def is_idle(self) -> bool:
+        """Does this node propose nothing, nor try to?"""
+        return self._proposer is None
 
     @property
     def unsettled(self) -> tuple[int, ...]:
@@ -129,8 +144,10 @@ class PaxosNode:
                 return self.replica.journal.stored(sequence)
             case TimerFired(timer, token):
                 return self._on_timer(timer, token)
-            case Append() | Truncate() | Elect() | Found() | Rejoin() | Demote():
+            case Append() | Truncate() | Elect() | Found() | Rejoin() | Enlist() | Demote():
                 return self._on_request(event)
+            case Reconfigure():
+                return self._reconfigure(event)
             case Damaged(position):
                 self.replica.damage(position)
                 return []
@@ -175,17 +192,19 @@ class PaxosNode:
 
     # -- what the shell asks for -------------------------------------------------------------------------------------
 
-    def _on_request(self, event: Append | Truncate | Elect | Found | Rejoin | Demote) -> list[Action]:
+    def _on_request(self, event: Append | Truncate | Elect | Found | Rejoin | Enlist | Demote) -> list[Action]:
         if isinstance(event, Demote):
-            return [] if self._proposer is None else self._proposer.lose(self._proposer.number)
+            return self._demote()
         refusal = self._refusal(event)
         if refusal is not None:
             return [Refused(event, refusal)]
         match event:
             case Elect(number):
-                return self._start(LogCoordinator(number, self.node, self._quorum, self.replica, window=self._window))
+                return self._start(LogCoordinator(number, self._reign, self.replica, window=self._window))
             case Rejoin(number):
-                return self._start(Fence(number, self.node, self._quorum, self.replica))
+                return self._start(Fence(number, self._reign, self.replica))
+            case Enlist():
+                return self.replica.change(structs.replace(self.replica.metadata, status=Status.VOTING))
             case Found(cluster_id):
                 return self._founding.permit(cluster_id)
             case Append():
@@ -193,32 +212,52 @@ class PaxosNode:
             case Truncate():
                 return self._elected().truncate(event)
 
+    def _demote(self) -> list[Action]:
+        return [] if self._proposer is None else self._proposer.lose(self._proposer.number)
+
+    def _reconfigure(self, event: Reconfigure) -> list[Action]:
+        assert event.position < max(self.replica.applied.position, 0), "voters come from what is applied here"
+        ended = self._demote()
+        self._proposer = None
+        self._go_by(Reign(event.node, event.quorum, event.position, event.settling))
+        return ended
+
     def _elected(self) -> LogCoordinator:
         assert self.coordinator is not None
         return self.coordinator
 
-    def _refusal(self, event: Append | Truncate | Elect | Found | Rejoin) -> Reason | None:
+    def _refusal(self, event: Append | Truncate | Elect | Found | Rejoin | Enlist) -> Reason | None:
         metadata = self.replica.metadata
         if self.replica.is_halted:
             return Reason.STORAGE_ERROR
         match event:
             case Append() | Truncate():
                 return Reason.NOT_COORDINATOR if self.coordinator is None else None
-            case Elect() if metadata.status is not Status.VOTING:
-                return Reason.NOT_VOTING
-            case Found() | Rejoin() if (refusal := self._refusal_to_recover(event)) is not None:
+            case Elect() if (reason := self._refusal_to_elect()) is not None:
+                return reason
+            case Found() | Rejoin() | Enlist() if (refusal := self._refusal_to_recover(event)) is not None:
                 return refusal
             case Elect(number) | Rejoin(number) if number <= metadata.issued or owner_of(number) != self.node:
                 return Reason.NUMBER_USED
             case _:
                 return None
 
-    def _refusal_to_recover(self, event: Found | Rejoin) -> Reason | None:
-        if self.node not in self._quorum:
+    def _refusal_to_elect(self) -> Reason | None:
+        if self.replica.metadata.status is not Status.VOTING:
+            return Reason.NOT_VOTING
+        if self.node not in self._reign.quorum:
+            return Reason.NOT_MEMBER
+        if self.replica.voters_position > self._reign.voters_position:
+            return Reason.VOTERS_CHANGED
+        return Reason.BEHIND if self.replica.applied.position <= self._reign.voters_position else None
+
+    def _refusal_to_recover(self, event: Found | Rejoin | Enlist) -> Reason | None:
+        is_eligible = self.node <= NODE_MAX if isinstance(event, Enlist) else self.node in self._reign.quorum
+        if not is_eligible:
             return Reason.NOT_MEMBER
         if self.replica.is_changing:
             return Reason.CHANGING
-        allowed = {Status.EMPTY} if isinstance(event, Found) else {Status.EMPTY, Status.RECOVERING}
+        allowed = {Status.EMPTY, Status.RECOVERING} if isinstance(event, Rejoin) else {Status.EMPTY}
         return None if self.replica.metadata.status in allowed else Reason.NOT_EMPTY
 
     def _start(self, proposer: Proposer) -> list[Action]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 NODE_BITS = 16
 NODE_MAX = (1 << NODE_BITS) - 1
+LEARNER_BASE = 1 << NODE_BITS
+"""Learners' ids begin here: beyond every id that may own a number."""
 NO_NUMBER = 0
 """Smaller than every number: nothing promised, nothing accepted."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tidelog.replication.paxos.events import Action, Chosen, Send
 from tidelog.replication.paxos.messages import Learned, Reply, WriteRequest, WriteResponse
 from tidelog.replication.paxos.state import Value
-from tidelog.replication.quorum import Majority
+from tidelog.replication.quorum import Quorum
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class _Proposal:
 class Proposals:
     """Of one proposer, under its number."""
 
-    def __init__(self, number: int, quorum: Majority) -> None:
+    def __init__(self, number: int, quorum: Quorum) -> None:
         self._number = number
         self._quorum = quorum
         self._open: dict[int, _Proposal] = {}

@@ -10,30 +10,52 @@ deadline. (A quorum of IGNORED aborts a Mesos process; a lost message there wait
 
 from __future__ import annotations
 
-from tidelog.replication.paxos.events import Action, Applied, Lost, Send, SetTimer, Timer
+from typing import NamedTuple
+
+from tidelog.replication.paxos.events import Action, Applied, Lost, Send, SetTimer, Timer, VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import LearnRequest, PromiseResponse, Reply, WriteResponse
 from tidelog.replication.paxos.proposals import Proposals
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Value
-from tidelog.replication.quorum import Majority
+from tidelog.replication.quorum import Quorum
+
+
+class Reign(NamedTuple):
+    """On what terms a proposer acts: who it is, and who decides."""
+
+    node: int
+    quorum: Quorum
+    voters_position: int = -1
+    """Of the VOTERS that `quorum` comes from."""
+    settling: tuple[Value, ...] = ()
+    """VOTERS that are not applied, and whose quorums it includes all the same."""
 
 
 class Proposer:
     """One attempt under one number, which must be durable as issued before `proceed`."""
 
-    def __init__(self, number: int, node: int, quorum: Majority, replica: Replica) -> None:
+    def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
         self.number = number
         self.is_lost = False
-        self._node = node
+        self._node = reign.node
         self._replica = replica
-        self._fill = Fill(number, quorum, replica.applied.position)
-        self._proposals = Proposals(number, quorum)
+        self._fill = Fill(
+            number,
+            reign.quorum,
+            replica.applied.position,
+            voters_position=reign.voters_position,
+            settling=reign.settling,
+        )
+        self._voters_position = reign.voters_position
+        self._settled: list[Settled] = []
+        self._may_write = False
+        self._proposals = Proposals(number, reign.quorum)
         self._is_timing = False
 
     @property
     def unsettled(self) -> tuple[int, ...]:
-        """Positions that wait for a payload."""
+        """Positions that wait for a copy."""
         return self._fill.unsettled
 
     def proceed(self) -> list[Action]:
@@ -52,23 +74,38 @@ class Proposer:
                 return []
 
     def _on_accept(self, sender: int, response: PromiseResponse) -> list[Action]:
+        if not self._fill.is_informed(response):
+            return self._replica.tell(sender, LearnRequest(response.learned_end))
         had_quorum = self._fill.end is not None
         actions: list[Action] = []
         for settled in self._fill.promised(sender, response):
-            actions += self._settle(settled)
+            if settled.is_learned:
+                actions += self._replica.learn(settled.position, settled.value, has_payload=settled.has_payload)
+            else:
+                self._settled.append(settled)
         if not had_quorum and self._fill.end is not None:
-            actions += [*self._copy(), *self._on_quorum(self._fill.end)]
-        return actions
+            actions += self._copy()
+        return [*actions, *self._begin_to_write()]
 
-    def _settle(self, settled: Settled) -> list[Action]:
-        if settled.is_learned:
-            return self._replica.learn(settled.position, settled.value, has_payload=settled.has_payload)
-        if settled.position < self._replica.applied.position:
+    def _begin_to_write(self) -> list[Action]:
+        """Writes nothing until it knows all that a quorum can tell: what somebody has learned is copied, and every open
+        position decided. Any of it may be about other voters, with whom others decide already."""
+        end = self._fill.end
+        is_ready = self._fill.is_complete and self._replica.applied.position >= self._fill.learned_end
+        if end is None or not is_ready or self._may_write or self.is_lost or not self._knows_voters():
             return []
-        return self._proposals.propose(settled.position, settled.value)
+        found = self._fill.new_voters(self._replica.applied.position)
+        if found:
+            return [*(VotersFound(position, value) for position, value in found), *self.lose(self.number)]
+        self._may_write = True
+        actions: list[Action] = []
+        for position, value, _, _ in self._settled:
+            if position >= self._replica.applied.position:
+                actions += self._proposals.propose(position, value)
+        return [*actions, *self._on_quorum(end)]
 
     def _on_quorum(self, end: int) -> list[Action]:
-        """A quorum has promised; nothing older is to be found from `end` on."""
+        """A quorum has promised, and nothing it knows is unknown here; nothing older is to be found from `end` on."""
         raise NotImplementedError
 
     def on_write(self, sender: int, response: WriteResponse) -> list[Action]:
@@ -101,12 +138,16 @@ class Proposer:
     def on_applied(self, applied: Applied) -> list[Action]:
         """The next position is applied here, whoever had it chosen."""
         self._settled_to(applied.position + 1)
-        return []
+        return self._begin_to_write() if self._knows_voters() else self.lose(self._replica.highest)
+
+    def _knows_voters(self) -> bool:
+        """Is nothing applied here that gives the log to other voters than those asked?"""
+        return self._replica.voters_position <= self._voters_position
 
     def on_jumped(self, position: int) -> list[Action]:
         """The log begins at `position` now: what lay before was chosen and truncated by somebody."""
         self._settled_to(position)
-        return []
+        return self._begin_to_write()
 
     def _settled_to(self, position: int) -> None:
         self._fill.settled_to(position)

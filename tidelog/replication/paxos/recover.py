@@ -30,10 +30,10 @@ from msgspec import structs
 
 from tidelog.replication.paxos.events import Action, Applied, Proceed, Send, SetTimer, Timer
 from tidelog.replication.paxos.messages import RecoverRequest, RecoverResponse
-from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.proposer import Proposer, Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status
-from tidelog.replication.quorum import Majority
+from tidelog.replication.quorum import Quorum
 
 MAY_START = (Status.EMPTY, Status.STARTING)
 HAVE_STARTED = (Status.STARTING, Status.VOTING)
@@ -42,7 +42,7 @@ HAVE_STARTED = (Status.STARTING, Status.VOTING)
 class Founding:
     """From EMPTY to STARTING to VOTING, as one of a group of new replicas."""
 
-    def __init__(self, quorum: Majority, replica: Replica) -> None:
+    def __init__(self, quorum: Quorum, replica: Replica) -> None:
         self._members = quorum.members
         self._replica = replica
         self._seen: dict[int, RecoverResponse] = {}
@@ -106,8 +106,8 @@ class Fence(Proposer):
     The quorum is one of the others by itself: this replica is RECOVERING, and answers its own requests IGNORED.
     """
 
-    def __init__(self, number: int, node: int, quorum: Majority, replica: Replica) -> None:
-        super().__init__(number, node, quorum, replica)
+    def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
+        super().__init__(number, reign, replica)
         self._end: int | None = None
         self._is_closing = False
 

@@ -14,7 +14,8 @@ The learner takes what others say is chosen, in any state and order, and never c
 (`apply.py`). A learned slot still answers: a repeated write gets its ACCEPT, another value gets the chosen one.
 
 A slot whose payload the disk has lost is reported as *faulty* with its number, never as empty: what it says may be
-chosen (CTRL). Its payload comes back with any message that carries an equal value.
+chosen (CTRL). Its payload comes back with any message that carries an equal value. If even the value's name is lost
+(UNKNOWN), it comes back with a write under the same number, or with a learned copy; a number once accepted stands.
 """
 
 from __future__ import annotations
@@ -45,7 +46,17 @@ from tidelog.replication.paxos.messages import (
     WriteResponse,
 )
 from tidelog.replication.paxos.numbers import NO_NUMBER
-from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Status, StoredLog, Value
+from tidelog.replication.paxos.state import (
+    UNKNOWN,
+    WITH_PAYLOAD,
+    Kind,
+    Metadata,
+    Prefix,
+    Slot,
+    Status,
+    StoredLog,
+    Value,
+)
 
 SLOTS_PER_ANSWER_MAX = 64
 """Learned slots that one `LearnResponse` carries."""
@@ -65,6 +76,8 @@ class Replica:
         """The largest number that was promised or accepted here."""
         self._faulty = {position for position, slot in self.slots.items() if slot.faulty and slot.learned}
         self.journal: Journal[Action] = Journal()
+        self.voters_position = -1
+        """Of the newest VOTERS applied in this life; those below the floor are in a snapshot."""
         self.is_halted = False
         self.is_changing = False
         """A change of status is on its way to the disk."""
@@ -89,6 +102,8 @@ class Replica:
         actions: list[Action] = []
         if number > self.metadata.promised:
             actions.append(self._promise(number))
+        elif self.journal.is_lazy:  # a promise tells what is learned for good
+            actions.append(self.journal.persist())
         slots = self._report(max(request.position, self.applied.position))
         answer = PromiseResponse(Reply.ACCEPT, number, learned_end=self.applied.position, slots=slots)
         return [*actions, *self.journal.when_durable(Send(sender, answer))]
@@ -109,7 +124,8 @@ class Replica:
         if self._is_outdated(number, slot):
             return [Send(sender, WriteResponse(Reply.REJECT, number, position, self.highest))]
         is_repeated = slot is not None and slot.number == number
-        assert slot is None or not is_repeated or slot.value == value, "a number names one value per position"
+        if slot is not None and is_repeated:
+            assert slot.value in (value, UNKNOWN), "a number names one value per position"
         actions: list[Action] = []
         if slot is None or not is_repeated or slot.faulty:
             actions.append(self._store(Slot(position, number, value)))
@@ -142,20 +158,20 @@ class Replica:
             return []
         slot = self.slots.get(position)
         is_held = slot is not None and slot.value == value and not slot.faulty
-        has_payload = has_payload or is_held or value.kind is not Kind.APPEND
+        has_payload = has_payload or is_held or value.kind not in WITH_PAYLOAD
         if slot is not None and slot.learned:
             assert slot.value == value, "what is chosen never changes"
             if has_payload and slot.faulty:
                 return [self._store(structs.replace(slot, faulty=False), is_urgent=False), Repaired(position)]
             return []
-        number = slot.number if slot is not None and slot.value == value else NO_NUMBER
+        number = slot.number if slot is not None and slot.value in (value, UNKNOWN) else NO_NUMBER
         learned = Slot(position, number, value, learned=True, faulty=not has_payload)
         return [self._store(learned, is_urgent=False), *self.apply()]
 
     def hear(self, notice: Learned) -> list[Action]:
         """A notice comes without payload: it helps if the value is here, and else shows where the log goes on."""
         slot = self.slots.get(notice.position)
-        if notice.value.kind is Kind.APPEND and (slot is None or slot.value != notice.value):
+        if notice.value.kind in WITH_PAYLOAD and (slot is None or slot.value != notice.value):
             return []
         return self.learn(notice.position, notice.value, has_payload=False)
 
@@ -187,6 +203,8 @@ class Replica:
         while (slot := self.slots.get(self.applied.position)) is not None and slot.learned:
             self.applied, verdict = fold(self.applied, slot.value)
             actions.append(Applied(slot.position, slot.value, verdict, slot.faulty))
+            if slot.value.kind is Kind.VOTERS and verdict is Verdict.APPLIED:
+                self.voters_position = slot.position
             if slot.value.kind is Kind.TRUNCATE and verdict is Verdict.APPLIED and slot.value.begin > self.begin:
                 assert slot.value.begin <= slot.position
                 actions += self._raise_floor(fold_to(self.floor, self.slots, slot.value.begin))
@@ -195,7 +213,7 @@ class Replica:
     def damage(self, position: int) -> None:
         """The payload at this position is lost. The identity of the value is not: it lies elsewhere on the disk."""
         slot = self.slots.get(position)
-        if slot is not None and slot.value.kind is Kind.APPEND:
+        if slot is not None and slot.value.kind in WITH_PAYLOAD:
             self._put(structs.replace(slot, faulty=True))
 
     # -- storage -----------------------------------------------------------------------------------------------------

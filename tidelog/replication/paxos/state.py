@@ -3,8 +3,10 @@
 Positions count from 0, one value each. `end` and `position` of a `Prefix` are exclusive, as everywhere.
 
 Values are references. The bytes of a batch stay with the shell, which finds them by position or digest; a core
-compares digests. So a value without payload (NOP, BARRIER, TRUNCATE) is whole in itself, and an APPEND may be known
-without its bytes: it is then `faulty` here, by damage to the disk or because no good copy has come yet.
+compares digests. So a value without payload (NOP, BARRIER, TRUNCATE) is whole in itself, and one with payload
+(APPEND, VOTERS) may be known without its bytes: it is then `faulty` here, by damage to the disk or because no good
+copy has come yet. If the disk has lost even which value it was, position and number remain: the slot is faulty, and its
+value UNKNOWN.
 """
 
 from __future__ import annotations
@@ -38,6 +40,14 @@ class Kind(Enum):
     APPEND = 2
     TRUNCATE = 3
     """Drops the positions below `Value.begin` (Kafka: delete records; the log's head, never its tail)."""
+    VOTERS = 4
+    """Who votes from here on (`voters.py`); its payload says who, and may carry records as well."""
+    UNKNOWN = 5
+    """Not a value: the disk has lost which one it was. Such a slot is faulty and not learned, and its number stands."""
+
+
+WITH_PAYLOAD = (Kind.APPEND, Kind.VOTERS)
+"""Values whose bytes lie with the shell."""
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
@@ -49,7 +59,7 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     A NOP has none: it is neutral in the order of births."""
     base_offset: int = 0
     count: int = 0
-    """Offsets taken, from `base_offset` on; 0 unless it is an APPEND."""
+    """Offsets taken, from `base_offset` on: by an APPEND, and by records that come with VOTERS; 0 for the rest."""
     digest: bytes = b""
     """Names the payload's content: any copy with this digest is right."""
     begin: int = 0
@@ -57,6 +67,7 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 
 
 NOP = Value(Kind.NOP)
+UNKNOWN = Value(Kind.UNKNOWN)
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):

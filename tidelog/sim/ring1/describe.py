@@ -10,6 +10,7 @@ from tidelog.replication.paxos import events as e
 from tidelog.replication.paxos import messages as m
 from tidelog.replication.paxos.numbers import NO_NUMBER, owner_of, round_of
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Record, Slot, Value
+from tidelog.replication.quorum import Joint, Quorum
 
 
 def number_text(number: int) -> str:
@@ -24,9 +25,19 @@ def value_text(value: Value) -> str:
             return f"barrier@{number_text(value.birth)}"
         case Kind.TRUNCATE:
             return f"truncate to {value.begin} @{number_text(value.birth)}"
-        case Kind.APPEND:
+        case Kind.UNKNOWN:
+            return "unknown"
+        case Kind.VOTERS if not value.count:
+            return f"voters {value.digest.decode()} @{number_text(value.birth)}"
+        case Kind.APPEND | Kind.VOTERS:
             end = value.base_offset + value.count
             return f"{value.digest.decode()}[{value.base_offset},{end})@{number_text(value.birth)}"
+
+
+def quorum_text(quorum: Quorum) -> str:
+    if isinstance(quorum, Joint):
+        return " and ".join(map(quorum_text, quorum.quorums))
+    return f"most of {','.join(map(str, quorum.members))}"
 
 
 def slot_text(slot: Slot) -> str:
@@ -107,8 +118,11 @@ def event_text(event: e.Event) -> str:
             return f"stored {sequence}"
         case e.Elect(number) | e.Rejoin(number):
             return f"{type(event).__name__.lower()} {number_text(number)}"
-        case e.Append(count, digest):
-            return f"append {digest.decode()} of {count}"
+        case e.Append(count, digest, kind):
+            return f"append {'voters ' if kind is Kind.VOTERS else ''}{digest.decode()} of {count}"
+        case e.Reconfigure(node, quorum, position, settling):
+            found = f" settling {', '.join(map(value_text, settling))}" if settling else ""
+            return f"reconfigure as {node}: {quorum_text(quorum)} from {position}{found}"
         case e.Truncate(position) | e.Damaged(position):
             return f"{type(event).__name__.lower()} {position}"
         case e.Found(cluster_id):
@@ -136,6 +150,8 @@ def effect_text(effect: e.Effect) -> str:
 
 def _news_text(effect: e.Effect) -> str:
     match effect:
+        case e.VotersFound(position, value):
+            return f"found {position}={value_text(value)}"
         case e.Proposed(position, value) | e.Chosen(position, value):
             return f"{type(effect).__name__.lower()} {position}={value_text(value)}"
         case e.Applied(position, value, verdict, is_faulty):

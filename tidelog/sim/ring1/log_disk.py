@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from tidelog.replication.paxos.events import Persist
-from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Record, Slot, Status, StoredLog
+from tidelog.replication.paxos.state import WITH_PAYLOAD, Metadata, Prefix, Record, Slot, Status, StoredLog
 
 
 class LogDisk:
@@ -54,13 +54,13 @@ class LogDisk:
         for persist in pending:
             for record in persist.records:
                 if mood == "all" or (mood in {"some", "torn"} and rng.random() < 0.5):
-                    torn = mood == "torn" and isinstance(record, Slot) and record.value.kind is Kind.APPEND
+                    torn = mood == "torn" and isinstance(record, Slot) and record.value.kind in WITH_PAYLOAD
                     survivor = structs.replace(record, faulty=True) if torn and isinstance(record, Slot) else record
                     yield from self._put((survivor,))
 
     def damage(self, pick: int) -> int | None:
         """Makes one payload unreadable; returns its position."""
-        sound = [p for p in sorted(self.slots) if self.slots[p].value.kind is Kind.APPEND and not self.slots[p].faulty]
+        sound = [p for p in sorted(self.slots) if self.slots[p].value.kind in WITH_PAYLOAD and not self.slots[p].faulty]
         if not sound:
             return None
         position = sound[pick % len(sound)]

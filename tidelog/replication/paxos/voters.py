@@ -1,0 +1,290 @@
+"""Who votes, and how that changes without ever letting two groups decide.
+
+A voter is a disk, not a machine: its id belongs to one node with one storage incarnation and is never given to another,
+so a wiped disk is another voter, and the old one is dead for ever. The voters in force are those of the newest VOTERS
+value that is applied and not void; before the first, those who founded the log.
+
+A change goes in steps, each of which a crash may end (`Membership`):
+
+    drain     the leader takes no more values, and waits until all of its own are applied
+    join      under a fresh number, a quorum of the old voters *and* one of the new ones elect it again
+    write     the new voters, as the one VOTERS value of that reign; it is applied, and the reign ends
+    settle    whoever applies it goes by the new voters; the next reign begins under a fresh number of theirs
+
+After the last step nobody else is needed any more: a majority of the new voters know, on disk, that they are. Why a
+candidate that has missed all this can do no harm is told in docs/replication-paxos.md ("Changing the voters").
+
+Departs from Mesos, which has no such thing (MESOS-683), and from Raft's single-server changes, which need old and new
+majorities to overlap; joined quorums (Raft's joint consensus) do not, so one step may also replace a voter by another.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Reconfigure
+from tidelog.replication.paxos.numbers import LEARNER_BASE
+from tidelog.replication.paxos.state import Value
+from tidelog.replication.quorum import Joint, Majority, Quorum
+
+VOTER_ID_MAX = 2**15 - 1
+FORMAT = 1
+
+
+class InvalidVoters(ValueError):
+    """This is no set of voters, or no step from the present one. Says what is wrong."""
+
+
+class Voter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One disk that votes."""
+
+    voter_id: int
+    """Its engine id; 1 to `VOTER_ID_MAX`, never given to another disk."""
+    node_id: int
+    incarnation: str
+    """Of its storage: another after a wipe."""
+    host: str
+    port: int
+    """Where its peers reach it."""
+
+
+class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The voters, in the order of their ids. Raises `InvalidVoters` if this is no such set."""
+
+    voters: tuple[Voter, ...]
+    next_voter_id: int
+    """No voter so far has an id from here on."""
+
+    def __post_init__(self) -> None:
+        ids = [voter.voter_id for voter in self.voters]
+        nodes = [voter.node_id for voter in self.voters]
+        if not ids:
+            raise InvalidVoters("a log needs at least one voter")
+        if ids != sorted(set(ids)):
+            raise InvalidVoters(f"voter ids must be distinct and in order, but are {ids}")
+        if len(set(nodes)) < len(nodes):
+            raise InvalidVoters(f"a node may have one voter only, but the nodes are {sorted(nodes)}")
+        if min(nodes) < 0 or not (ids[0] >= 1 and ids[-1] < self.next_voter_id <= VOTER_ID_MAX + 1):
+            raise InvalidVoters(f"voter ids must be from 1 to below {self.next_voter_id}, but are {ids}")
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(voter.voter_id for voter in self.voters)
+
+    @property
+    def majority(self) -> Majority:
+        return Majority(self.ids)
+
+    def find(self, node_id: int, incarnation: str) -> Voter | None:
+        """The voter that this disk is."""
+        return next((v for v in self.voters if (v.node_id, v.incarnation) == (node_id, incarnation)), None)
+
+    def with_change(self, *, add: Voter | None = None, remove: int | None = None) -> VoterSet:
+        """These voters with one more, one (by its id) less, or one in the place of another.
+
+        Raises `InvalidVoters` if that is no set of voters, or the new one's id may have been another's.
+        """
+        if remove is not None and remove not in self.ids:
+            raise InvalidVoters(f"voter {remove} is not among {list(self.ids)}")
+        kept = tuple(voter for voter in self.voters if voter.voter_id != remove)
+        if add is None:
+            return VoterSet(kept, self.next_voter_id)
+        if add.voter_id < self.next_voter_id:
+            raise InvalidVoters(f"voter id {add.voter_id} may have been another's; the next is {self.next_voter_id}")
+        return VoterSet((*kept, add), add.voter_id + 1)
+
+    def check_step(self, to: VoterSet) -> None:
+        """Raises `InvalidVoters` unless a single change leads there: a voter more, one less, one in the place of
+        another; and other addresses."""
+        old, new = ({v.voter_id: (v.node_id, v.incarnation) for v in voters.voters} for voters in (self, to))
+        added, removed = sorted(set(new) - set(old)), sorted(set(old) - set(new))
+        if max(len(added), len(removed)) > 1:
+            raise InvalidVoters(f"voters change one at a time, but these add {added} and remove {removed}")
+        if to == self:
+            raise InvalidVoters(f"these are the voters already: {list(self.ids)}")
+        if (added and added[0] < self.next_voter_id) or to.next_voter_id < self.next_voter_id:
+            raise InvalidVoters(f"voter ids are not given again: a new one is {self.next_voter_id} or larger")
+        if any(new[voter] != old[voter] for voter in set(new) & set(old)):
+            raise InvalidVoters("a voter id stands for one disk of one node; another disk is another voter")
+
+
+def encode_voters(voters: VoterSet) -> bytes:
+    """The one encoding of these voters (msgpack)."""
+    return msgspec.msgpack.encode((FORMAT, voters))
+
+
+def decode_voters(content: bytes) -> VoterSet:
+    """Raises `InvalidVoters` for anything that `encode_voters` does not write."""
+    try:
+        version, voters = msgspec.msgpack.decode(content, type=tuple[int, VoterSet])
+    except msgspec.DecodeError as error:
+        raise InvalidVoters(f"these bytes are no set of voters: {error}") from error
+    if version != FORMAT or encode_voters(voters) != content:
+        raise InvalidVoters(f"these bytes are no set of voters in format {FORMAT}")
+    return voters
+
+
+def learner_id(node_id: int) -> int:
+    """The engine id of a node whose disk never was a voter's."""
+    return LEARNER_BASE + node_id
+
+
+class Phase(Enum):
+    """How far a change has come at the leader that makes it."""
+
+    DRAINING = "draining"
+    JOINING = "joining"
+    WRITING = "writing"
+
+
+class _Change(NamedTuple):
+    voters: VoterSet
+    phase: Phase
+    number: int
+    """Of the reign that this phase needs."""
+
+
+class _Found(NamedTuple):
+    position: int
+    value: Value
+    voters: VoterSet
+
+
+class Membership:
+    """What one node knows of the voters of its log; says who decides, and what comes next in a change. Pure.
+
+    The shell tells it what its engine applies and finds, in order, and whenever it answers True gives the engine
+    `reconfigure()`. A leader makes a change with `begin`, `join`, `write`, each as soon as it may, and then elects
+    itself again under the voters that `on_applied` took up, if it is one of them.
+    """
+
+    def __init__(self, voters: VoterSet, position: int = -1) -> None:
+        """The voters below the log's floor, from a snapshot at or below it; or those who founded the log."""
+        self.voters = voters
+        """In force: of the newest VOTERS value applied here."""
+        self.position = position
+        """Of that value; -1 if it is none."""
+        self._found: tuple[_Found, ...] = ()
+        self._change: _Change | None = None
+        self._unread = -1
+        """Voters up to this position are applied, and who they are is not known here."""
+
+    # -- who decides -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_known(self) -> bool:
+        """False while the voters in force are not known here, for want of a payload or of a snapshot: no candidate."""
+        return self._unread <= self.position
+
+    @property
+    def phase(self) -> Phase | None:
+        """Of the change that is being made here."""
+        return None if self._change is None else self._change.phase
+
+    @property
+    def is_settled(self) -> bool:
+        """Is no change of voters known to be open?"""
+        return self.is_known and self._change is None and not self._found
+
+    def quorum(self) -> Quorum:
+        """Whose promises and votes a candidate here needs now: those in force, and all who may be."""
+        sets = [self.voters]
+        candidates = [found.voters for found in self._found]
+        if self._change is not None and self._change.phase is not Phase.DRAINING:
+            candidates.append(self._change.voters)
+        for voters in candidates:
+            if voters.ids not in [other.ids for other in sets]:
+                sets.append(voters)
+        return sets[0].majority if len(sets) == 1 else Joint([voters.majority for voters in sets])
+
+    def reconfigure(self, me: int) -> Reconfigure:
+        """What the engine is to go by from now on, under this engine id."""
+        return Reconfigure(me, self.quorum(), self.position, tuple(found.value for found in self._found))
+
+    def voter_of(self, node_id: int, incarnation: str) -> Voter | None:
+        """The voter that this disk is, or is about to be."""
+        sets = [self.voters, *(found.voters for found in self._found)]
+        if self._change is not None:
+            sets.append(self._change.voters)
+        found = [voters.find(node_id, incarnation) for voters in sets]
+        return next((voter for voter in found if voter is not None), None)
+
+    # -- what the log says -------------------------------------------------------------------------------------------
+
+    def on_applied(self, position: int, voters: VoterSet | None, verdict: Verdict) -> bool:
+        """The next position is applied; `voters` if its value is VOTERS, None if not. True if others decide now.
+
+        Again, with VOTERS, when a payload that was missing has come.
+        """
+        before = self._found
+        self._found = tuple(found for found in before if found.position > position)
+        if voters is None or verdict is not Verdict.APPLIED or position <= self.position:
+            return self._found != before
+        self.voters, self.position, self._change = voters, position, None
+        return True
+
+    def on_unread(self, position: int) -> None:
+        """VOTERS are applied, not void, and their payload is not here: until `on_applied` tells who they are, nobody is
+        elected here."""
+        self._unread = max(self._unread, position)
+
+    def on_jumped(self, begin: int) -> None:
+        """The log here goes on at a peer's floor, and what lay below may have been about voters: until `on_snapshot`,
+        nobody is elected here."""
+        self._found = tuple(found for found in self._found if found.position >= begin)
+        self._unread = max(self._unread, begin - 1)
+
+    def on_snapshot(self, voters: VoterSet, position: int, end: int) -> bool:
+        """A snapshot of all below `end` says who the voters are, and that their value stands at `position` (-1 for the
+        first). True if others decide now."""
+        if self._unread < end:
+            self._unread = -1
+        if position <= self.position:
+            return False
+        self.voters, self.position, self._change = voters, position, None
+        return True
+
+    def on_found(self, position: int, value: Value, voters: VoterSet) -> bool:
+        """An election ended because these may be the voters. True if others decide now."""
+        if position <= self.position or any(found.value == value for found in self._found):
+            return False
+        self._found = (*self._found, _Found(position, value, voters))
+        return True
+
+    # -- a change, by the leader -------------------------------------------------------------------------------------
+
+    def begin(self, voters: VoterSet, number: int) -> None:
+        """The leader under `number` is to change the voters. From now on it takes no values, until `join`.
+
+        Raises `InvalidVoters` if a change is open, or these differ by more than one voter from those in force.
+        """
+        if not self.is_settled:
+            raise InvalidVoters("another change of the voters is not settled yet; try again when it is")
+        self.voters.check_step(voters)
+        self._change = _Change(voters, Phase.DRAINING, number)
+
+    def join(self, number: int) -> None:
+        """The window is drained: old and new voters are to elect this leader again, under `number`. Others decide."""
+        assert self._change is not None and self._change.phase is Phase.DRAINING
+        self._change = _Change(self._change.voters, Phase.JOINING, number)
+
+    def write(self, number: int) -> VoterSet | None:
+        """This node is elected under `number`: the voters that it is to append now, if it was elected for that."""
+        change = self._change
+        if change is None or change.phase is not Phase.JOINING or change.number != number:
+            return None
+        self._change = _Change(change.voters, Phase.WRITING, number)
+        return change.voters
+
+    def on_lost(self, number: int) -> bool:
+        """The reign or attempt under `number` has ended. True if a change ended with it, and others decide now: it is
+        begun anew by somebody, or found."""
+        change = self._change
+        if change is None or change.number != number:
+            return False
+        self._change = None
+        return change.phase is not Phase.DRAINING
