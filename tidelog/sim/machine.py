@@ -19,12 +19,14 @@ from tidelog.config.schema import BrokerConfig
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.environment import DISK_DELAY_S, SimClock, SimEntropy, SimRunner
 from tidelog.sim.loop import SimLoop
+from tidelog.sim.network import SimHost, SimNetwork
 from tidelog.sim.process import LocalTime, Process, context_of
+from tidelog.sim.process_network import ProcessNetwork
 from tidelog.sim.seeds import stream
 
 T = TypeVar("T")
 
-ADDRESS = ("127.0.0.1", 8082)
+HTTP_PORT = 8082
 STOP_S_MAX = 60.0
 BURIAL_ROUNDS_MAX = 50
 """How often a task may refuse to be cancelled; whoever holds out longer would keep a process from stopping."""
@@ -44,6 +46,8 @@ class Incarnation:
 
     process: Process
     disk: SimDisk
+    host: SimHost
+    network: ProcessNetwork
     is_alive: bool = True
     broker: Broker | None = None
     waiters: dict[asyncio.Future[None], None] = field(default_factory=dict)
@@ -86,9 +90,16 @@ class Machine:
     """The loop must use `owned_task` as its task factory."""
 
     def __init__(
-        self, seed: int | str, config: BrokerConfig, *, name: str = "broker", address: tuple[str, int] = ADDRESS
+        self,
+        seed: int | str,
+        config: BrokerConfig,
+        *,
+        name: str = "127.0.0.1",
+        network: SimNetwork | None = None,
     ) -> None:
+        """`name` is its address on the network; without a network it is alone on one of its own."""
         self.name = name
+        self.network = network or SimNetwork(stream(seed, "network"))
         self.disk = SimDisk(seed)
         self.time = LocalTime()
         self.clock = SimClock(_loop())
@@ -98,7 +109,6 @@ class Machine:
         self.lives = 0
         """How often it was started."""
         self._seed = seed
-        self._address = address
         self._entropy = SimEntropy(stream(seed, "entropy"))
         self._now: Incarnation | None = None
 
@@ -106,6 +116,11 @@ class Machine:
     def broker(self) -> Broker | None:
         """The broker of this life, while there is one: for whoever watches."""
         return self._now.broker if self._now is not None and self._now.is_alive else None
+
+    @property
+    def has_life(self) -> bool:
+        """True from a boot until the end of that life has been seen to, by whatever it ended."""
+        return self._now is not None
 
     @property
     def is_running(self) -> bool:
@@ -122,14 +137,16 @@ class Machine:
         """Starts the next life. Raises what the broker's start raises, or `ConnectionLost` if it is the last."""
         assert self._now is None, "still running"
         self.lives += 1
-        now = self._now = Incarnation(Process(self.name, self.time), self.disk)
+        process = Process(self.name, self.time)
+        host = self.network.host(self.name)
+        now = self._now = Incarnation(process, self.disk, host, ProcessNetwork(process, host))
         self.disk.on_crash = now.end
         await self._run(now, self._start(now))
 
     async def _start(self, now: Incarnation) -> None:
         runner = SimRunner(stream(self._seed, f"runner {self.lives}"), self.disk_delay_s)
         now.broker = Broker(self.config, now.disk, self.clock, self._entropy, runner)
-        await now.broker.start(self._address)
+        await now.broker.start((self.name, HTTP_PORT))
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
         """Runs a request in the broker. Raises what it raises, `Unreachable`, or `ConnectionLost`."""
@@ -177,18 +194,19 @@ class Machine:
 
     async def cut_power(self) -> None:
         """Ends the life, if it has not ended yet; what was not synced may be lost."""
-        self.disk = await self._end(SimDisk.crash)
+        self.disk = await self._end(SimDisk.crash, SimHost.cut_power)
 
     async def kill(self) -> None:
         """Ends the process alone: what it wrote stays in the kernel's memory."""
-        self.disk = await self._end(SimDisk.kill)
+        self.disk = await self._end(SimDisk.kill, SimHost.kill)
 
-    async def _end(self, how: Callable[[SimDisk], SimDisk]) -> SimDisk:
+    async def _end(self, disk_ends: Callable[[SimDisk], SimDisk], host_ends: Callable[[SimHost], None]) -> SimDisk:
         now, self._now = self._now, None
-        disk = how(self.disk)
+        disk = disk_ends(self.disk)
         if now is not None:
             now.end()
-            await _bury(now.process)
+            host_ends(now.host)
+            await _bury(now)
         return disk
 
     async def stop(self) -> None:
@@ -200,12 +218,14 @@ class Machine:
         self._now = None
         self.disk = self.disk.kill()
         now.end()
-        await _bury(now.process)
+        now.host.kill()
+        await _bury(now)
 
 
-async def _bury(process: Process) -> None:
+async def _bury(dead: Incarnation) -> None:
     """Ends the tasks of a dead process; the fence around them lets nothing out."""
-    loop = _loop()
+    loop, process = _loop(), dead.process
+    dead.network.abandon()
     for _ in range(BURIAL_ROUNDS_MAX):
         tasks = [task for task in process.tasks if not task.done()]
         if not tasks:
