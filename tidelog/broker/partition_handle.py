@@ -30,6 +30,14 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
+class Offsets:
+    """An extent, and offset and timestamp (ms) of the record that was looked for, if there is one."""
+
+    extent: Extent
+    record: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedBatches:
     """Committed batches, whole; the first may begin before the offset that was asked for."""
 

@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.gathering import wait_for_change
+from tidelog.broker.gathering import offsets_of, wait_for_change
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.context import Call, Context
@@ -25,7 +25,7 @@ from tidelog.broker.http.json_body import (
     json_decoder,
 )
 from tidelog.broker.http.media import check_document
-from tidelog.broker.partition_handle import PartitionHandle
+from tidelog.broker.partition_handle import Offsets, PartitionHandle
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.names import check_topic_name
@@ -139,8 +139,7 @@ async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
     found = [_find(context, asked) for asked in request.partitions]
     if request.wait_ms:
         await _wait_for_change(context, call, request, found)
-    shown = [await _shown(asked, partition) for asked, partition in zip(request.partitions, found, strict=True)]
-    return json_answer(OffsetsAnswer(shown))
+    return json_answer(OffsetsAnswer(await _describe(request.partitions, found)))
 
 
 async def _wait_for_change(
@@ -168,27 +167,39 @@ def _find(context: Context, asked: OffsetsAsked) -> PartitionHandle | TidelogErr
         return error
 
 
-async def _shown(asked: OffsetsAsked, found: PartitionHandle | TidelogError) -> OffsetsShown:
+async def _describe(asked: list[OffsetsAsked], found: list[PartitionHandle | TidelogError]) -> list[OffsetsShown]:
+    known = [
+        (partition, one.timestamp)
+        for one, partition in zip(asked, found, strict=True)
+        if not isinstance(partition, TidelogError)
+    ]
+    answers = iter(await offsets_of(known))
+    return [
+        _failed(one, partition) if isinstance(partition, TidelogError) else _shown(one, partition, next(answers))
+        for one, partition in zip(asked, found, strict=True)
+    ]
+
+
+def _failed(asked: OffsetsAsked, error: TidelogError) -> OffsetsShown:
+    return OffsetsShown(asked.topic, asked.partition, error_code=error.code, message=error.message)
+
+
+def _shown(asked: OffsetsAsked, partition: PartitionHandle, found: Offsets | TidelogError) -> OffsetsShown:
     if isinstance(found, TidelogError):
-        return OffsetsShown(asked.topic, asked.partition, error_code=found.code, message=found.message)
-    record = None
-    try:
-        if asked.timestamp is not None:
-            record = await found.offset_for_timestamp(asked.timestamp)
-        extent = await found.extent()
-    except TidelogError as error:
-        return OffsetsShown(asked.topic, asked.partition, error_code=error.code, message=error.message)
+        return _failed(asked, found)
+    extent = found.extent
+    offset, timestamp_ms = (None, None) if found.record is None else found.record
     return OffsetsShown(
         asked.topic,
         asked.partition,
-        found.topic_id,
+        partition.topic_id,
         extent.leader,
         extent.leader_epoch,
         extent.log_start_offset,
         extent.high_watermark,
         extent.log_end_offset,
-        None if record is None else record[0],
-        None if record is None else record[1],
+        offset,
+        timestamp_ms,
     )
 
 

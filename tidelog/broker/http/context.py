@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from tidelog.broker.http import params
 from tidelog.broker.budget import ByteBudget
+from tidelog.broker.http import params
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.model.cluster import Topic

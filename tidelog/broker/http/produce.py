@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.broker.gathering import fingerprints_of
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import KeyedRequest
 from tidelog.broker.http.limits import Limits
@@ -153,15 +154,13 @@ def config_of(context: Context, topic: Topic) -> TopicConfig:
 
 async def refuse_other_content(context: Context, topic: Topic, keyed: KeyedRequest | None) -> None:
     """`IdempotencyKeyReused` if any partition of the topic knows the key with other content: the new content may go to
-    other partitions than the old, which would not notice."""
+    other partitions than the old, which would not notice. A partition that cannot be asked now is not."""
     if keyed is None:
         return
-    for info in topic.partitions:
-        partition = _partition(context, topic, info.partition)
-        if isinstance(partition, LeaderNotAvailable):
-            continue
-        known = await partition.fingerprint_of(keyed.producer_id)
-        if known is not None and known != keyed.fingerprint:
+    found = [_partition(context, topic, info.partition) for info in topic.partitions]
+    open_ones = [partition for partition in found if not isinstance(partition, LeaderNotAvailable)]
+    for known in await fingerprints_of(open_ones, keyed.producer_id):
+        if isinstance(known, int) and known != keyed.fingerprint:
             raise IdempotencyKeyReused("this Idempotency-Key came with other content before; use a new key")
 
 

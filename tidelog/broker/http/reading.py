@@ -6,22 +6,33 @@ from collections.abc import Mapping
 
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.produce import check_partition
 from tidelog.broker.partition_handle import FetchedBatches, PartitionHandle
-from tidelog.model.errors import InvalidRequest
+from tidelog.model.errors import InvalidRequest, NotAReplica
+from tidelog.model.ids import PartitionId
 
 
 def readable_partition(context: Context, call: Call) -> PartitionHandle:
     """The partition of the path, at the replica that the client wants.
 
-    `replica=local` wants the addressed broker's own copy, `replica=any` whatever copy is at hand; without it the
-    leader answers.
+    `replica=local` wants the addressed broker's own copy, and gets `NotAReplica` (404) if there is none; `replica=any`
+    wants that copy, else the leader's; without it the leader answers.
     """
     replica = call.query.get("replica")
     if replica not in (None, "local", "any"):
         raise InvalidRequest(
             f"replica must be local or any, not {params.shown(replica)}; leave it out to read from the leader"
         )
-    return context.broker.partition(call.topic_name(), call.partition_number())
+    name, number = call.topic_name(), call.partition_number()
+    if replica is not None:
+        topic = context.broker.topic(name)
+        check_partition(topic, number)
+        copy = context.broker.partitions.get(PartitionId(topic.topic_id, number))
+        if copy is not None:
+            return copy
+        if replica == "local" and topic.partitions[number].leader != context.broker.node_id:
+            raise NotAReplica(f"broker {context.broker.node_id} holds no copy of {name}-{number}; see its replicas")
+    return context.broker.partition(name, number)
 
 
 async def start_offset(partition: PartitionHandle, query: Mapping[str, str]) -> int:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from tidelog.broker.http.broker_metrics import BrokerMetrics
 from tidelog.broker.budget import ByteBudget
+from tidelog.broker.http.broker_metrics import BrokerMetrics
 from tidelog.broker.http.connection import Gate, Server
 from tidelog.broker.http.context import Context, Waits
 from tidelog.broker.http.edge import Edge

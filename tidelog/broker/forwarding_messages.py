@@ -1,0 +1,155 @@
+"""What one broker asks another about partitions that the other leads: forwarded HTTP requests, without the HTTP.
+
+Each request names its partitions by `Addressed`: what, and in which state of the cluster the origin believes that the
+callee leads it. Record batches travel behind the message, as they are; so do the batches of an answer. An error crosses
+as the error it is (`transport.peer.errors`); in an answer about many partitions, each has its own `Refusal`.
+
+Nothing here can be forwarded again: an `Addressed` partition is served by its leader or refused with `NotLeader`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tidelog.model.errors import TidelogError
+from tidelog.transport.errors import error_from_code
+
+
+class Addressed(msgspec.Struct, frozen=True, array_like=True):
+    """A partition, and what the origin's image said of it."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    position: int
+    """Of the origin's image in the metadata log: an older one at the leader proves nothing."""
+
+
+class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
+    """Append the batches that follow, all or none. Answered by `Produced`."""
+
+    partition: Addressed
+    acks: int
+    timeout_ms: int
+    idempotency: tuple[int, int] | None
+    """The producer id made from an idempotency key, and the fingerprint of the content."""
+
+
+class Produced(msgspec.Struct, frozen=True, tag=True):
+    """A `ProduceReceipt`."""
+
+    batches: list[tuple[int | None, int | None]]
+    leader_epoch: int
+    acked_by: list[int]
+    durability: str
+    log_append_time_ms: int | None
+
+
+class ForwardRead(msgspec.Struct, frozen=True, tag=True):
+    """Committed batches from the one with `offset` on. Answered by `BatchesRead` and the batches."""
+
+    partition: Addressed
+    offset: int
+    bytes_max: int
+    timeout_ms: int
+
+
+class BatchesRead(msgspec.Struct, frozen=True, tag=True):
+    """`FetchedBatches`, whose data follows."""
+
+    next_offset: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    leader_epoch: int
+    replica: int
+
+
+class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
+    """Wait until `bytes_min` committed bytes lie behind `offset`. Answered by nothing."""
+
+    partition: Addressed
+    offset: int
+    bytes_min: int
+    timeout_ms: int
+
+
+class ForwardChangeWait(msgspec.Struct, frozen=True, tag=True):
+    """Wait until the high watermark of any of these is not the one given, or one is not led here. Answered by
+    nothing."""
+
+    known: list[tuple[Addressed, int]]
+    timeout_ms: int
+
+
+class ForwardOffsets(msgspec.Struct, frozen=True, tag=True):
+    """Where partitions begin and end, and for those that come with a timestamp (ms) the first record of that time or
+    later. Answered by `OffsetsFound` (Kafka: ListOffsets)."""
+
+    asked: list[tuple[Addressed, int | None]]
+    timeout_ms: int
+
+
+class Refusal(msgspec.Struct, frozen=True, array_like=True):
+    """Why there is no answer about one partition of many."""
+
+    code: int
+    message: str
+
+    @classmethod
+    def of(cls, error: TidelogError) -> Refusal:
+        return cls(error.code, error.message)
+
+    def to_error(self) -> TidelogError:
+        return error_from_code(self.code, self.message)
+
+
+class OffsetsEntry(msgspec.Struct, frozen=True):
+    """An `Extent`, and offset and timestamp of the record that was looked for, if there is one; or why not."""
+
+    log_start_offset: int = -1
+    high_watermark: int = -1
+    log_end_offset: int = -1
+    leader_epoch: int = -1
+    leader: int = -1
+    record: tuple[int, int] | None = None
+    refusal: Refusal | None = None
+
+
+class OffsetsFound(msgspec.Struct, frozen=True, tag=True):
+    """One entry for each partition asked for, in their order."""
+
+    entries: list[OffsetsEntry]
+
+
+class ForwardFingerprints(msgspec.Struct, frozen=True, tag=True):
+    """What came to these partitions under an idempotency key, by the producer id made from it. Answered by
+    `Fingerprints`."""
+
+    partitions: list[Addressed]
+    producer_id: int
+    timeout_ms: int
+
+
+class Fingerprints(msgspec.Struct, frozen=True, tag=True):
+    """One for each partition, in their order; null if nothing came, and a refusal if that is not known."""
+
+    found: list[int | Refusal | None]
+
+
+FORWARDING_MESSAGES: Final = (
+    ForwardProduce,
+    Produced,
+    ForwardRead,
+    BatchesRead,
+    ForwardDataWait,
+    ForwardChangeWait,
+    ForwardOffsets,
+    OffsetsFound,
+    ForwardFingerprints,
+    Fingerprints,
+)
+"""All messages of this page: a peer node has to know them."""
