@@ -1,0 +1,73 @@
+"""Elections with one rule removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.replication.election import Election
+from tidelog.replication.election_events import ElectionEffect
+from tidelog.replication.election_lease import Reign
+
+
+class NoPreVote(Election):
+    """Campaigns whenever it hears nobody."""
+
+    def _ask(self, now_s: float) -> list[ElectionEffect]:
+        return self._campaign(now_s)
+
+
+class NoCheckQuorum(Election):
+    """Leads until somebody contradicts."""
+
+    def _on_beat(self, now_s: float) -> list[ElectionEffect]:
+        assert self._reign is not None
+        self._reign.began_s = now_s
+        return super()._on_beat(now_s)
+
+
+class NoRestartWait(Election):
+    """Forgets with a restart what it has granted."""
+
+    def __init__(self, *arguments: Any, has_voted_before: bool, **named: Any) -> None:
+        super().__init__(*arguments, has_voted_before=False, **named)
+
+
+class LeaseFromAnswer(Election):
+    """Counts the lease from when the answer came, not from when the question went out."""
+
+    def step(self, event: Any, now_s: float) -> list[ElectionEffect]:
+        reign = self._reign
+        before = {} if reign is None else dict(reign._backed_s)
+        effects = super().step(event, now_s)
+        if reign is not None and reign is self._reign:
+            self._date(reign, before, now_s)
+        return effects
+
+    def _date(self, reign: Reign, before: dict[int, float], now_s: float) -> None:
+        for voter, sent_s in reign._backed_s.items():
+            if sent_s > before.get(voter, float("-inf")):
+                reign._backed_s[voter] = now_s
+
+
+class HeartbeatAfterPromise(Election):
+    """Answers a leader's heartbeats though it has promised a newer one."""
+
+    def _on_promised(self, number: int, now_s: float) -> list[ElectionEffect]:
+        return []
+
+
+class PromiseUnderLease(Election):
+    """Promises whoever asks."""
+
+    def may_promise(self, candidate: int, now_s: float) -> bool:
+        return True
+
+
+MUTANTS = (
+    NoPreVote,
+    NoCheckQuorum,
+    NoRestartWait,
+    LeaseFromAnswer,
+    HeartbeatAfterPromise,
+    PromiseUnderLease,
+)

@@ -1,0 +1,400 @@
+"""The rules of an election, one by one."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from tidelog.replication.election import Election, Role
+from tidelog.replication.election_events import (
+    Advanced,
+    Campaign,
+    ElectionEffect,
+    Heard,
+    Heartbeat,
+    HeartbeatAnswer,
+    LeaderChanged,
+    LeaseReleased,
+    Listeners,
+    LostReign,
+    PeerDown,
+    PreVote,
+    PreVoteAnswer,
+    Promised,
+    Reconfigured,
+    Resign,
+    StepAside,
+    Tell,
+    Tick,
+    WakeAt,
+    Won,
+)
+from tidelog.replication.election_settings import ElectionSettings
+from tidelog.replication.paxos.numbers import make_number
+from tidelog.replication.quorum import Joint, Majority, Quorum
+
+LEARNER = (1 << 16) + 9
+N1, N2, N3 = (make_number(5, node) for node in (1, 2, 3))
+LEASE_S, TIMEOUT_S, BEAT_S = 0.4, 1.0, 0.1
+
+
+def election(
+    me: int = 1, *, quorum: Quorum | None = None, has_voted_before: bool = False, promised: int = 0
+) -> Election:
+    """At time 0, and chance is always the lower end."""
+    made = Election(
+        me,
+        quorum or Majority((1, 2, 3)),
+        ElectionSettings(),
+        now_s=0.0,
+        has_voted_before=has_voted_before,
+        uniform=lambda low, high: low,
+        promised=promised,
+    )
+    assert (LEASE_S, TIMEOUT_S, BEAT_S) == (0.4, 1.0, 0.1)
+    return made
+
+
+def heartbeat(number: int, beat: int = 1) -> Heard:
+    return Heard(number & 0xFFFF, Heartbeat(number, beat, 0))
+
+
+def following(number: int = N2, *, at_s: float = 0.0) -> Election:
+    made = election()
+    made.step(heartbeat(number), at_s)
+    return made
+
+
+def candidate(at_s: float = 0.0) -> Election:
+    made = election()
+    made.step(Tick(), at_s)
+    made.step(Heard(2, PreVoteAnswer(1, granted=True)), at_s)
+    assert made.role is Role.CANDIDATE
+    return made
+
+
+def leader(at_s: float = 0.0) -> Election:
+    made = candidate(at_s)
+    made.step(Promised(N1), at_s)
+    made.step(Won(N1), at_s)
+    assert made.role is Role.LEADER
+    return made
+
+
+def told(effects: list[ElectionEffect]) -> dict[int, object]:
+    return {effect.to: effect.message for effect in effects if isinstance(effect, Tell)}
+
+
+# -- asking ----------------------------------------------------------------------------------------------------------
+
+
+def test_one_voter_elects_itself_at_once_even_after_a_restart() -> None:
+    alone = election(quorum=Majority((1,)), has_voted_before=True)
+    assert Campaign() in alone.step(Tick(), 0.0)
+    assert alone.may_promise(1, 0.0)
+    alone.step(Promised(N1), 0.0)
+    effects = alone.step(Won(N1), 0.0)
+    assert effects == [LeaderChanged(1, N1), WakeAt(BEAT_S)]
+    assert alone.has_lease(0.0)
+
+
+def test_a_voter_that_hears_nobody_asks_before_it_campaigns() -> None:
+    voter = election()
+    effects = voter.step(Tick(), 0.0)
+    assert told(effects) == {2: PreVote(1), 3: PreVote(1)}
+    assert Campaign() not in effects
+    assert voter.step(Heard(2, PreVoteAnswer(1, granted=False)), 0.0) == []
+    assert Campaign() in voter.step(Heard(3, PreVoteAnswer(1, granted=True)), 0.0)
+
+
+def test_an_answer_to_an_earlier_round_counts_for_nothing() -> None:
+    voter = election()
+    voter.step(Tick(), 0.0)
+    voter.step(heartbeat(N3), 0.0)
+    voter.step(Tick(), TIMEOUT_S)
+    assert voter.role is Role.PROSPECTIVE
+    assert voter.step(Heard(2, PreVoteAnswer(1, granted=True)), TIMEOUT_S) == []
+    assert Campaign() in voter.step(Heard(2, PreVoteAnswer(2, granted=True)), TIMEOUT_S)
+
+
+def test_it_asks_again_until_somebody_leads() -> None:
+    voter = election()
+    voter.step(Tick(), 0.0)
+    assert told(voter.step(Tick(), 0.05)) == {2: PreVote(1), 3: PreVote(1)}
+    voter.step(heartbeat(N3), 0.06)
+    assert voter.role is Role.FOLLOWER
+    assert told(voter.step(Tick(), 0.5)) == {}
+
+
+def test_who_hears_a_leader_would_not_promise() -> None:
+    voter = following(N2)
+    assert told(voter.step(Heard(3, PreVote(7)), LEASE_S + 0.1)) == {3: PreVoteAnswer(7, granted=False)}
+
+
+def test_who_is_bound_by_a_lease_would_not_promise_though_the_leader_is_down() -> None:
+    voter = following(N2)
+    voter.step(PeerDown(2), 0.1)
+    assert told(voter.step(Heard(3, PreVote(7)), 0.39)) == {3: PreVoteAnswer(7, granted=False)}
+    assert told(voter.step(Heard(3, PreVote(7)), 0.41)) == {3: PreVoteAnswer(7, granted=True)}
+
+
+def test_a_leader_and_a_candidate_would_not_promise() -> None:
+    for voter in (leader(), candidate()):
+        assert told(voter.step(Heard(3, PreVote(7)), 0.01)) == {3: PreVoteAnswer(7, granted=False)}
+
+
+def test_one_is_welcomed_at_a_time() -> None:
+    voter = election(me=1, has_voted_before=False)
+    voter.step(heartbeat(N2), 0.0)
+    voter.step(Heard(2, LeaseReleased(N2)), 0.0)
+    assert told(voter.step(Heard(3, PreVote(1)), 0.0)) == {3: PreVoteAnswer(1, granted=True)}
+    assert told(voter.step(Heard(2, PreVote(1)), 0.01)) == {2: PreVoteAnswer(1, granted=False)}
+    voter.step(Tick(), 0.01)
+    assert voter.role is Role.FOLLOWER, "it does not compete with whom it has just welcomed"
+    assert told(voter.step(Heard(2, PreVote(1)), 0.06)) == {2: PreVoteAnswer(1, granted=True)}
+
+
+def test_of_two_that_ask_the_larger_goes_first() -> None:
+    voter = election(me=2)
+    voter.step(Tick(), 0.0)
+    assert told(voter.step(Heard(1, PreVote(1)), 0.0)) == {1: PreVoteAnswer(1, granted=False)}
+    assert told(voter.step(Heard(3, PreVote(1)), 0.0)) == {3: PreVoteAnswer(1, granted=True)}
+    assert voter.step(Heard(1, PreVoteAnswer(1, granted=True)), 0.0) == [], "it has given its own voice away"
+
+
+# -- campaigning -----------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_attempt_waits() -> None:
+    voter = candidate()
+    voter.step(Promised(N1), 0.0)
+    assert voter.step(LostReign(N1), 0.1) == [WakeAt(0.1 + TIMEOUT_S)]
+    assert voter.role is Role.FOLLOWER
+
+
+def test_an_attempt_without_outcome_ends() -> None:
+    voter = candidate()
+    assert voter.step(Tick(), TIMEOUT_S) == [Resign(), WakeAt(2 * TIMEOUT_S)]
+
+
+def test_a_candidate_yields_to_a_newer_number_only() -> None:
+    voter = candidate()
+    voter.step(Promised(N2), 0.0)
+    assert voter.role is Role.FOLLOWER
+    voter = candidate()
+    voter.step(Promised(make_number(6, 1)), 0.0)
+    assert voter.step(heartbeat(N3), 0.0) == []
+    assert Resign() in voter.step(heartbeat(make_number(7, 3)), 0.0)
+
+
+def test_a_victory_that_comes_too_late_is_given_back() -> None:
+    voter = following(N2)
+    assert voter.step(Won(N1), 0.0) == [Resign()]
+
+
+# -- leading ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_leader_beats_to_voters_and_listeners() -> None:
+    voter = candidate()
+    voter.step(Promised(N1), 0.0)
+    voter.step(Listeners((LEARNER, 2)), 0.0)
+    voter.step(Advanced(77), 0.0)
+    beat = Heartbeat(N1, 1, 77)
+    assert told(voter.step(Won(N1), 0.0)) == {2: beat, 3: beat, LEARNER: beat}
+    assert told(voter.step(Tick(), BEAT_S))[2] == Heartbeat(N1, 2, 77)
+
+
+def test_a_lease_counts_from_when_the_heartbeat_was_sent() -> None:
+    voter = leader()
+    assert not voter.has_lease(0.0)
+    voter.step(Heard(2, HeartbeatAnswer(N1, 1)), 0.3)
+    assert voter.has_lease(0.379)
+    assert not voter.has_lease(0.381), "L less the drift"
+
+
+def test_a_lease_is_the_best_quorum_s() -> None:
+    five = election(quorum=Majority(range(1, 6)))
+    five.step(Tick(), 0.0)
+    for peer in (2, 3):
+        five.step(Heard(peer, PreVoteAnswer(1, granted=True)), 0.0)
+    five.step(Promised(N1), 0.0)
+    five.step(Won(N1), 0.0)
+    five.step(Tick(), 0.1)
+    five.step(Tick(), 0.2)
+    five.step(Heard(2, HeartbeatAnswer(N1, 3)), 0.2)
+    five.step(Heard(3, HeartbeatAnswer(N1, 2)), 0.2)
+    five.step(Heard(4, HeartbeatAnswer(N1, 1)), 0.2)
+    assert five.has_lease(0.1 + 0.379) and not five.has_lease(0.1 + 0.381)
+
+
+def test_an_answer_of_a_stranger_or_to_another_reign_is_no_grant() -> None:
+    voter = leader()
+    voter.step(Heard(9, HeartbeatAnswer(N1, 1)), 0.0)
+    voter.step(Heard(2, HeartbeatAnswer(N2, 1)), 0.0)
+    voter.step(Heard(2, HeartbeatAnswer(N1, 8)), 0.0)
+    assert not voter.has_lease(0.0)
+
+
+def test_a_leader_without_a_quorum_resigns_and_releases_its_leases() -> None:
+    voter = leader()
+    voter.step(Heard(2, HeartbeatAnswer(N1, 1)), 0.0)
+    now_s = 0.0
+    while voter.role is Role.LEADER:
+        now_s += BEAT_S
+        effects = voter.step(Tick(), now_s)
+    assert now_s == pytest.approx(TIMEOUT_S + BEAT_S, abs=BEAT_S)
+    assert Resign() in effects and told(effects) == {2: LeaseReleased(N1), 3: LeaseReleased(N1)}
+    assert voter.may_promise(2, now_s)
+
+
+def test_a_leader_s_own_voice_is_bound_as_well() -> None:
+    voter = leader()
+    assert not voter.may_promise(2, 0.39) and voter.may_promise(2, 0.41)
+
+
+def test_a_larger_number_deposes() -> None:
+    voter = leader()
+    effects = voter.step(heartbeat(N2), 0.1)
+    assert Resign() in effects and LeaderChanged(2, N2) in effects
+    assert not voter.has_lease(0.1)
+
+
+def test_stepping_aside_names_a_successor() -> None:
+    voter = leader()
+    effects = voter.step(StepAside(3), 0.1)
+    assert effects[0] == Resign()
+    assert told(effects) == {2: LeaseReleased(N1, 3), 3: LeaseReleased(N1, 3)}
+    assert voter.may_promise(3, 0.1) and not voter.has_lease(0.1)
+    assert voter.step(StepAside(3), 0.1) == []
+
+
+# -- following -------------------------------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_is_answered_and_binds() -> None:
+    voter = election()
+    effects = voter.step(heartbeat(N2, beat=4), 0.0)
+    assert told(effects) == {2: HeartbeatAnswer(N2, 4)}
+    assert LeaderChanged(2, N2) in effects
+    assert voter.may_promise(2, 0.1) and not voter.may_promise(3, 0.39) and not voter.may_promise(1, 0.39)
+    assert voter.may_promise(3, 0.41)
+
+
+def test_a_stale_heartbeat_is_ignored() -> None:
+    voter = following(N3)
+    assert voter.step(heartbeat(N2), 0.1) == []
+
+
+def test_a_heartbeat_under_somebody_else_s_number_is_ignored() -> None:
+    assert told(election().step(Heard(3, Heartbeat(N2, 1, 0)), 0.0)) == {}
+
+
+def test_who_has_promised_a_newer_number_never_grants_an_older_one_again() -> None:
+    voter = following(N2)
+    assert LeaderChanged(None, N2) in voter.step(Promised(N3), 0.5)
+    assert voter.step(heartbeat(N2), 0.5) == []
+    assert not voter.may_promise(2, 0.8) and voter.may_promise(3, 0.8)
+    after_a_restart = election(has_voted_before=True, promised=N3)
+    assert told(after_a_restart.step(heartbeat(N2), 0.0)) == {}
+    assert told(after_a_restart.step(heartbeat(N3), 0.0)) == {3: HeartbeatAnswer(N3, 1)}
+
+
+def test_after_a_restart_nobody_is_promised_for_a_lease() -> None:
+    voter = election(has_voted_before=True)
+    assert not any(voter.may_promise(node, LEASE_S - 0.01) for node in (1, 2, 3))
+    assert told(voter.step(Heard(2, PreVote(1)), 0.1)) == {2: PreVoteAnswer(1, granted=False)}
+    assert all(voter.may_promise(node, LEASE_S) for node in (1, 2, 3))
+
+
+def test_a_dead_leader_shortens_the_wait_to_its_lease() -> None:
+    voter = following(N2)
+    voter.step(PeerDown(3), 0.1)
+    (wake,) = voter.step(PeerDown(2), 0.1)
+    assert isinstance(wake, WakeAt) and wake.at_s == pytest.approx(LEASE_S * 1.05), "and to its end by every clock"
+    assert told(voter.step(Tick(), LEASE_S * 1.05 + 1e-9)) == {2: PreVote(1), 3: PreVote(1)}
+
+
+def test_a_leader_that_is_heard_again_is_not_dead() -> None:
+    voter = following(N2)
+    voter.step(PeerDown(2), 0.1)
+    voter.step(heartbeat(N2), 0.2)
+    assert told(voter.step(Tick(), 0.9)) == {}
+
+
+def test_a_release_frees_at_once() -> None:
+    voter = following(N2)
+    effects = voter.step(Heard(2, LeaseReleased(N2)), 0.1)
+    assert effects == [LeaderChanged(None, N2), WakeAt(0.1)]
+    assert voter.may_promise(3, 0.1)
+    assert voter.step(heartbeat(N2, beat=9), 0.1) == [], "an echo of a reign that is over"
+
+
+@pytest.mark.parametrize(("successor", "wake_s"), [(1, 0.1), (3, 0.1 + TIMEOUT_S), (None, 0.1)])
+def test_a_successor_goes_first(successor: int | None, wake_s: float) -> None:
+    voter = following(N2)
+    assert WakeAt(wake_s) in voter.step(Heard(2, LeaseReleased(N2, successor)), 0.1)
+
+
+def test_a_late_release_does_not_end_a_newer_reign() -> None:
+    voter = following(N2)
+    newer = make_number(9, 2)
+    voter.step(heartbeat(newer), 0.1)
+    assert voter.step(Heard(2, LeaseReleased(N2)), 0.2) == []
+    assert voter.leader == 2 and not voter.may_promise(3, 0.2)
+
+
+# -- other voters ----------------------------------------------------------------------------------------------------
+
+
+def test_a_learner_follows_and_never_asks() -> None:
+    learner = election(me=LEARNER)
+    effects = learner.step(heartbeat(N2), 0.0)
+    assert effects == [LeaderChanged(2, N2), WakeAt(TIMEOUT_S)], "nor does it grant anything"
+    assert learner.step(Tick(), TIMEOUT_S) == [LeaderChanged(None, N2), WakeAt(inf)]
+
+
+def test_a_learner_that_becomes_a_voter_asks_when_it_hears_nobody() -> None:
+    learner = election(me=LEARNER)
+    learner.step(Tick(), 0.0)
+    assert learner.step(Reconfigured(4, Majority((1, 2, 3, 4))), 1.0) == [WakeAt(1.0 + TIMEOUT_S)]
+    assert set(told(learner.step(Tick(), 2.0))) == {1, 2, 3}
+
+
+def test_a_leader_is_elected_anew_under_a_joint_quorum() -> None:
+    voter = leader()
+    voter.step(Heard(2, HeartbeatAnswer(N1, 1)), 0.0)
+    joint = Joint((Majority((1, 2, 3)), Majority((1, 2, 4))))
+    effects = voter.step(Reconfigured(1, joint), 0.1)
+    assert Campaign() in effects and told(effects) == {}
+    assert not voter.has_lease(0.1)
+    number = make_number(6, 1)
+    voter.step(Promised(number), 0.1)
+    assert set(told(voter.step(Won(number), 0.1))) == {2, 3, 4}
+    voter.step(Heard(3, HeartbeatAnswer(number, 1)), 0.1)
+    assert not voter.has_lease(0.1), "no majority of the new voters"
+    voter.step(Heard(4, HeartbeatAnswer(number, 1)), 0.1)
+    assert voter.has_lease(0.1)
+
+
+def test_a_leader_that_is_no_voter_any_more_resigns() -> None:
+    voter = leader()
+    effects = voter.step(Reconfigured(1, Majority((2, 3))), 0.1)
+    assert effects[0] == Resign() and told(effects) == {2: LeaseReleased(N1), 3: LeaseReleased(N1)}
+    assert voter.step(Tick(), 5.0) == [WakeAt(inf)]
+
+
+def test_a_former_only_voter_that_may_have_granted_waits_before_a_larger_quorum() -> None:
+    """It was restarted, took itself for the only voter, and learned better."""
+    voter = election(quorum=Majority((1,)), has_voted_before=True)
+    voter.step(Tick(), 0.0)
+    assert voter.step(Reconfigured(1, Majority((1, 2, 3))), 0.1) == [WakeAt(LEASE_S)]
+    assert voter.role is Role.FOLLOWER
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(AssertionError):
+        ElectionSettings(heartbeat_ms=400)
+    with pytest.raises(AssertionError):
+        ElectionSettings(lease_ms=1000)
