@@ -1,0 +1,161 @@
+"""A replica's disk: what the engine persists goes into a `SlotStore`, and comes back as `Stored` in its order.
+
+Two things become durable in their own ways: slots with the journal's group commit, the replica's facts by writing two
+copies of metainfo. The engine numbers its writes and believes in whole prefixes; so a write counts when it and all
+before it are durable, whichever way they went. Facts replace each other: only the newest are ever written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.quorum.payloads import Payloads
+from tidelog.model.errors import DamagedBatch, TidelogError
+from tidelog.replication.paxos.events import Persist
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, StoredLog, Value
+from tidelog.storage.slot_store import SlotStore, StoredSlots
+
+
+class Identity(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored of a slot, but for its position, its number and its payload."""
+
+    value: Value
+    learned: bool
+
+
+class _Write(NamedTuple):
+    sequence: int
+    journal_end: int
+    facts: int
+
+
+class ReplicaDisk:
+    """One replica's. `run` is its task; `on_stored` and `on_failed` are the engine's to set."""
+
+    def __init__(self, store: SlotStore, log_writer: LogWriter, facts: Callable[[Metadata], bytes]) -> None:
+        self.on_stored: Callable[[int], None]
+        self.on_failed: Callable[[], None]
+        self._store = store
+        self._log_writer = log_writer
+        self._encode_facts = facts
+        self._writes: deque[_Write] = deque()
+        self._newest: bytes | None = None
+        self._facts_asked = 0
+        self._facts_stored = 0
+        self._has_facts = asyncio.Event()
+        self._has_failed = False
+        self._end = store.durable_end
+        """Where the journal ends, by what the last put returned."""
+
+    @property
+    def log(self) -> SlotStore:
+        """What the log writer commits."""
+        return self._store
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def persist(self, effect: Persist, payloads: Payloads) -> None:
+        """Writes the records of one step; `on_stored` tells when they are durable."""
+        try:
+            for record in effect.records:
+                self._put(record, payloads)
+        except (TidelogError, OSError) as error:
+            self._fail(str(error))
+            return
+        self._writes.append(_Write(effect.sequence, self._end, self._facts_asked))
+        if effect.is_urgent:
+            self._log_writer.submit(self)
+
+    def _put(self, record: Metadata | Prefix | Slot, payloads: Payloads) -> None:
+        match record:
+            case Metadata():
+                self._newest = self._encode_facts(record)
+                self._facts_asked += 1
+                self._has_facts.set()
+            case Prefix():
+                self._end = self._store.set_floor(record.position, msgspec.msgpack.encode(record))
+            case Slot(position, number, value, learned):
+                identity = msgspec.msgpack.encode(Identity(value, learned))
+                payload = payloads.get(value.digest) if value.digest and not record.faulty else None
+                self._end = self._store.put(position, number, identity, payload, digest=value.digest)
+
+    def delete_below(self, position: int) -> None:
+        """Reclaims the space of what lies below a floor that is durable."""
+        try:
+            self._store.delete_below(position)
+        except (TidelogError, OSError) as error:
+            self._fail(str(error))
+            return
+        self._log_writer.submit(self)
+
+    def read(self, position: int, value: Value) -> bytes:
+        """The payload of this value at its position. Raises `DamagedBatch` if no copy of it is to be had here."""
+        if not self._store.has_payload(position, value.digest):
+            raise DamagedBatch(f"position {position} of the metadata log is not on this disk")
+        return self._store.payload(position)
+
+    # -- becoming durable --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Writes facts until cancelled."""
+        while True:
+            await self._has_facts.wait()
+            self._has_facts.clear()
+            if self._newest is None or self._has_failed:
+                continue
+            facts, asked = self._newest, self._facts_asked
+            self._newest = None
+            try:
+                await self._log_writer.perform(self._store.store_facts(facts))
+            except OSError as error:
+                self._fail(str(error))
+                continue
+            self._facts_stored = asked
+            self._report()
+
+    def committed(self) -> None:
+        """The log writer's report."""
+        if self._store.offline_reason is not None:
+            self._fail(self._store.offline_reason)
+        else:
+            self._report()
+
+    def _report(self) -> None:
+        stored = 0
+        while self._writes and self._is_durable(self._writes[0]):
+            stored = self._writes.popleft().sequence
+        if stored and not self._has_failed:
+            self.on_stored(stored)
+
+    def _is_durable(self, write: _Write) -> bool:
+        return write.journal_end <= self._store.durable_end and write.facts <= self._facts_stored
+
+    def _fail(self, reason: str) -> None:
+        """The disk has failed, for good: nothing that was not reported can be relied on."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._writes.clear()
+            self._store.journal.take_offline(reason)
+            self.on_failed()
+
+
+def stored_log(stored: StoredSlots, metadata: Metadata) -> StoredLog:
+    """What the engine starts from. An identity that cannot be read leaves position and number: faulty, of no kind."""
+    floor = Prefix() if stored.floor is None else msgspec.msgpack.decode(stored.floor[1], type=Prefix)
+    slots: list[Slot] = []
+    for slot in stored.slots:
+        if slot.identity is None:
+            slots.append(Slot(slot.position, slot.number, Value(Kind.UNKNOWN), faulty=True))
+            continue
+        try:
+            identity = msgspec.msgpack.decode(slot.identity, type=Identity)
+        except msgspec.DecodeError as error:
+            raise DamagedBatch(f"position {slot.position} of the metadata log cannot be understood: {error}") from error
+        slots.append(Slot(slot.position, slot.number, identity.value, identity.learned, slot.is_faulty))
+    return StoredLog(metadata, floor, tuple(slots))

@@ -1,0 +1,191 @@
+"""A `PaxosNode` at work: its events come in one at a time, its effects are carried out in order.
+
+Nothing here decides. Effects that appear may be carried out at once, since the engine holds back whatever depends on
+the disk until `Stored`; so a step never waits. A listener that causes another event from within an effect (elected, so
+append) finds it queued behind the rest of that step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tidelog.broker.quorum.disk import ReplicaDisk
+from tidelog.broker.quorum.messages import PaxosFrame, values_of
+from tidelog.broker.quorum.payloads import Payloads, split
+from tidelog.model.errors import DamagedBatch
+from tidelog.model.ports import Buffer, Entropy
+from tidelog.replication.paxos.events import (
+    Applied,
+    Damaged,
+    DeletePrefix,
+    Effect,
+    Elected,
+    Event,
+    Halted,
+    Jumped,
+    Lost,
+    Persist,
+    Proposed,
+    Received,
+    Refused,
+    Repaired,
+    Send,
+    SetTimer,
+    StatusChanged,
+    Stored,
+    StoreFailed,
+    Timer,
+    TimerFired,
+    VotersFound,
+)
+from tidelog.replication.paxos.messages import LearnResponse, Message
+from tidelog.replication.paxos.node import PaxosNode
+from tidelog.replication.paxos.state import Slot, Value
+
+TIMER_MS = {Timer.RESEND: 100.0, Timer.CATCHUP: 200.0, Timer.RECOVER: 100.0}
+"""T of each timer; it fires after a time drawn from [T, 2T)."""
+LEARN_BYTES_MAX = 4 << 20
+"""Payloads that one answer to a replica that catches up carries, but one at least."""
+
+Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
+
+
+Told = Applied | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged
+"""What the owner of an engine hears of."""
+
+
+class EngineListener(Protocol):
+    """Who owns the engine, and is told what its log does."""
+
+    def on_effect(self, effect: Told) -> None: ...
+
+
+class Engine:
+    """One replica of one log. All methods are for the event loop's thread."""
+
+    def __init__(
+        self, node: PaxosNode, disk: ReplicaDisk, post: Post, listener: EngineListener, entropy: Entropy
+    ) -> None:
+        self.node = node
+        self.disk = disk
+        self.payloads = Payloads()
+        self._post = post
+        self._listener = listener
+        self._entropy = entropy
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+        self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        disk.on_stored = lambda sequence: self.step(Stored(sequence))
+        disk.on_failed = lambda: self.step(StoreFailed())
+
+    def step(self, event: Event) -> None:
+        """Tells the engine, and does what it asks for."""
+        self._events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._events:
+                for effect in self.node.step(self._events.popleft()):
+                    self._carry_out(effect)
+        finally:
+            self._is_stepping = False
+
+    def receive(self, frame: PaxosFrame, payload: memoryview) -> None:
+        """Takes a peer's message; one that was not sent to this id, or came damaged, is as good as lost."""
+        if frame.to != self.node.node:
+            return
+        values = [value for _, value in values_of(frame.message)]
+        parts = split(payload, frame.sizes, values) if len(frame.sizes) == len(values) else None
+        if parts is None:
+            return
+        for part in parts:
+            self.payloads.hold(part)
+        self.step(Received(frame.sender, frame.message))
+        if self.node.is_idle:
+            self.payloads.clear()
+
+    def payload_of(self, position: int, value: Value) -> bytes | None:
+        """The payload of a value at its position, or None if no copy here can be read."""
+        held = self.payloads.get(value.digest)
+        if held is not None:
+            return held
+        try:
+            return self.disk.read(position, value)
+        except DamagedBatch:
+            self.step(Damaged(position))
+            return None
+
+    def push(self, to: int, response: LearnResponse) -> None:
+        """Sends what is learned to one who has not asked: a learner that would have to wait for its own timer."""
+        self._send(to, response)
+
+    def close(self) -> None:
+        """No timer fires any more."""
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+
+    # -- effects -----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                self.disk.persist(effect, self.payloads)
+            case Send(to, message):
+                self._send(to, message)
+            case SetTimer(timer, token):
+                self._set_timer(timer, token)
+            case DeletePrefix(begin):
+                self.disk.delete_below(begin)
+            case Halted():
+                self.close()
+            case Lost():
+                self.payloads.clear()
+                self._listener.on_effect(effect)
+            case Applied():
+                self._listener.on_effect(effect)
+                self.payloads.release(effect.value.digest)
+            case Repaired() | Proposed() | Refused() | Elected() | VotersFound() | Jumped() | StatusChanged():
+                self._listener.on_effect(effect)
+            case _:
+                pass  # Chosen: of use to a log without order
+
+    def _send(self, to: int, message: Message) -> None:
+        if isinstance(message, LearnResponse):
+            self._send_learned(to, message)
+            return
+        payloads = [self.payload_of(position, value) for position, value in values_of(message)]
+        found = [payload for payload in payloads if payload is not None]
+        if len(found) == len(payloads):
+            self._post(to, PaxosFrame(self.node.node, to, message, tuple(map(len, found))), found)
+
+    def _send_learned(self, to: int, message: LearnResponse) -> None:
+        """As many of the slots as one frame may carry; what cannot be read goes as faulty, for it is chosen."""
+        slots: list[Slot] = []
+        found: list[bytes] = []
+        total = 0
+        for slot in message.slots:
+            payload = None
+            if slot.value.digest and not slot.faulty:
+                payload = self.payload_of(slot.position, slot.value)
+                if payload is None:
+                    continue
+                total += len(payload)
+                if found and total > LEARN_BYTES_MAX:
+                    break
+                found.append(payload)
+            slots.append(slot)
+        shown = LearnResponse(message.floor, tuple(slots), message.learned_end)
+        self._post(to, PaxosFrame(self.node.node, to, shown, tuple(map(len, found))), found)
+
+    def _set_timer(self, timer: Timer, token: int) -> None:
+        previous = self._timers.pop(timer, None)
+        if previous is not None:
+            previous.cancel()
+        delay_s = TIMER_MS[timer] * self._entropy.uniform(1, 2) / 1000
+        fire = TimerFired(timer, token)
+        self._timers[timer] = asyncio.get_running_loop().call_later(delay_s, self.step, fire)

@@ -1,0 +1,83 @@
+"""What brokers tell each other about the metadata log.
+
+`PaxosFrame` and `ElectionFrame` are one-way: the cores behind them repeat what matters. Sender and addressee are engine
+ids, not node ids: an answer that was meant for a disk since lost reaches nobody, because the new disk has another id.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.replication.election_events import ElectionMessage
+from tidelog.replication.paxos.messages import LearnResponse, Message, PromiseResponse, WriteRequest
+from tidelog.replication.paxos.state import Value
+
+
+class PaxosFrame(msgspec.Struct, frozen=True, tag=True):
+    """An engine's message. The payloads of its values follow, one behind the other."""
+
+    sender: int
+    to: int
+    message: Message
+    sizes: tuple[int, ...] = ()
+    """The length of each payload, in the order of `values_of`."""
+
+
+class ElectionFrame(msgspec.Struct, frozen=True, tag=True):
+    """An election core's message."""
+
+    sender: int
+    to: int
+    message: ElectionMessage
+
+
+class DescribeQuorum(msgspec.Struct, frozen=True, tag=True):
+    """Asked by a broker that starts: what is there already? Answered in every state, to anybody."""
+
+
+class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
+    """What the answering broker knows."""
+
+    node_id: int
+    incarnation: str
+    """Of its metadata log's disk."""
+    cluster_id: str
+    """Empty if it belongs to no cluster yet."""
+    voter_id: int
+    """Under which it votes, or would if the voter set named it; 0 if it cannot."""
+    founders: tuple[tuple[int, str], ...]
+    """Voter id and incarnation, if it is one of those who found or founded the cluster."""
+    voters: bytes
+    """The newest voter set that it has applied, encoded; empty if it knows none."""
+    configured_voters: tuple[str, ...]
+    """Its `cluster.voters`."""
+
+
+class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):
+    """The newest snapshot, from byte `start` on; of the given position, once the first part has come."""
+
+    position: int = -1
+    start: int = 0
+
+
+class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
+    """One part of a snapshot; its bytes follow."""
+
+    position: int
+    header: bytes
+    size: int
+    """Of the whole body, in bytes."""
+    start: int
+
+
+def values_of(message: Message) -> list[tuple[int, Value]]:
+    """Position and value of all that travels with its payload, in the order of the payloads."""
+    match message:
+        case WriteRequest(_, position, value):
+            return [(position, value)] if value.digest else []
+        case PromiseResponse() | LearnResponse():
+            return [
+                (slot.position, slot.value) for slot in message.slots if slot.value.digest and not slot.faulty
+            ]
+        case _:
+            return []

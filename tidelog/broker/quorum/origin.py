@@ -1,0 +1,171 @@
+"""Where a broker's part in the cluster begins: it resumes, founds, or joins.
+
+A disk that remembers resumes, whatever anybody says. A new disk asks first. If a named voter knows a cluster, this
+broker joins it, and if it used to be a voter there under the same node id, the cluster replaces it: the new disk is
+another voter. Only if *all* named voters answer, all of them new and naming the same voters, do they found a cluster;
+its id is drawn from what they are, so each comes to the same one without being told. The engine's two phases
+(`replication.paxos.recover`) make the founding itself safe; this only decides whether to begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+from xxhash import xxh3_64_hexdigest
+
+from tidelog.broker.quorum.messages import QuorumDescribed
+from tidelog.config.errors import ConfigError
+from tidelog.model.errors import TidelogError
+from tidelog.model.ports import Entropy
+from tidelog.replication.paxos.state import Metadata, Status
+from tidelog.replication.paxos.voters import Voter, VoterSet, decode_voters, encode_voters
+
+ASK_AGAIN_S = 0.05
+ASK_AGAIN_S_MAX = 1.0
+COMPLAIN_EVERY = 20
+"""Rounds without an outcome between two lines in the log."""
+
+logger = structlog.get_logger("tidelog.quorum")
+
+Address = tuple[str, int]
+Ask = Callable[[Address], Awaitable[QuorumDescribed]]
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a broker's metadata disk must remember of itself; two copies of it are kept (`SlotStore.store_facts`)."""
+
+    metadata: Metadata
+    voters: bytes
+    """The newest voter set it went by, encoded: whom to ask when it starts again."""
+    voter_id: int = 0
+    """The id under which it votes; 0 if it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVoter:
+    """An entry of `cluster.voters`."""
+
+    node_id: int
+    address: Address
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{self.address[0]}:{self.address[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How to begin."""
+
+    cluster_id: str
+    voters: VoterSet
+    is_founder: bool
+    """The engine is to found this cluster with these voters; otherwise they exist, and this broker only learns."""
+
+
+async def find_origin(
+    node_id: int, incarnation: str, named: Sequence[NamedVoter], contacts: Sequence[Address], ask: Ask, entropy: Entropy
+) -> Origin:
+    """Asks until it is clear whether there is a cluster to join, or one to be founded. For a new disk only.
+
+    `contacts` are brokers of an existing cluster (`--join`). Raises `ConfigError` if the named voters contradict each
+    other; waits for ever for voters that do not answer, and says so in the log: founding without them would be unsafe.
+    """
+    others = [voter for voter in named if voter.node_id != node_id]
+    if not others and not contacts:
+        me = NamedVoter(node_id, named[0].address if named else ("", 0))
+        return _founding({node_id: incarnation}, [me], entropy.token_hex(8))
+    addresses = [*contacts, *(voter.address for voter in others)]
+    pause_s, rounds = ASK_AGAIN_S, 0
+    while True:
+        answers = {address: await _ask(ask, address) for address in addresses}
+        found = [answer for answer in answers.values() if answer is not None]
+        origin = _joining(found) or _from_answers(node_id, incarnation, named, found)
+        if origin is not None and not (origin.is_founder and contacts):
+            return origin
+        rounds += 1
+        if rounds % COMPLAIN_EVERY == 0:
+            silent = [f"{host}:{port}" for (host, port), answer in answers.items() if answer is None]
+            logger.warning("waiting for the other voters before the cluster can begin", silent=silent)
+        await asyncio.sleep(pause_s * entropy.uniform(1, 2))
+        pause_s = min(pause_s * 1.5, ASK_AGAIN_S_MAX)
+
+
+async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
+    try:
+        return await ask(address)
+    except (TidelogError, OSError, TimeoutError):
+        return None
+
+
+def _joining(answers: Sequence[QuorumDescribed]) -> Origin | None:
+    """The newest voter set of a cluster that somebody belongs to."""
+    sets = [(decode_voters(answer.voters), answer.cluster_id) for answer in answers if answer.voters]
+    if not sets:
+        return None
+    clusters = sorted({cluster_id for _, cluster_id in sets})
+    if len(clusters) > 1:
+        raise ConfigError(
+            f"the brokers named belong to several clusters ({', '.join(clusters)}); name brokers of one cluster in "
+            "cluster.voters or --join"
+        )
+    newest = max(sets, key=lambda found: found[0].next_voter_id)[0]
+    return Origin(clusters[0], newest, is_founder=False)
+
+
+def _from_answers(
+    node_id: int, incarnation: str, named: Sequence[NamedVoter], answers: Sequence[QuorumDescribed]
+) -> Origin | None:
+    """A founding, if all named voters are new, or are in the midst of founding with this very disk."""
+    ours = tuple(map(str, named))
+    for answer in answers if named else ():
+        if tuple(sorted(answer.configured_voters)) != tuple(sorted(ours)):
+            raise ConfigError(
+                f"cluster.voters differs between brokers: here it is {', '.join(ours)}, and on node {answer.node_id} "
+                f"{', '.join(answer.configured_voters) or 'empty'}; make them equal, then start again"
+            )
+    incarnations = {answer.node_id: answer.incarnation for answer in answers} | {node_id: incarnation}
+    if node_id not in [voter.node_id for voter in named]:
+        return None
+    if any(voter.node_id not in incarnations for voter in named):
+        return None
+    begun = [answer for answer in answers if answer.founders]
+    if begun and any(found not in begun[0].founders for found in _identities(incarnations, named)):
+        raise ConfigError(
+            "the cluster's founding had begun when a disk was lost, and cannot be ended; nothing has been stored yet: "
+            "empty the data directories of all brokers in cluster.voters, then start them again"
+        )
+    cluster_id = begun[0].cluster_id if begun else ""
+    return _founding(incarnations, named, cluster_id)
+
+
+def _identities(incarnations: dict[int, str], named: Sequence[NamedVoter]) -> list[tuple[int, str]]:
+    """Voter id and incarnation of each founder: ids count from 1, in the order of the node ids."""
+    nodes = sorted(voter.node_id for voter in named)
+    return [(number, incarnations[node]) for number, node in enumerate(nodes, start=1)]
+
+
+def _founding(incarnations: dict[int, str], named: Sequence[NamedVoter], cluster_id: str) -> Origin:
+    addresses = {voter.node_id: voter.address for voter in named}
+    identities = _identities(incarnations, named)
+    voters = [
+        Voter(voter_id, node, identity, *addresses[node])
+        for (voter_id, identity), node in zip(identities, sorted(addresses), strict=True)
+    ]
+    drawn = xxh3_64_hexdigest(encode_voters(VoterSet(tuple(voters), len(voters) + 1)))
+    return Origin(cluster_id or drawn, VoterSet(tuple(voters), len(voters) + 1), is_founder=True)
+
+
+def founders_of(metadata: Metadata, voters: VoterSet) -> VoterSet:
+    """The founding set, with the incarnations that the founders found each other to have."""
+    incarnations = dict(metadata.founders)
+    founders = tuple(msgspec.structs.replace(voter, incarnation=incarnations[voter.voter_id]) for voter in voters.voters)
+    return VoterSet(founders, voters.next_voter_id)
+
+
+def may_resume(facts: Facts | None) -> bool:
+    """Does this disk remember a cluster?"""
+    return facts is not None and (bool(facts.metadata.cluster_id) or facts.metadata.status is not Status.EMPTY)

@@ -1,0 +1,450 @@
+"""The metadata log of one broker: what the cluster has agreed on, and, at its leader, the way to agree on more.
+
+Every broker runs the same parts. The engine (`replication.paxos`) keeps the log with those of the other brokers; the
+election (`replication.election`) says which voter's engine should lead; the delivery brings what is chosen to the
+state machine. A leader appends; all others, voters and learners alike, follow.
+
+    append -> Append -> Proposed, WriteRequest... -> accepted by a quorum -> Applied -> delivered -> `append` returns
+
+A change of the voters is a reign of its own (`replication.paxos.voters`): the leader gets itself elected by majorities
+of the old voters and of the new, appends the new set, and once that is applied is elected again, by the new alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from tidelog.broker.controller.records import MetadataRecord, decode_record, encode_record
+from tidelog.broker.quorum.campaign import Campaigner
+from tidelog.broker.quorum.delivery import Delivery
+from tidelog.broker.quorum.disk import ReplicaDisk
+from tidelog.broker.quorum.engine import Engine, Told
+from tidelog.broker.quorum.messages import ElectionFrame, PaxosFrame
+from tidelog.broker.quorum.routes import Routes
+from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
+from tidelog.model.ports import Clock, Entropy
+from tidelog.replication.election import Election
+from tidelog.replication.election_events import (
+    Advanced,
+    Listeners,
+    LostReign,
+    PeerDown,
+    Promised,
+    Reconfigured,
+    StepAside,
+    Tick,
+    Won,
+)
+from tidelog.replication.election_settings import ElectionSettings
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import (
+    Append,
+    Applied,
+    Demote,
+    Elect,
+    Elected,
+    Enlist,
+    Found,
+    Jumped,
+    Lost,
+    Proposed,
+    Reason,
+    Refused,
+    Repaired,
+    Started,
+    StatusChanged,
+    Truncate,
+    VotersFound,
+)
+from tidelog.replication.paxos.messages import LearnResponse, PromiseRequest
+from tidelog.replication.paxos.node import PaxosNode
+from tidelog.replication.paxos.state import Kind, Slot, Status, Value
+from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters, learner_id
+
+WINDOW = 64
+APPEND_S_MAX = 5.0
+"""How long an append waits to be agreed on before its outcome is called unknown."""
+CHANGE_S_MAX = 10.0
+
+
+class LogListener(Protocol):
+    """The state machine, and whoever acts when this broker leads."""
+
+    def applied(self, records: Sequence[MetadataRecord], offset: int, position: int) -> None:
+        """Agreed records, the first at `offset`; each once, in order. `position` is the log's, not the records'."""
+        ...
+
+    def voters_applied(self, voters: VoterSet, position: int) -> None:
+        """Who votes on this log from now on."""
+        ...
+
+    def leading(self, number: int) -> None:
+        """This broker leads; everything agreed on before is applied."""
+        ...
+
+    def deposed(self) -> None:
+        """It leads no more."""
+        ...
+
+    def leader_changed(self, node_id: int | None) -> None:
+        """Who leads, as far as this broker knows."""
+        ...
+
+
+class _Append(NamedTuple):
+    value: Value
+    outcome: asyncio.Future[int]
+
+
+class QuorumLog:
+    """Made with what the disk gave back; `start` before anything else. Not thread-safe: for the loop alone."""
+
+    def __init__(
+        self,
+        node_id: int,
+        incarnation: str,
+        node: PaxosNode,
+        membership: Membership,
+        disk: ReplicaDisk,
+        routes: Routes,
+        listener: LogListener,
+        settings: ElectionSettings,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        delivered: int,
+    ) -> None:
+        """`incarnation` is of the log's disk; `delivered` the position up to which the state machine stands, by its
+        snapshot."""
+        self.node_id = node_id
+        self.engine = Engine(node, disk, routes.post, self, entropy)
+        self.membership = membership
+        self.delivery = Delivery(delivered, self.engine.payload_of, self._deliver)
+        self.number = 0
+        """Of this broker's reign; 0 if it does not lead."""
+        self._incarnation = incarnation
+        self._routes = routes
+        self._listener = listener
+        metadata = node.replica.metadata
+        election = Election(
+            node.node,
+            membership.quorum(),
+            settings,
+            now_s=clock.monotonic_s(),
+            has_voted_before=metadata.promised > 0,
+            uniform=entropy.uniform,
+            promised=metadata.promised,
+        )
+        self._campaigner = Campaigner(
+            election,
+            routes.post,
+            campaign=self._campaign,
+            resign=lambda: self.engine.step(Demote()),
+            leader_changed=self._on_leader_changed,
+            me=lambda: self.engine.node.node,
+            clock=clock,
+        )
+        self._attempt = 0
+        """The number under which this broker leads, or tries to."""
+        self._joining = 0
+        """The number under which it wants to lead for a change of voters; 0 if it makes none."""
+        self._proposed: dict[int, _Append] = {}
+        self._asking: asyncio.Future[int] | None = None
+        self._changed: asyncio.Future[None] | None = None
+        self._learners: tuple[int, ...] = ()
+        self._assigned = 0
+        routes.set_voters(membership.voters)
+
+    @property
+    def is_leading(self) -> bool:
+        """True while this broker may append."""
+        return self.number != 0
+
+    @property
+    def has_lease(self) -> bool:
+        """True if no other broker can lead now, as far as clocks can be trusted."""
+        return self.is_leading and self._campaigner.has_lease
+
+    @property
+    def status(self) -> Status:
+        """What this broker's disk may do."""
+        return self.engine.node.replica.metadata.status
+
+    def start(self, found: str | None) -> None:
+        """Begins; `found` is the id of the cluster that this broker is one of the founders of, on a new disk."""
+        self.engine.step(Started())
+        if found is not None:
+            self.engine.step(Found(found))
+        self._campaigner.step(Tick())
+
+    def close(self) -> None:
+        """No timer fires any more, and nobody waits; what is asked of the disk may still come."""
+        self.engine.close()
+        self._campaigner.close()
+        unknown = ControllerLost("this broker is stopping; the outcome is unknown")
+        for proposal in self._proposed.values():
+            _fail(proposal.outcome, unknown)
+        _fail(self._changed, unknown)
+
+    def step_aside(self) -> None:
+        """Lets another broker lead, if this one does: it is about to stop."""
+        self._campaigner.step(StepAside(None))
+
+    # -- from the network --------------------------------------------------------------------------------------------
+
+    def receive_paxos(self, node_id: int, frame: PaxosFrame, payload: memoryview) -> None:
+        """A peer's engine speaks."""
+        self._routes.heard(frame.sender, node_id)
+        if isinstance(frame.message, PromiseRequest) and frame.to == self.engine.node.node:
+            if not self._campaigner.may_promise(frame.sender):
+                return  # a lease binds this voter: the request counts as lost, and comes again
+            self._campaigner.step(Promised(frame.message.number))
+        self.engine.receive(frame, payload)
+
+    def receive_election(self, node_id: int, frame: ElectionFrame) -> None:
+        """A peer's election speaks."""
+        self._routes.heard(frame.sender, node_id)
+        self._campaigner.receive(frame)
+
+    def peer_down(self, node_id: int) -> None:
+        """This broker's process has ended."""
+        for engine_id in self._routes.ids_on(node_id):
+            self._campaigner.step(PeerDown(engine_id))
+
+    def set_learners(self, node_ids: Sequence[int]) -> None:
+        """The brokers that are registered: those that have no vote hear this one's heartbeats if it leads."""
+        voters = [voter.node_id for voter in self.membership.voters.voters]
+        self._learners = tuple(node for node in node_ids if node not in voters and node != self.node_id)
+        self._campaigner.step(Listeners(tuple(self._routes.id_of(node) for node in self._learners)))
+
+    # -- leading -----------------------------------------------------------------------------------------------------
+
+    async def append(self, records: Sequence[MetadataRecord]) -> int:
+        """Has these records agreed on, all or none, and applied here; returns the first one's offset.
+
+        Raises, surely without effect: `NotController`, `Overloaded`. With an effect or not: `ControllerLost`.
+        """
+        payload = b"\n".join(encode_record(record) for record in records)
+        return await self._propose(Append(len(records), self.engine.payloads.hold(payload)))
+
+    async def truncate(self, begin: int) -> None:
+        """Has the log begin at `begin`, which a snapshot of a majority must cover. Raises as `append`."""
+        await self._propose(Truncate(begin))
+
+    async def _propose(self, event: Append | Truncate) -> int:
+        if not self.is_leading or self._changed is not None:
+            raise NotController("this broker does not lead the metadata log now")
+        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._asking = outcome
+        self.engine.step(event)
+        self._asking = None
+        try:
+            async with asyncio.timeout(APPEND_S_MAX):
+                return await outcome
+        except TimeoutError:
+            raise ControllerLost("the brokers could not agree in time; whether they will is unknown") from None
+
+    async def change_voters(self, voters: VoterSet) -> None:
+        """Has another set of voters agreed on, one voter more or less; nothing may be appended meanwhile.
+
+        Returns when the new voters have elected this broker; if it is not one of them, when they are in force. Raises
+        `InvalidVoters` or `NotController` if nothing has begun, `ControllerLost` if it may have.
+        """
+        if not self.is_leading or self._changed is not None or self._proposed:
+            raise NotController("this broker cannot change the voters now; try again")
+        self.membership.begin(voters, self.number)
+        number = self._joining = self.engine.node.next_number()
+        self.membership.join(number)
+        self._changed = asyncio.get_running_loop().create_future()
+        self._depose()
+        self._reconfigure()
+        try:
+            async with asyncio.timeout(CHANGE_S_MAX):
+                await self._changed
+        except TimeoutError:
+            if self.membership.on_lost(number):
+                self._reconfigure()
+            raise ControllerLost("the voters could not be changed in time; whether they will is unknown") from None
+        finally:
+            self._changed = None
+            self._joining = 0
+
+    def _on_proposed(self, proposed: Proposed) -> None:
+        if self._asking is not None:
+            self._proposed[proposed.position] = _Append(proposed.value, self._asking)
+
+    def _on_refused(self, refused: Refused) -> None:
+        if isinstance(refused.event, Elect):
+            self._on_lost(refused.event.number)
+        elif isinstance(refused.event, Append | Truncate):
+            reason = f"the metadata log takes nothing now ({refused.reason.value})"
+            is_full = refused.reason is Reason.WINDOW_FULL
+            _fail(self._asking, Overloaded(f"{reason}; try again") if is_full else NotController(reason))
+
+    def _settle(self, applied: Applied) -> None:
+        """Tells whoever proposed something at this position what became of it."""
+        proposal = self._proposed.pop(applied.position, None)
+        if proposal is None or proposal.outcome.done():
+            return
+        if proposal.value == applied.value and applied.verdict is Verdict.APPLIED:
+            proposal.outcome.set_result(applied.value.base_offset)
+        else:
+            _fail(proposal.outcome, NotController("another controller came first; nothing was decided"))
+
+    # -- what the engine says ----------------------------------------------------------------------------------------
+
+    def on_effect(self, effect: Told) -> None:
+        """For the engine."""
+        match effect:
+            case Applied():
+                self._on_applied(effect)
+            case Repaired(position):
+                self._on_repaired(position)
+            case Proposed():
+                self._on_proposed(effect)
+            case Refused():
+                self._on_refused(effect)
+            case Elected(number):
+                self._on_elected(number)
+            case Lost(number):
+                self._on_lost(number)
+            case VotersFound():
+                self._on_voters_found(effect)
+            case Jumped(floor):
+                self.membership.on_jumped(floor.position)
+                self.delivery.jumped(floor.position)
+            case StatusChanged():
+                self._campaigner.step(Tick())
+
+    def _on_applied(self, applied: Applied) -> None:
+        self._campaigner.step(Advanced(applied.position + 1))
+        if self.is_leading:
+            self._push(applied)
+        self._tell_membership(applied)
+        self.delivery.applied(applied)
+
+    def _push(self, applied: Applied) -> None:
+        """Voters hold what they accepted and need no more than a notice; learners would wait for their own timer."""
+        slot = Slot(applied.position, 0, applied.value, learned=True)
+        response = LearnResponse(self.engine.node.replica.floor, (slot,), applied.position + 1)
+        for node in self._learners:
+            self.engine.push(self._routes.id_of(node), response)
+
+    def _deliver(self, applied: Applied, payload: bytes | None) -> None:
+        position, value = applied.position, applied.value
+        if applied.verdict is Verdict.APPLIED and payload is not None:
+            if value.kind is Kind.VOTERS:
+                self._listener.voters_applied(decode_voters(payload), position)
+            else:
+                records = [decode_record(line) for line in payload.split(b"\n")]
+                self._listener.applied(records, value.base_offset, position)
+        self._settle(applied)
+
+    def _on_repaired(self, position: int) -> None:
+        slot = self.engine.node.replica.slots.get(position)
+        if slot is not None and slot.value.kind is Kind.VOTERS:
+            self._tell_membership(Applied(position, slot.value, Verdict.APPLIED))
+        self.delivery.advance()
+
+    # -- elections and voters ----------------------------------------------------------------------------------------
+
+    @property
+    def my_id(self) -> int:
+        """The engine id that this broker should go by."""
+        voter = self.membership.voter_of(self.node_id, self._incarnation)
+        if voter is not None:
+            return voter.voter_id
+        return self._assigned if self._assigned >= self.membership.voters.next_voter_id else learner_id(self.node_id)
+
+    def enlist(self, voter_id: int) -> None:
+        """The cluster gave this disk an id to vote under; its vote counts when a voter set names it."""
+        self._assigned = voter_id
+        if self.my_id != self.engine.node.node:
+            self._reconfigure()
+        self.engine.step(Enlist())
+
+    def _campaign(self) -> None:
+        if not self.membership.is_known:
+            self._campaigner.step(LostReign(self._attempt))
+            return
+        number = self._attempt = self.engine.node.next_number()
+        if self._joining not in (0, number) and self.membership.on_lost(self._joining):
+            _fail(self._changed, ControllerLost("another broker came between while the voters changed"))
+            self._reconfigure()  # which campaigns again, among the old voters
+            return
+        self._campaigner.step(Promised(number))
+        self.engine.step(Elect(number))
+
+    def _on_elected(self, number: int) -> None:
+        voters = self.membership.write(number)
+        if voters is None and self.engine.node.replica.voters_position < 0:
+            voters = self.membership.voters  # the founders, for all to read
+        if voters is not None:
+            self.engine.step(Append(0, self.engine.payloads.hold(encode_voters(voters)), Kind.VOTERS))
+            return
+        self._campaigner.step(Won(number))
+        if self._attempt == number:
+            self.number = number
+            self._listener.leading(number)
+            _resolve(self._changed)
+
+    def _on_lost(self, number: int) -> None:
+        is_open = self.membership.on_lost(number)
+        if is_open:
+            _fail(self._changed, ControllerLost("the leader was lost while the voters changed"))
+        if number == self._attempt:
+            self._attempt = 0
+            self._depose()
+            self._campaigner.step(LostReign(number))
+        if is_open:
+            self._reconfigure()
+
+    def _depose(self) -> None:
+        if self.number:
+            self.number = 0
+            self._listener.deposed()
+
+    def _on_voters_found(self, found: VotersFound) -> None:
+        payload = self.engine.payload_of(found.position, found.value)
+        if payload is not None and self.membership.on_found(found.position, found.value, decode_voters(payload)):
+            self._reconfigure()
+
+    def _tell_membership(self, applied: Applied) -> None:
+        voters = None
+        if applied.value.kind is Kind.VOTERS:
+            payload = self.engine.payload_of(applied.position, applied.value)
+            if payload is None and applied.verdict is Verdict.APPLIED:
+                self.membership.on_unread(applied.position)
+                return
+            voters = None if payload is None else decode_voters(payload)
+        if self.membership.on_applied(applied.position, voters, applied.verdict):
+            self._reconfigure()
+
+    def _reconfigure(self) -> None:
+        """Engine and election go by what the membership says now. A leader is elected anew among the new voters."""
+        me = self.my_id
+        self._attempt = 0
+        self._depose()
+        self._routes.set_voters(self.membership.voters)
+        self.engine.step(self.membership.reconfigure(me))
+        self._campaigner.step(Reconfigured(me, self.membership.quorum()))
+        if me not in self.membership.quorum():
+            _resolve(self._changed)
+
+    def _on_leader_changed(self, leader: int | None) -> None:
+        if leader is None or leader == self.engine.node.node:
+            self._listener.leader_changed(None if leader is None else self.node_id)
+        else:
+            self._listener.leader_changed(self._routes.node_of(leader))
+
+
+def _fail(outcome: asyncio.Future[Any] | None, error: TidelogError) -> None:
+    if outcome is not None and not outcome.done():
+        outcome.set_exception(error)
+
+
+def _resolve(outcome: asyncio.Future[None] | None) -> None:
+    if outcome is not None and not outcome.done():
+        outcome.set_result(None)
