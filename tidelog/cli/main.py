@@ -41,6 +41,7 @@ class Command(NamedTuple):
 
 COMMANDS: Final[dict[str, Command]] = {
     "start": Command("start", "start", "Run a broker."),
+    "dev": Command("dev", "dev", "Run a cluster on this machine."),
     "topic": Command("topic", "app", "Create, list, describe, alter and delete topics."),
     "produce": Command("produce", "produce", "Write lines to a topic, from a file or standard input."),
     "consume": Command("consume", "consume", "Print a topic's records."),

@@ -1,24 +1,23 @@
 """One real broker as a child process: `tidelog start`, its ready line, its signals, its output when it fails.
 
-The first start lets the system choose a port; every later one keeps it, so that clients find the broker again.
-Standard error goes to a file, of which a failure shows the end.
+A broker that is given no address lets the system choose a port at its first start; every later one keeps it, so that
+clients find the broker again. Standard error goes to a file, of which a failure shows the end.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import selectors
+import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import tidelog
+from tidelog.testing.commands import HOST, READY, start_command
 
-READY = re.compile(r"tidelog: ready (?P<url>http://\S+) cluster=(?P<cluster>\S+) node=(?P<node>\d+)")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 SHOWN_OUTPUT_BYTES = 4000
@@ -29,26 +28,34 @@ class BrokerFailed(RuntimeError):
 
 
 class BrokerProcess:
-    """A broker with its data in `directory`/data. `settings` are given by their dotted names."""
+    """A broker with its data in `directory`/data. `settings` are given by their dotted names.
 
-    def __init__(self, node_id: int, directory: Path, settings: Mapping[str, str]) -> None:
+    `http` and `peer` are HOST:PORT; without `peer` that is the default's or none.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        directory: Path,
+        settings: Mapping[str, str],
+        *,
+        http: str = f"{HOST}:0",
+        peer: str | None = None,
+    ) -> None:
         self.node_id = node_id
         self.directory = directory
         self.data_dir = directory / "data"
         self.url = ""
         self.cluster_id = ""
-        self._listener = "127.0.0.1:0"
+        self._http = http
+        self._peer = peer
         self._settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def command(self) -> list[str]:
         """What is run; it can be run again by hand."""
-        settings = [part for name, value in self._settings.items() for part in ("--set", f"{name}={value}")]
-        return [
-            sys.executable, "-m", "tidelog", "start", "--node-id", str(self.node_id),
-            "--data-dir", str(self.data_dir), "--http", self._listener, *settings,
-        ]  # fmt: skip
+        return start_command(self.node_id, self.data_dir, self._http, peer=self._peer, settings=self._settings)
 
     @property
     def pid(self) -> int:
@@ -71,33 +78,51 @@ class BrokerProcess:
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Starts the broker and waits until it is ready. Raises `BrokerFailed` if it dies first, or time runs out."""
+        self.begin()
+        self.wait_until_ready(time.monotonic() + timeout_s)
+
+    def begin(self) -> None:
+        """Starts the broker. One of several is ready only when most are, so they begin together."""
         assert not self.is_running
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / "stderr.log").open("ab") as errors:
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=_environment()
             )
-        ready = READY.search(self._wait_for_line(time.monotonic() + timeout_s))
+
+    def wait_until_ready(self, deadline_s: float) -> None:
+        """Waits for the ready line until `time.monotonic()` is `deadline_s`. Raises `BrokerFailed`."""
+        ready = READY.search(self._wait_for_line(deadline_s))
         if ready is None:
             self.kill()
             raise BrokerFailed(f"broker {self.node_id} printed something else than its ready line\n{self._tail()}")
         self.url = ready["url"]
         self.cluster_id = ready["cluster"]
-        self._listener = self.url.removeprefix("http://")
+        self._http = self.url.removeprefix("http://")
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stops gracefully (SIGTERM), paused or not. Raises `BrokerFailed` if that takes too long or ends badly."""
+        self.begin_stop()
+        self.wait_until_stopped(time.monotonic() + timeout_s)
+
+    def begin_stop(self) -> None:
+        """Asks the broker to stop; forgets one that is dead already."""
         if not self.is_running:
             self._forget()
             return
         assert self._process is not None
         self.resume()
         self._process.send_signal(signal.SIGTERM)
+
+    def wait_until_stopped(self, deadline_s: float) -> None:
+        """Waits for the end of a broker that was asked to stop. Raises `BrokerFailed`, as `stop` does."""
+        if self._process is None:
+            return
         try:
-            status = self._process.wait(timeout_s)
+            status = self._process.wait(max(0.0, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.kill()
-            raise BrokerFailed(f"broker {self.node_id} did not stop within {timeout_s:.0f} s\n{self._tail()}") from None
+            raise BrokerFailed(f"broker {self.node_id} did not stop in time\n{self._tail()}") from None
         self._forget()
         if status:
             raise BrokerFailed(f"broker {self.node_id} stopped with exit status {status}\n{self._tail()}")
@@ -116,6 +141,11 @@ class BrokerProcess:
     def resume(self) -> None:
         """Ends a pause (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
+
+    def wipe(self) -> None:
+        """Kills the broker and removes its data, as if its disk had been replaced by an empty one."""
+        self.kill()
+        shutil.rmtree(self.data_dir)
 
     def _wait_for_line(self, deadline_s: float) -> str:
         """The first line on standard output, complete."""

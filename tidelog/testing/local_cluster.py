@@ -1,29 +1,32 @@
 """A cluster of real broker processes on this machine, in a temporary directory, for tests.
 
-    with LocalCluster() as cluster:
-        cluster.kill()          # SIGKILL
-        cluster.restart()       # the same data, the same address
+    with LocalCluster(brokers=3) as cluster:
+        cluster.kill(2)         # SIGKILL
+        cluster.restart(2)      # the same data, the same addresses
 
 Everything here is synchronous, and quick except starting and stopping (about half a second). In async code enter it
-with `async with`, and call those as `await asyncio.to_thread(cluster.restart)`.
+with `async with`, and call those as `await asyncio.to_thread(cluster.restart, 2)`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tidelog.testing.broker_process import START_TIMEOUT_S, BrokerFailed, BrokerProcess
+from tidelog.testing.broker_process import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, BrokerProcess
+from tidelog.testing.commands import HOST, voters_setting
+from tidelog.testing.ports import free_ports
 
 
 class LocalCluster:
-    """`brokers` child processes; `settings` (dotted names) go to each. `data_dir` keeps the data after the end.
+    """`brokers` child processes, with node ids from 1; `settings` (dotted names) go to each.
 
-    This version knows clusters of one broker.
+    `data_dir` keeps the data after the end. Nodes are named by their ids; without one, node 1 is meant.
     """
 
     def __init__(
@@ -34,34 +37,44 @@ class LocalCluster:
         data_dir: str | Path | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
-        if brokers != 1:
-            raise ValueError(f"clusters of {brokers} brokers are not available in this version; use brokers=1")
+        if not 1 <= brokers <= 9:
+            raise ValueError(f"a cluster of {brokers} brokers; 1 to 9 are possible here")
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="tidelog-test-")
             data_dir = self._temporary.name
         self._start_timeout_s = start_timeout_s
-        self._brokers = {
-            node_id: BrokerProcess(node_id, Path(data_dir) / f"broker-{node_id}", settings or {})
-            for node_id in range(1, brokers + 1)
-        }
+        make = _single if brokers == 1 else _several
+        self._brokers = make(brokers, Path(data_dir), settings or {})
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Starts all brokers and waits until they are ready. Raises `BrokerFailed`, and leaves none behind."""
         try:
-            for broker in self._brokers.values():
-                broker.start(self._start_timeout_s)
+            self._start([*self._brokers.values()])
         except BaseException:
             self._kill_all()
             raise
 
+    def _start(self, brokers: list[BrokerProcess]) -> None:
+        for broker in brokers:
+            broker.begin()
+        deadline_s = time.monotonic() + self._start_timeout_s
+        for broker in brokers:
+            broker.wait_until_ready(deadline_s)
+
+    def _stop(self, brokers: list[BrokerProcess]) -> None:
+        for broker in brokers:
+            broker.begin_stop()
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        for broker in brokers:
+            broker.wait_until_stopped(deadline_s)
+
     def close(self) -> None:
         """Stops all brokers gracefully, and removes the data unless it was given a directory."""
         try:
-            for broker in self._brokers.values():
-                broker.stop()
+            self._stop([*self._brokers.values()])
         finally:
             self._kill_all()
 
@@ -100,6 +113,11 @@ class LocalCluster:
         return ",".join(broker.url for broker in self._brokers.values())
 
     @property
+    def node_ids(self) -> list[int]:
+        """1 to the number of brokers."""
+        return list(self._brokers)
+
+    @property
     def cluster_id(self) -> str:
         """The cluster's id, as the brokers announced it."""
         return self.broker().cluster_id
@@ -110,9 +128,10 @@ class LocalCluster:
 
     # -- breaking ------------------------------------------------------------------------------------------------
 
-    def kill(self, node_id: int = 1) -> None:
-        """SIGKILL. Afterwards `restart` starts it again."""
-        self.broker(node_id).kill()
+    def kill(self, *node_ids: int) -> None:
+        """SIGKILL, to several at a time if need be. Afterwards `restart` starts them again."""
+        for broker in self._chosen(node_ids):
+            broker.kill()
 
     def pause(self, node_id: int = 1) -> None:
         """SIGSTOP: alive, connected, silent."""
@@ -122,12 +141,44 @@ class LocalCluster:
         """Ends a pause."""
         self.broker(node_id).resume()
 
-    def stop(self, node_id: int = 1) -> None:
-        """Stops a broker gracefully; the others and all data stay."""
-        self.broker(node_id).stop()
+    def stop(self, *node_ids: int) -> None:
+        """Stops brokers gracefully; the others and all data stay."""
+        self._stop(self._chosen(node_ids))
 
-    def restart(self, node_id: int = 1) -> None:
-        """Starts a broker again at its old address, on its old data, after stopping it gracefully if it runs."""
-        broker = self.broker(node_id)
-        broker.stop()
-        broker.start(self._start_timeout_s)
+    def restart(self, *node_ids: int) -> None:
+        """Starts brokers again at their old addresses, on their old data, after stopping gracefully what runs.
+
+        Brokers that cannot become ready without each other, such as most of a cluster, must be named together.
+        """
+        brokers = self._chosen(node_ids)
+        self._stop(brokers)
+        self._start(brokers)
+
+    def wipe(self, *node_ids: int) -> None:
+        """Kills brokers and removes their data: their disks were replaced by empty ones."""
+        for broker in self._chosen(node_ids):
+            broker.wipe()
+
+    def _chosen(self, node_ids: tuple[int, ...]) -> list[BrokerProcess]:
+        return [self._brokers[node_id] for node_id in node_ids or (1,)]
+
+
+def _single(_: int, directory: Path, settings: Mapping[str, str]) -> dict[int, BrokerProcess]:
+    return {1: BrokerProcess(1, directory / "broker-1", settings)}
+
+
+def _several(brokers: int, directory: Path, settings: Mapping[str, str]) -> dict[int, BrokerProcess]:
+    """They must know each other before they start, so their ports are chosen here."""
+    ports = free_ports(2 * brokers)
+    http, peer = ports[:brokers], ports[brokers:]
+    shared = {"cluster.voters": voters_setting(peer), **settings}
+    return {
+        node_id: BrokerProcess(
+            node_id,
+            directory / f"broker-{node_id}",
+            shared,
+            http=f"{HOST}:{http[node_id - 1]}",
+            peer=f"{HOST}:{peer[node_id - 1]}",
+        )
+        for node_id in range(1, brokers + 1)
+    }

@@ -74,9 +74,19 @@ def test_settings_of_the_environment_do_not_leak_in(monkeypatch: pytest.MonkeyPa
         assert ask(cluster) == 200
 
 
-def test_larger_clusters_are_for_a_later_version() -> None:
-    with pytest.raises(ValueError, match="not available in this version"):
-        LocalCluster(brokers=3)
+@pytest.mark.parametrize("brokers", [0, 10])
+def test_a_cluster_has_at_least_one_broker_and_at_most_nine(brokers: int) -> None:
+    with pytest.raises(ValueError, match="1 to 9 are possible"):
+        LocalCluster(brokers=brokers)
+
+
+def test_several_brokers_know_each_other_before_they_start(tmp_path: Path) -> None:
+    cluster = LocalCluster(brokers=3, data_dir=tmp_path, settings={"num.partitions": "2"})
+    commands = [cluster.broker(node_id).command for node_id in cluster.node_ids]
+    voters = {word for command in commands for word in command if word.startswith("cluster.voters=")}
+    peers = [command[command.index("--peer") + 1] for command in commands]
+    assert voters == {"cluster.voters=" + ",".join(f"{node_id}@{peer}" for node_id, peer in enumerate(peers, start=1))}
+    assert len({command[command.index("--http") + 1] for command in commands} | {*peers}) == 6
 
 
 def test_the_plugin_gives_a_running_cluster(tmp_path: Path) -> None:

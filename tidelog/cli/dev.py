@@ -1,0 +1,102 @@
+"""`tidelog dev`: a cluster on this machine, to try things out: real brokers as child processes, until Ctrl-C.
+
+Each broker is an ordinary `tidelog start`, and its log begins with the command, so that one that died, or was killed to
+see what happens, can be started again by hand. That is why nothing is restarted here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli.options import Settings, parse_settings
+from tidelog.cli.supervisor import Child, supervise
+from tidelog.cli.terminal import CommandError, UsageError
+from tidelog.testing.commands import HOST, start_command, voters_setting
+from tidelog.testing.ports import free_ports, is_free
+
+PEER_PORT_DISTANCE: Final = 1110
+"""From a broker's HTTP port to its peer port, where that is free: 8082 and 9192 are the defaults of `tidelog start`."""
+
+
+def dev(
+    brokers: Annotated[int, typer.Option(min=1, max=9, metavar="N", help="How many.")] = 3,
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where their data is.")] = Path("tidelog-dev"),
+    base_port: Annotated[int, typer.Option(min=1, max=65_526, metavar="PORT", help="HTTP port of broker 1.")] = 8082,
+    settings: Settings = None,
+) -> None:
+    """Run a cluster on this machine, until Ctrl-C.
+
+    Broker i has node id i, HTTP on base port + i - 1, its data in DIR/broker-i and its log in DIR/broker-i.log, which
+    begins with the command to start this one broker again by hand. When all are ready, each says so in one line:
+    tidelog: ready http://HOST:PORT cluster=ID node=N
+
+    A broker that dies is reported and not restarted. --set gives a setting to all of them. The next `tidelog dev` with
+    the same DIR goes on with the same data.
+
+    \b
+    Examples:
+      tidelog dev
+      tidelog dev --brokers 1 --dir /tmp/try --base-port 9000
+      tidelog dev --brokers 5 --set log.retention.ms=3600000
+    """
+    directory = directory.absolute()
+    given = parse_settings(settings, "--set")
+    children = [Child(*words) for words in _plan(directory, brokers, base_port, given)]
+    raise typer.Exit(asyncio.run(supervise(children)))
+
+
+# -- who and where ------------------------------------------------------------------------------------------------
+
+
+def _plan(
+    directory: Path, brokers: int, base_port: int, settings: dict[str, str]
+) -> Iterator[tuple[int, list[str], Path]]:
+    """Node id, command line and log file of each broker."""
+    peer_ports = _peer_ports(directory, brokers, base_port)
+    shared = {"cluster.voters": voters_setting(peer_ports), **settings}
+    for node_id, peer_port in enumerate(peer_ports, start=1):
+        data_dir = directory / f"broker-{node_id}"
+        http = f"{HOST}:{base_port + node_id - 1}"
+        command = start_command(node_id, data_dir, http, peer=f"{HOST}:{peer_port}", settings=shared)
+        yield node_id, command, directory / f"broker-{node_id}.log"
+
+
+def _peer_ports(directory: Path, brokers: int, base_port: int) -> list[int]:
+    """The ports at which these brokers know each other: chosen once for a directory, because they are in its data."""
+    notes = directory / "dev.json"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if notes.exists():
+            return _noted(notes, brokers)
+        ports = _choose(brokers, base_port)
+        notes.write_text(json.dumps({"peer_ports": ports}) + "\n")
+    except OSError as error:
+        raise CommandError(f"{directory} cannot be used: {error}") from None
+    return ports
+
+
+def _noted(notes: Path, brokers: int) -> list[int]:
+    try:
+        ports = json.loads(notes.read_text())["peer_ports"]
+        assert isinstance(ports, list) and all(isinstance(port, int) for port in ports)
+    except (ValueError, KeyError, TypeError, AssertionError):
+        raise CommandError(f"{notes} is not what `tidelog dev` wrote; choose another --dir") from None
+    if len(ports) != brokers:
+        raise UsageError(
+            f"{notes.parent} holds a cluster of {len(ports)}: say --brokers {len(ports)}, or choose another --dir"
+        )
+    return ports
+
+
+def _choose(brokers: int, base_port: int) -> list[int]:
+    http_ports = range(base_port, base_port + brokers)
+    wanted = [port + PEER_PORT_DISTANCE for port in http_ports]
+    if wanted[-1] <= 65_535 and not set(wanted) & set(http_ports) and all(map(is_free, wanted)):
+        return wanted
+    return free_ports(brokers, excluded=http_ports)

@@ -1,0 +1,167 @@
+"""Child processes of `tidelog dev`: started together, announced together, watched, and stopped together.
+
+Nothing is restarted: who tries out what a broker's death does wants to see it, and starts it again when he likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
+from shlex import join
+from typing import Any, Final, TypeAlias
+
+from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, CommandError
+from tidelog.testing.commands import READY
+
+STOP_S: Final = 9.0
+NOTICE_S: Final = 20.0
+COMMAND_MARK: Final = "$ "
+IN_ORDER: Final = "exit status 0"
+
+Wait: TypeAlias = asyncio.Future[Any]
+
+
+class Child:
+    """A broker process: its command, and the file that its standard error goes to."""
+
+    def __init__(self, node_id: int, command: list[str], log: Path) -> None:
+        self.node_id = node_id
+        self.log = log
+        self._command = command
+        self._process: Process | None = None
+
+    async def start(self) -> None:
+        with self.log.open("ab") as log:
+            log.write(f"{COMMAND_MARK}{join(self._command)}\n".encode())
+            log.flush()
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=DEVNULL, stdout=PIPE, stderr=log, start_new_session=True
+            )
+
+    async def ready_line(self) -> str:
+        """What it prints when it is ready. Raises `CommandError` if it dies instead."""
+        assert self._process is not None and self._process.stdout is not None
+        line = (await self._process.stdout.readline()).decode(errors="replace").rstrip("\n")
+        if READY.fullmatch(line):
+            return line
+        await self._process.wait()
+        raise CommandError(f"broker {self.node_id} did not start, {self.ending}: {self._last_words()} (see {self.log})")
+
+    async def ended(self) -> None:
+        """Waits for its end."""
+        assert self._process is not None
+        await self._process.wait()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def ending(self) -> str:
+        """How it ended."""
+        assert self._process is not None and self._process.returncode is not None
+        status = self._process.returncode
+        return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal, if anybody is there to get it."""
+        if self.is_running:
+            assert self._process is not None
+            self._process.send_signal(number)
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "nothing was said" if lines[-1].startswith(COMMAND_MARK) else lines[-1]
+
+
+async def supervise(children: list[Child]) -> int:
+    """Starts all, says when they are ready, waits for a signal, stops all. The exit status."""
+    stop = _on_signal()
+    try:
+        for child in children:
+            await child.start()
+        if await _announce(children, stop):
+            await _watch(children, stop)
+    finally:
+        is_clean = await _stop(children)
+    return EXIT_DONE if is_clean and stop.done() else EXIT_ERROR
+
+
+def _on_signal() -> Wait:
+    """Done once somebody wants the end. The terminal's Ctrl-C comes here alone: children have sessions of their own."""
+    loop = asyncio.get_running_loop()
+    stop: Wait = loop.create_future()
+
+    def end() -> None:
+        if not stop.done():
+            stop.set_result(None)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end)
+    return stop
+
+
+async def _announce(children: list[Child], stop: Wait) -> bool:
+    """Prints the ready lines, in order, when all have come; False if it was told to stop before."""
+    waits: list[Wait] = [asyncio.ensure_future(child.ready_line()) for child in children]
+    try:
+        while not all(wait.done() for wait in waits):
+            pending = [wait for wait in waits if not wait.done()]
+            done, _ = await asyncio.wait([stop, *pending], timeout=NOTICE_S, return_when=asyncio.FIRST_COMPLETED)
+            if stop in done:
+                return False
+            for wait in waits:
+                if wait.done():
+                    wait.result()
+            if not done:
+                late = [child for child, wait in zip(children, waits, strict=True) if not wait.done()]
+                _say(f"still waiting for {', '.join(f'broker {child.node_id} ({child.log})' for child in late)}")
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+    for wait in waits:
+        print(wait.result(), flush=True)
+    return True
+
+
+async def _watch(children: list[Child], stop: Wait) -> None:
+    """Reports who dies, until it is told to stop or nobody is left."""
+    ends: dict[Child, Wait] = {child: asyncio.ensure_future(child.ended()) for child in children}
+    waiting = dict(ends)
+    try:
+        while waiting and not stop.done():
+            await asyncio.wait([stop, *waiting.values()], return_when=asyncio.FIRST_COMPLETED)
+            for child in [child for child, end in waiting.items() if end.done() and not stop.done()]:
+                del waiting[child]
+                _say(f"broker {child.node_id} died, {child.ending}; its log and its command are in {child.log}")
+    finally:
+        for end in ends.values():
+            end.cancel()
+
+
+async def _stop(children: list[Child]) -> bool:
+    """Stops all that run, paused or not. True if they did so in order and in time."""
+    running = [child for child in children if child.is_running]
+    for child in running:
+        child.send(signal.SIGTERM)
+        child.send(signal.SIGCONT)
+    try:
+        async with asyncio.timeout(STOP_S):
+            await asyncio.gather(*(child.ended() for child in running))
+    except TimeoutError:
+        for child in running:
+            if child.is_running:
+                child.send(signal.SIGKILL)
+        await asyncio.gather(*(child.ended() for child in running))
+    failed = [child for child in running if child.ending != IN_ORDER]
+    for child in failed:
+        _say(f"broker {child.node_id} did not stop in order, {child.ending}; see {child.log}")
+    return not failed
+
+
+def _say(text: str) -> None:
+    print(f"tidelog: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,30 @@
+"""What to type for a broker of a cluster on this machine, and what it answers when it is ready."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+HOST: Final = "127.0.0.1"
+READY: Final = re.compile(r"tidelog: ready (?P<url>http://\S+) cluster=(?P<cluster>\S+) node=(?P<node>\d+)")
+
+
+def voters_setting(peer_ports: Sequence[int]) -> str:
+    """`cluster.voters` of brokers 1 to n of this machine, each with its peer port."""
+    return ",".join(f"{node_id}@{HOST}:{port}" for node_id, port in enumerate(peer_ports, start=1))
+
+
+def start_command(
+    node_id: int, data_dir: Path, http: str, *, peer: str | None = None, settings: Mapping[str, str] | None = None
+) -> list[str]:
+    """The words of `tidelog start`, which can be typed again by hand. Addresses are HOST:PORT."""
+    words = [sys.executable, "-m", "tidelog", "start", "--data-dir", str(data_dir), "--node-id", str(node_id)]
+    words += ["--http", http]
+    if peer is not None:
+        words += ["--peer", peer]
+    for name, value in (settings or {}).items():
+        words += ["--set", f"{name}={value}"]
+    return words
