@@ -44,6 +44,11 @@ class LogCoordinator(Proposer):
         """Does it take values?"""
         return self.is_elected and not self.is_lost
 
+    @property
+    def is_drained(self) -> bool:
+        """Is all applied that it proposed? Then the voters may be changed."""
+        return self.is_writing and self._next_position == self._replica.applied.position
+
     def _on_quorum(self, end: int) -> list[Action]:
         """Raises the barrier. It is chosen in parallel with what is filled below it: it need only be there before any
         value of a client is proposed."""
@@ -56,7 +61,7 @@ class LogCoordinator(Proposer):
         voters come alone, and last: one change is open at a time."""
         assert event.kind in WITH_PAYLOAD and event.count >= (event.kind is Kind.APPEND)
         refusal = self._refusal()
-        if refusal is None and event.kind is Kind.VOTERS and self._next_position != self._replica.applied.position:
+        if refusal is None and event.kind is Kind.VOTERS and not self.is_drained:
             refusal = Reason.NOT_DRAINED
         if refusal is not None:
             return [Refused(event, refusal)]

@@ -112,16 +112,6 @@ class Fill:
         begun to decide are never forgotten by a majority of themselves."""
         return response.learned_end > self._voters_position
 
-    def new_voters(self, position: int) -> list[tuple[int, Value]]:
-        """The VOTERS from here on that the answers show, chosen or not, and that `quorum` does not include."""
-        found = {
-            (slot.position, slot.value.birth): slot.value
-            for slots in self._answers.values()
-            for slot in slots.values()
-            if slot.position >= position and slot.value.kind is Kind.VOTERS and not slot.faulty
-        }
-        return [(p, value) for (p, _), value in sorted(found.items()) if value not in self._settling]
-
     def settled_to(self, position: int) -> None:
         """Everything below is applied here: nothing need wait there any more."""
         if self._open and self._open[0] < position:

@@ -17,7 +17,7 @@ from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import LearnRequest, PromiseResponse, Reply, WriteResponse
 from tidelog.replication.paxos.proposals import Proposals
 from tidelog.replication.paxos.replica import Replica
-from tidelog.replication.paxos.state import Value
+from tidelog.replication.paxos.state import Kind, Value
 from tidelog.replication.quorum import Quorum
 
 
@@ -38,7 +38,7 @@ class Proposer:
     def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
         self.number = number
         self.is_lost = False
-        self._node = reign.node
+        self._reign = reign
         self._replica = replica
         self._fill = Fill(
             number,
@@ -47,7 +47,6 @@ class Proposer:
             voters_position=reign.voters_position,
             settling=reign.settling,
         )
-        self._voters_position = reign.voters_position
         self._settled: list[Settled] = []
         self._may_write = False
         self._proposals = Proposals(number, reign.quorum)
@@ -79,10 +78,9 @@ class Proposer:
         had_quorum = self._fill.end is not None
         actions: list[Action] = []
         for settled in self._fill.promised(sender, response):
+            self._settled.append(settled)
             if settled.is_learned:
                 actions += self._replica.learn(settled.position, settled.value, has_payload=settled.has_payload)
-            else:
-                self._settled.append(settled)
         if not had_quorum and self._fill.end is not None:
             actions += self._copy()
         return [*actions, *self._begin_to_write()]
@@ -94,15 +92,20 @@ class Proposer:
         is_ready = self._fill.is_complete and self._replica.applied.position >= self._fill.learned_end
         if end is None or not is_ready or self._may_write or self.is_lost or not self._knows_voters():
             return []
-        found = self._fill.new_voters(self._replica.applied.position)
+        is_open = [settled for settled in self._settled if settled.position >= self._replica.applied.position]
+        found = [VotersFound(settled.position, settled.value) for settled in is_open if self._is_news(settled.value)]
         if found:
-            return [*(VotersFound(position, value) for position, value in found), *self.lose(self.number)]
+            return [*found, *self.lose(self.number)]
         self._may_write = True
         actions: list[Action] = []
-        for position, value, _, _ in self._settled:
-            if position >= self._replica.applied.position:
-                actions += self._proposals.propose(position, value)
+        for settled in is_open:
+            if not settled.is_learned:
+                actions += self._proposals.propose(settled.position, settled.value)
         return [*actions, *self._on_quorum(end)]
+
+    def _is_news(self, value: Value) -> bool:
+        """Is this about voters who are not asked here? If they are chosen, every quorum shows them so."""
+        return value.kind is Kind.VOTERS and value not in self._reign.settling
 
     def _on_quorum(self, end: int) -> list[Action]:
         """A quorum has promised, and nothing it knows is unknown here; nothing older is to be found from `end` on."""
@@ -131,7 +134,7 @@ class Proposer:
 
     def _chosen(self, position: int, value: Value) -> list[Action]:
         learned = self._replica.learn(position, value, has_payload=True)
-        return [*self._proposals.announce(position, value, self._node), *learned]
+        return [*self._proposals.announce(position, value, self._reign.node), *learned]
 
     # -- what the replica beside it reports --------------------------------------------------------------------------
 
@@ -142,7 +145,7 @@ class Proposer:
 
     def _knows_voters(self) -> bool:
         """Is nothing applied here that gives the log to other voters than those asked?"""
-        return self._replica.voters_position <= self._voters_position
+        return self._replica.voters_position <= self._reign.voters_position
 
     def on_jumped(self, position: int) -> list[Action]:
         """The log begins at `position` now: what lay before was chosen and truncated by somebody."""

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidelog.model.cluster import Voter
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Reconfigure
 from tidelog.replication.paxos.numbers import LEARNER_BASE
@@ -37,19 +38,6 @@ FORMAT = 1
 
 class InvalidVoters(ValueError):
     """This is no set of voters, or no step from the present one. Says what is wrong."""
-
-
-class Voter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One disk that votes."""
-
-    voter_id: int
-    """Its engine id; 1 to `VOTER_ID_MAX`, never given to another disk."""
-    node_id: int
-    incarnation: str
-    """Of its storage: another after a wipe."""
-    host: str
-    port: int
-    """Where its peers reach it."""
 
 
 class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
