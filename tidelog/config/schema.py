@@ -33,7 +33,10 @@ from tidelog.config.values import (
     SegmentBytes,
     Skew,
     TimestampType,
+    Url,
     Voters,
+    split_address,
+    split_voter,
 )
 
 MIB = 1 << 20
@@ -86,14 +89,73 @@ class BrokerConfig(Settings):
     peer_listener: Address = setting(
         "peer.listener",
         "127.0.0.1:9192",
-        "Where other brokers connect, HOST:PORT; the address that `cluster.voters` names for this broker. A broker "
-        "that is alone in its cluster opens no such listener.",
+        "Where other brokers connect, HOST:PORT. They find this broker under the address that `cluster.voters` has for "
+        "it, with the same port, or else under this one; if that is all addresses (0.0.0.0 or [::]), under this "
+        "machine's name.",
     )
     cluster_voters: Voters = setting(
         "cluster.voters",
         (),
-        "The brokers that form the cluster, each `node id@peer address`. Default: none, a cluster of this broker "
-        "alone. In this version a cluster has one broker, so only this broker's own entry is accepted.",
+        "The brokers that found the cluster, each `node id@peer address`, the same list on each of them; they are the "
+        "first to vote on its metadata, and the cluster begins when all of them have been started. An odd number is "
+        "best: 3 survive the loss of one, 5 of two, and 4 no more than 3. A broker that is not in the list joins the "
+        "cluster that they form. Once there is a cluster, the list only says where to find it: who votes is kept in "
+        "the metadata itself. Default: none, a cluster of this broker alone. (Kafka: controller.quorum.voters.)",
+    )
+    cluster_join: Url | None = setting(
+        "cluster.join",
+        None,
+        "The HTTP address of any broker of an existing cluster, as in http://10.0.0.1:8082: a broker with an empty "
+        "data directory joins that cluster, instead of founding one. Later starts ignore it.",
+    )
+
+    # -- the cluster's metadata ----------------------------------------------------------------------------------
+
+    broker_heartbeat_interval_ms: Milliseconds = setting(
+        "broker.heartbeat.interval.ms",
+        2_000,
+        "How often a broker tells the active controller that it lives.",
+        unit="ms",
+    )
+    broker_session_timeout_ms: Milliseconds = setting(
+        "broker.session.timeout.ms",
+        9_000,
+        "A broker that the active controller has not heard of for this long is fenced: it leads nothing until it is "
+        "heard again. A process that has surely ended is fenced at once.",
+        unit="ms",
+    )
+    controller_quorum_heartbeat_ms: Milliseconds = setting(
+        "controller.quorum.heartbeat.ms",
+        100,
+        "How often the active controller tells the other voters that it leads.",
+        unit="ms",
+    )
+    controller_quorum_election_timeout_ms: Milliseconds = setting(
+        "controller.quorum.election.timeout.ms",
+        1_000,
+        "Voters elect another active controller when they have not heard of it for this long, or up to twice as long; "
+        "one that does not hear of a majority for this long resigns. The same on all brokers.",
+        unit="ms",
+    )
+    controller_lease_ms: Milliseconds = setting(
+        "controller.lease.ms",
+        400,
+        "For how long after each heartbeat a voter supports no other controller. The same on all brokers; longer than "
+        "the heartbeat, and shorter than the election timeout.",
+        unit="ms",
+    )
+    controller_voter_replace_ms: Milliseconds = setting(
+        "controller.voter.replace.ms",
+        600_000,
+        "A voter that was silent for this long gives its place to another broker that is live, if there is one. (A "
+        "voter whose disk was replaced gives it up at once.)",
+        unit="ms",
+    )
+    metadata_log_snapshot_records: Count = setting(
+        "metadata.log.snapshot.records",
+        10_000,
+        "After this many records of the metadata log, every broker writes down the state of the cluster, and the log "
+        "before it is removed. (Kafka counts bytes: metadata.log.max.record.bytes.between.snapshots.)",
     )
 
     # -- what new topics get -------------------------------------------------------------------------------------
@@ -250,17 +312,37 @@ class BrokerConfig(Settings):
     )
 
     @model_validator(mode="after")
-    def _is_alone(self) -> BrokerConfig:
-        others = [voter for voter in self.cluster_voters if voter.partition("@")[0] != str(self.node_id)]
-        if others:
+    def _times_fit(self) -> BrokerConfig:
+        if not self.broker_heartbeat_interval_ms * 2 <= self.broker_session_timeout_ms:
             raise ValueError(
-                f"cluster.voters names other brokers ({', '.join(others)}), and a cluster of several brokers is not "
-                f"available in this version; leave it out, or name only {self.node_id}@{self.peer_listener}"
+                "broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms, or one late heartbeat "
+                "fences a broker"
             )
+        if not self.controller_quorum_heartbeat_ms * 2 <= self.controller_lease_ms:
+            raise ValueError("controller.lease.ms must be at least twice controller.quorum.heartbeat.ms")
+        if not self.controller_lease_ms < self.controller_quorum_election_timeout_ms:
+            raise ValueError("controller.lease.ms must be less than controller.quorum.election.timeout.ms")
         return self
 
+    @model_validator(mode="after")
+    def _is_reached_as_named(self) -> BrokerConfig:
+        _, port = split_address(self.peer_listener)
+        for entry in self.cluster_voters:
+            node_id, _, named_port = split_voter(entry)
+            if node_id == self.node_id and port != named_port:
+                raise ValueError(
+                    f"cluster.voters names this broker {entry}, but peer.listener is {self.peer_listener}; both must "
+                    "have the same port"
+                )
+        return self
+
+    @property
+    def named_voters(self) -> tuple[tuple[int, str, int], ...]:
+        """`cluster.voters` as node id, host and port."""
+        return tuple(split_voter(entry) for entry in self.cluster_voters)
+
     def replication_factor_for(self, brokers: int) -> int:
-        """Replicas of a topic created without a number, in a cluster of `brokers` live brokers."""
+        """Replicas of a topic created without a number, in a cluster of `brokers` brokers, fenced ones included."""
         return self.default_replication_factor or min(DEFAULT_REPLICATION_FACTOR_MAX, brokers)
 
 

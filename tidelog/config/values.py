@@ -15,6 +15,7 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_URL = re.compile(r"https?://(?P<address>[^/?#@]+)/?")
 _PRINTABLE = re.compile(r"[!-~]{1,255}")
 
 
@@ -45,15 +46,38 @@ def _read_boolean(value: object) -> object:
     raise ValueError("must be true or false")
 
 
+def split_voter(entry: str) -> tuple[int, str, int]:
+    """`2@10.0.0.2:9192` as `(2, "10.0.0.2", 9192)`. Else `ValueError`."""
+    node_id, separator, address = entry.partition("@")
+    if not separator or not node_id.isdecimal() or int(node_id) > INT32_MAX:
+        raise ValueError(f"{entry} must be NODE@HOST:PORT, as in 1@127.0.0.1:9192")
+    host, port = split_address(address)
+    if port == 0:
+        raise ValueError(f"{entry} needs the port that its broker listens on, not 0")
+    return int(node_id), host, port
+
+
 def _read_voters(value: object) -> object:
     voters = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
     if not isinstance(voters, list | tuple) or not all(isinstance(voter, str) for voter in voters):
         raise ValueError('must be a list such as ["1@127.0.0.1:9192", "2@127.0.0.1:9193"]')
-    for voter in voters:
-        node_id, _, address = voter.partition("@")
-        _read_integer(node_id)
-        split_address(address)
+    entries = [split_voter(voter) for voter in voters]
+    for what, values in (
+        ("node id", [node_id for node_id, _, _ in entries]),
+        ("address", [f"{host}:{port}" for _, host, port in entries]),
+    ):
+        twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+        if twice is not None:
+            raise ValueError(f"names the {what} {twice} twice; every voter has its own")
     return tuple(voters)
+
+
+def _is_url(value: str) -> str:
+    match = _URL.fullmatch(value)
+    if match is None:
+        raise ValueError("must be the HTTP address of a broker, as in http://127.0.0.1:8082")
+    split_address(match["address"])
+    return value.rstrip("/")
 
 
 def _is_address(value: str) -> str:
@@ -103,6 +127,7 @@ SegmentBytes = Annotated[Integer, Field(ge=1024, le=INT32_MAX)]
 BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
+Url = Annotated[str, AfterValidator(_is_url)]
 Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
 Rack = Annotated[str, Field(pattern=f"^{_PRINTABLE.pattern}$")]
 NodeNumber = Annotated[Integer, Field(ge=0, le=INT32_MAX)]

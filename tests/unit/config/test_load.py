@@ -160,11 +160,29 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert "cannot read the settings file" in error(str(tmp_path))
 
 
+def test_voters_that_cannot_form_a_cluster_are_refused() -> None:
+    assert "names the node id 1 twice" in error(cluster_voters="1@10.0.0.1:9192,1@10.0.0.2:9192")
+    assert "names the address 10.0.0.1:9192 twice" in error(cluster_voters="1@10.0.0.1:9192,2@10.0.0.1:9192")
+    assert "needs the port" in error(cluster_voters="1@10.0.0.1:0")
+    assert "same port" in error(cluster_voters="1@10.0.0.1:9193,2@10.0.0.2:9192")
+    assert "HTTP address of a broker" in error(cluster_join="10.0.0.1:8082")
+
+
+def test_a_broker_may_be_none_of_the_voters() -> None:
+    config = load_config(None, {}, {"node.id": "7", "cluster.voters": "1@10.0.0.1:9193,2@[::1]:9194"})
+    assert config.named_voters == ((1, "10.0.0.1", 9193), (2, "::1", 9194))
+
+
+def test_times_that_contradict_each_other_are_refused() -> None:
+    assert "broker.session.timeout.ms" in error(broker_session_timeout_ms="3000")
+    assert "controller.quorum.heartbeat.ms" in error(controller_quorum_heartbeat_ms="300")
+    assert "controller.quorum.election.timeout.ms" in error(controller_lease_ms="1000")
+
+
 def test_what_this_version_does_not_have_is_said() -> None:
     assert "Paxos protocol is not available" in error(commit_protocol="paxos")
     assert "compaction is not available" in error(log_cleanup_policy="compact,delete")
     assert "never created by themselves" in error(auto_create_topics_enable="true")
-    assert "2@10.0.0.2:9192" in error(cluster_voters="1@10.0.0.1:9192,2@10.0.0.2:9192")
 
 
 @given(st.one_of(st.sampled_from(names_of(BrokerConfig)), st.text(max_size=40)), st.text(max_size=30))
