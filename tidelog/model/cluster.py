@@ -22,7 +22,7 @@ NO_VOTER = 0
 """In the place of a voter id; the ids that are given out begin with 1."""
 
 
-class Voter(msgspec.Struct, frozen=True, array_like=True):
+class Voter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One who votes on the metadata log: a broker's disk, not the broker. A new disk is another voter."""
 
     voter_id: int
@@ -55,7 +55,7 @@ class BrokerInfo:
     """Incarnation of its disk: another one means that the disk was lost, and with it every promise made on it."""
     is_fenced: bool = False
     voter_id: int = NO_VOTER
-    """The id under which this disk votes, or voted, or will; `NO_VOTER` if it never got one."""
+    """The newest id under which this disk votes, or voted, or is about to; `NO_VOTER` if it never got one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,9 @@ class ClusterImage:
     voters: tuple[Voter, ...] = ()
     """Who votes on the metadata log, by voter id."""
     next_voter_id: int = NO_VOTER + 1
+    """The next id to be given out."""
+    voters_end: int = NO_VOTER + 1
+    """Lower voter ids were in a voter set, or have missed their turn: none of them is ever added (again)."""
     voters_founded: int = 0
     """How many voters the cluster began with."""
     voters_leaving: tuple[int, ...] = ()

@@ -82,7 +82,8 @@ def with_voters(image: ClusterImage, voters: Iterable[Voter], next_voter_id: int
     return replace(
         image,
         voters=ordered,
-        next_voter_id=max(image.next_voter_id, next_voter_id, *(voter.voter_id + 1 for voter in ordered)),
+        next_voter_id=max(image.next_voter_id, next_voter_id),
+        voters_end=max(image.voters_end, next_voter_id),
         voters_founded=image.voters_founded or len(ordered),
         voters_leaving=_among(ordered, image.voters_leaving),
         brokers=MappingProxyType(brokers),

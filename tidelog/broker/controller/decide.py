@@ -44,7 +44,7 @@ from tidelog.broker.controller.records import (
     VoterAssigned,
 )
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.cluster import NO_VOTER, ClusterImage
+from tidelog.model.cluster import ClusterImage
 from tidelog.model.ids import KEYED_PRODUCER_BIT, NodeId
 
 PRODUCER_ID_BLOCK = 1_000
@@ -115,7 +115,7 @@ def _lead(image: ClusterImage, command: LeadCluster) -> Decision:
 
 def _assign_voter(image: ClusterImage, command: AssignVoter) -> Decision:
     broker = image.brokers.get(NodeId(command.node_id))
-    if broker is None or broker.storage != command.storage or broker.voter_id != NO_VOTER:
+    if broker is None or broker.storage != command.storage or broker.voter_id >= image.voters_end:
         return Decision()
     return Decision((VoterAssigned(broker.node_id, broker.storage, image.next_voter_id),))
 

@@ -22,7 +22,7 @@ from tidelog.broker.controller.leadership import including, without
 from tidelog.broker.controller.records import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import BrokerInfo, ClusterImage
-from tidelog.model.errors import InvalidRequest, NodeIdInUse, NotFound, StaleBrokerEpoch, WrongCluster
+from tidelog.model.errors import InvalidRequest, NodeIdInUse, NotController, NotFound, StaleBrokerEpoch, WrongCluster
 from tidelog.model.ids import NodeId
 
 TOPICS_SHOWN = 5
@@ -65,7 +65,10 @@ def _admitted(image: ClusterImage, node: NodeId) -> CommandAnswer:
 
 
 def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> BrokerInfo:
-    """The broker that this epoch speaks for. Raises `StaleBrokerEpoch`."""
+    """The broker that this epoch speaks for. Raises `StaleBrokerEpoch`, or `NotController` if the epoch is newer than
+    all that is known here."""
+    if broker_epoch >= image.position:
+        raise NotController(f"node {node_id} registered with another controller, later than anything known here")
     broker = image.brokers.get(NodeId(node_id))
     if broker is None:
         raise StaleBrokerEpoch(f"node {node_id} is not registered in this cluster, or was removed from it")
@@ -80,7 +83,7 @@ def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> B
 def heartbeat(image: ClusterImage, command: BrokerHeartbeat) -> Decision:
     """Unfences a broker that has caught up with its own registration; fences one that wants to stop.
 
-    Raises `StaleBrokerEpoch`.
+    Raises as `registered_broker`.
     """
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     node = broker.node_id

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from tidelog.broker.controller.commands import AssignVoter
 from tidelog.broker.controller.decide_brokers import is_voting
 from tidelog.broker.controller.sessions import Sessions
-from tidelog.model.cluster import NO_VOTER, BrokerInfo, ClusterImage, Voter
+from tidelog.model.cluster import BrokerInfo, ClusterImage, Voter
 from tidelog.model.ids import NodeId
 
 VOTERS_WANTED = 3
@@ -30,9 +30,10 @@ BEHIND_RECORDS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ChangeVoters:
-    """The voter set that is to be: the present one with one voter more, or one less."""
+    """The present voters are to be one more, or one (by its voter id) less."""
 
-    voters: tuple[Voter, ...]
+    add: Voter | None = None
+    remove: int | None = None
 
 
 def next_step(
@@ -43,7 +44,7 @@ def next_step(
         return None
     lost = next((voter for voter in image.voters if _is_lost(image, voter) and _may_go(image, voter)), None)
     if lost is not None:
-        return _without(image, lost)
+        return ChangeVoters(remove=lost.voter_id)
     candidates = _candidates(image, sessions)
     missing = max(VOTERS_WANTED, image.voters_founded) - len(image.voters)
     needed = 1 if len(image.voters) % 2 == 0 else 2
@@ -53,7 +54,7 @@ def next_step(
         silent = [voter for voter in image.voters if sessions.silent_ms(voter.node_id, now_s) >= replace_ms]
         gone = next((voter for voter in silent if not is_voting(image, voter.voter_id)), None)
         if gone is not None and _may_go(image, gone):
-            return _without(image, gone)
+            return ChangeVoters(remove=gone.voter_id)
     return None
 
 
@@ -68,15 +69,11 @@ def _may_go(image: ClusterImage, leaving: Voter) -> bool:
     return len(live) >= len(image.voters) // 2 + 1
 
 
-def _without(image: ClusterImage, leaving: Voter) -> ChangeVoters:
-    return ChangeVoters(tuple(voter for voter in image.voters if voter != leaving))
-
-
 def _with(image: ClusterImage, broker: BrokerInfo) -> ChangeVoters | AssignVoter:
-    if broker.voter_id == NO_VOTER:
+    """A disk gets its id first, and a new one if it was a voter before."""
+    if broker.voter_id < image.voters_end:
         return AssignVoter(broker.node_id, broker.storage)
-    added = Voter(broker.voter_id, broker.node_id, broker.storage, broker.peer_host, broker.peer_port)
-    return ChangeVoters(tuple(sorted((*image.voters, added), key=lambda voter: voter.voter_id)))
+    return ChangeVoters(add=Voter(broker.voter_id, broker.node_id, broker.storage, broker.peer_host, broker.peer_port))
 
 
 def _candidates(image: ClusterImage, sessions: Sessions) -> list[BrokerInfo]:

@@ -1,0 +1,315 @@
+"""The active controller: the broker that leads the metadata log decides for the cluster (Kafka's QuorumController).
+
+Every broker has one of these; it acts between `on_elected` and `on_lost`. One task decides: it takes all the commands
+that wait, decides each on the image that those before it leave, and has the records of all agreed on in one append.
+Answers are given when the records are agreed and applied, never before, so a decision that was lost was never told.
+
+    handle -> queue -> decide, decide, ... -> append (one) -> applied -> answers -> wait until all live brokers applied
+
+If the outcome of an append is unknown, the image may be behind the log: the reign ends there, and a new one (perhaps of
+the same broker) begins with the log's end applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from tidelog.broker.controller.apply import apply_all
+from tidelog.broker.controller.commands import (
+    AddPartitions,
+    AlterTopicConfigs,
+    BrokerHeartbeat,
+    Command,
+    CommandAnswer,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    FenceBroker,
+    LeadCluster,
+    MetadataApplied,
+    RemoveBroker,
+)
+from tidelog.broker.controller.decide import decide
+from tidelog.broker.controller.decision import Decision, MetadataLog
+from tidelog.broker.controller.records import MetadataRecord
+from tidelog.broker.controller.sessions import Sessions
+from tidelog.broker.controller.upkeep import next_snapshot, overdue
+from tidelog.broker.controller.voting import ChangeVoters, next_step
+from tidelog.broker.purgatory import Watchers
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
+from tidelog.model.ids import NodeId
+
+COMMANDS_MAX = 1_000
+"""Commands that may be under way at one time, waiting ones included."""
+GROUP_MAX = 64
+"""Commands whose records go into one append."""
+COMMAND_S_MAX = 10.0
+APPLIED_S_MAX = 5.0
+"""How long an answer waits for the slowest live broker to see what was decided."""
+TICKS_PER_HEARTBEAT = 4
+
+AWAITED = (CreateTopic, DeleteTopic, AddPartitions, AlterTopicConfigs, RemoveBroker)
+"""Answered only when every live broker has applied them: the next request to any broker sees what they did."""
+
+logger = structlog.get_logger("tidelog.controller")
+
+
+class _Request:
+    """A command on its way."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.answer: asyncio.Future[CommandAnswer] = asyncio.get_running_loop().create_future()
+        self.is_begun = False
+
+    def fail(self, error: TidelogError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # whoever asked may be gone
+
+
+class ActiveController:
+    """Of one broker. `run` is its task; `image` gives the broker's image, which the log's `append` has moved."""
+
+    def __init__(
+        self, node_id: NodeId, log: MetadataLog, image: Callable[[], ClusterImage], config: BrokerConfig
+    ) -> None:
+        self._node_id = node_id
+        self._log = log
+        self._image = image
+        self._config = config
+        self._sessions = Sessions(config.broker_session_timeout_ms)
+        self._tick_s = config.broker_heartbeat_interval_ms / 1000 / TICKS_PER_HEARTBEAT
+        self._queue: deque[_Request] = deque()
+        self._work = asyncio.Event()
+        self._progress = Watchers()
+        self._open = 0
+        self._reign: LeadCluster | None = None
+        self._is_serving = False
+
+    # -- who leads ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """True while this broker decides for the cluster."""
+        return self._is_serving
+
+    def on_elected(self, epoch: int, cluster_id: str) -> None:
+        """This broker leads the metadata log, and has applied all of it; a cluster that has no id yet gets this one."""
+        self._reign = LeadCluster(self._node_id, epoch, cluster_id)
+        self._is_serving = False
+        self._work.set()
+
+    def on_lost(self) -> None:
+        """It leads no more. What waits was not begun; what was begun, the log's `append` tells."""
+        self._reign = None
+        self._is_serving = False
+        for request in self._queue:
+            request.fail(self._not_controller())
+        self._queue.clear()
+        self._progress.wake_all()
+
+    def _not_controller(self) -> NotController:
+        return NotController(f"node {self._node_id} is not the active controller; nothing was done, ask again")
+
+    def on_peer_down(self, node_id: int) -> None:
+        """A broker's process has surely ended: its listener refuses connections. No need to wait for its session."""
+        broker = self._image().brokers.get(NodeId(node_id))
+        if self._is_serving and broker is not None and not broker.is_fenced:
+            self._queue.append(_Request(FenceBroker(node_id, broker.epoch)))
+            self._work.set()
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    async def handle(self, command: Command, *, seconds_max: float = COMMAND_S_MAX) -> CommandAnswer:
+        """The answer to a command. Raises what `decide` raises, and `NotController`, `Overloaded`: nothing was done;
+        `ControllerLost`: whether it was done is unknown, and it may be repeated."""
+        if self._reign is None:
+            raise self._not_controller()
+        if isinstance(command, MetadataApplied):
+            self.note_applied(command)
+            return Done(self._image().position)
+        if isinstance(command, BrokerHeartbeat) and self._is_serving:
+            answer = self._hear(command)
+            if answer is not None:
+                return answer
+        if self._open >= COMMANDS_MAX:
+            raise Overloaded(f"the controller has {COMMANDS_MAX} commands to do already; try again later")
+        self._open += 1
+        try:
+            answer = await self._decided(command, seconds_max)
+            if isinstance(command, AWAITED):
+                await self._until_applied(answer.position)
+        finally:
+            self._open -= 1
+        return answer
+
+    async def _decided(self, command: Command, seconds_max: float) -> CommandAnswer:
+        request = _Request(command)
+        self._queue.append(request)
+        self._work.set()
+        try:
+            async with asyncio.timeout(seconds_max):
+                return await request.answer
+        except TimeoutError:
+            if request.is_begun:
+                raise ControllerLost("the controller could not agree in time; repeat the request") from None
+            raise Overloaded("the controller did not come to it in time; nothing was done, try again") from None
+
+    def _hear(self, heartbeat: BrokerHeartbeat) -> CommandAnswer | None:
+        """Notes it; the answer if nothing has to be decided. Raises `StaleBrokerEpoch`, `NotController`."""
+        image = self._image()
+        decision = decide(image, heartbeat, self._config)
+        self._note(heartbeat, (heartbeat.snapshot_position, heartbeat.snapshot_hash))
+        return None if decision.records else decision.answer(image)
+
+    def note_applied(self, report: MetadataApplied) -> None:
+        """A broker says how far it has come."""
+        if self._is_serving:
+            self._note(report, None)
+
+    def _note(self, report: BrokerHeartbeat | MetadataApplied, snapshot: tuple[int, str] | None) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._sessions.follow(self._image(), now_s)
+        self._sessions.heard(report.node_id, report.broker_epoch, now_s, position=report.position, snapshot=snapshot)
+        self._progress.wake_all()
+
+    async def _until_applied(self, position: int) -> None:
+        """Waits for the live brokers; not for ever, since one that lags is fenced, or catches up, by itself."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(APPLIED_S_MAX):
+                while self._is_serving and not self._is_applied(position):
+                    moved: asyncio.Future[None] = loop.create_future()
+                    self._progress.add(moved)
+                    try:
+                        await moved
+                    finally:
+                        self._progress.discard(moved)
+        except TimeoutError:
+            logger.warning("a broker is slow to apply the metadata log", position=position)
+
+    def _is_applied(self, position: int) -> bool:
+        sessions = [
+            self._sessions.of(broker.node_id)
+            for broker in self._image().live_brokers
+            if broker.node_id != self._node_id
+        ]
+        return all(session is not None and session.position >= position for session in sessions)
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Decides, until cancelled."""
+        tick_at = 0.0
+        while True:
+            await self._wait_for_work(tick_at if self._is_serving else None)
+            if self._reign is not None and not self._is_serving:
+                await self._begin(self._reign)
+            if self._is_serving:
+                await self._decide([self._queue.popleft() for _ in range(min(len(self._queue), GROUP_MAX))])
+            now_s = asyncio.get_running_loop().time()
+            if self._is_serving and now_s >= tick_at:
+                tick_at = now_s + self._tick_s
+                await self._tick(now_s)
+
+    async def _wait_for_work(self, until_s: float | None) -> None:
+        if not self._queue or not self._is_serving:
+            try:
+                async with asyncio.timeout_at(until_s):
+                    await self._work.wait()
+            except TimeoutError:
+                pass
+        self._work.clear()
+
+    async def _begin(self, reign: LeadCluster) -> None:
+        """Takes office: the reign's first record, and a whole session for every broker."""
+        request = _Request(reign)
+        await self._decide([request])
+        if self._reign is not reign:
+            return
+        if request.answer.exception() is None:
+            self._sessions.begin(self._image(), asyncio.get_running_loop().time())
+            self._is_serving = True
+            logger.info("active controller", epoch=reign.epoch, position=self._image().position)
+        else:
+            self._work.set()
+            await asyncio.sleep(self._tick_s)
+
+    async def _decide(self, requests: Sequence[_Request]) -> None:
+        """Decides on each, appends the records of all, then answers all."""
+        reign = self._reign
+        waiting = [request for request in requests if not request.answer.done()]
+        before = image = self._image()
+        outcomes: list[tuple[_Request, Decision | TidelogError]] = []
+        records: list[MetadataRecord] = []
+        for request in waiting:
+            request.is_begun = True
+            try:
+                decision = decide(image, request.command, self._config)
+            except TidelogError as error:
+                outcomes.append((request, error))
+                continue
+            outcomes.append((request, decision))
+            records.extend(decision.records)
+            image = apply_all(image, decision.records, image.position)
+        try:
+            offset = await self._log.append(records) if records else before.position
+        except TidelogError as error:
+            for request in waiting:
+                request.fail(error)  # also what was refused: perhaps for something that has not happened
+            if not error.definite and self._reign is reign:
+                self.on_lost()
+                self._log.resign()
+            return
+        _answer(outcomes, before, offset)
+
+    # -- of its own accord -------------------------------------------------------------------------------------------
+
+    async def _tick(self, now_s: float) -> None:
+        self._sessions.follow(self._image(), now_s)
+        self._progress.wake_all()
+        fences = overdue(self._image(), self._sessions, now_s)
+        for fence in fences:
+            logger.warning("a broker is not heard of; it is fenced", node=fence.node_id, epoch=fence.broker_epoch)
+        await self._do(*fences)
+        snapshot = next_snapshot(
+            self._image(), self._sessions, every_records=self._config.metadata_log_snapshot_records
+        )
+        if snapshot is not None:
+            await self._do(snapshot)  # alone in its append: the image is written down between two appends
+        step = next_step(self._image(), self._sessions, now_s, replace_ms=self._config.controller_voter_replace_ms)
+        if isinstance(step, ChangeVoters):
+            await self._change_voters(step)
+        elif step is not None:
+            await self._do(step)
+
+    async def _do(self, *commands: Command) -> None:
+        if self._is_serving and commands:
+            await self._decide([_Request(command) for command in commands])
+
+    async def _change_voters(self, change: ChangeVoters) -> None:
+        if not self._is_serving:
+            return
+        logger.info("changing the voters", add=change.add, remove=change.remove)
+        try:
+            await self._log.change_voters(add=change.add, remove=change.remove)
+        except TidelogError as error:
+            logger.warning("the voters could not be changed now", error=str(error))
+
+
+def _answer(outcomes: Sequence[tuple[_Request, Decision | TidelogError]], image: ClusterImage, offset: int) -> None:
+    for request, outcome in outcomes:
+        if isinstance(outcome, TidelogError):
+            request.fail(outcome)
+            continue
+        image = apply_all(image, outcome.records, offset)
+        offset += len(outcome.records)
+        if not request.answer.done():
+            request.answer.set_result(outcome.answer(image))
