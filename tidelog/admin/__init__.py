@@ -10,6 +10,7 @@ from tidelog.admin.results import (
     PartitionDescription,
     TopicDescription,
     TopicPlacement,
+    VoterDescription,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "PartitionDescription",
     "TopicDescription",
     "TopicPlacement",
+    "VoterDescription",
 ]

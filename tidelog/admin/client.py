@@ -6,6 +6,7 @@ changed; where the outcome is unknown the error says so (`definite` is False), a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -21,8 +22,9 @@ from tidelog.admin.results import (
     NewTopic,
     TopicDescription,
     TopicPlacement,
+    VoterDescription,
 )
-from tidelog.model.errors import NotFound, UnknownTopic
+from tidelog.model.errors import NotFound, TidelogError, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.errors import decode_answer
 from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
@@ -33,8 +35,22 @@ class _Configs(msgspec.Struct, frozen=True):
     data: list[ConfigDescription]
 
 
+class _Brokers(msgspec.Struct, frozen=True):
+    data: list[BrokerDescription]
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    controller_epoch: int
+    metadata_position: int
+    voters: tuple[VoterDescription, ...]
+
+
+POSITION_TIMEOUT_S = 2.0
 _PLACEMENT = msgspec.json.Decoder(TopicPlacement)
 _CONFIGS = msgspec.json.Decoder(_Configs)
+_BROKERS = msgspec.json.Decoder(_Brokers)
+_BROKER = msgspec.json.Decoder(BrokerDescription)
+_CLUSTER = msgspec.json.Decoder(_Cluster)
 
 
 class AdminClient:
@@ -165,12 +181,43 @@ class AdminClient:
     # -- cluster -------------------------------------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterDescription:
-        """The cluster's id, its controller and its live brokers."""
-        return ClusterDescription.of(await self._session.metadata())
+        """The cluster: controller, voters, brokers."""
+        found = decode_answer(_CLUSTER, await self._read(""))
+        brokers = await self.list_brokers()
+        controllers = [broker.broker_id for broker in brokers if broker.is_controller]
+        return ClusterDescription(
+            self._session.cluster_id,
+            controllers[0] if controllers else -1,
+            found.controller_epoch,
+            found.metadata_position,
+            found.voters,
+            tuple(brokers),
+        )
 
     async def list_brokers(self) -> list[BrokerDescription]:
-        """The live brokers, by node id."""
-        return list((await self.describe_cluster()).brokers)
+        """The registered brokers, live and fenced, by node id."""
+        return decode_answer(_BROKERS, await self._read("/brokers")).data
+
+    async def describe_broker(self, broker_id: int) -> BrokerDescription:
+        """A registered broker. Raises `NotFound`."""
+        return decode_answer(_BROKER, await self._read(f"/brokers/{broker_id}"))
+
+    async def metadata_positions(self, brokers: Sequence[BrokerDescription]) -> dict[int, int | None]:
+        """How far each of these brokers has applied the metadata log, asked of itself; None where none answers."""
+        positions = await asyncio.gather(*(self._metadata_position(broker) for broker in brokers))
+        return {broker.broker_id: position for broker, position in zip(brokers, positions, strict=True)}
+
+    async def _metadata_position(self, broker: BrokerDescription) -> int | None:
+        try:
+            body = await self._read("", address=broker.address, timeout_s=POSITION_TIMEOUT_S)
+        except TidelogError:
+            return None
+        return decode_answer(_CLUSTER, body).metadata_position
+
+    async def remove_broker(self, broker_id: int) -> None:
+        """Removes a broker from the cluster for good. Raises `NotFound`, or `InvalidRequest` with what must be done
+        first: it holds replicas, or too few voters would be left."""
+        await self._change("DELETE", f"/brokers/{broker_id}", safe=False)
 
     async def list_offsets(
         self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]
@@ -187,8 +234,8 @@ class AdminClient:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _read(self, path: str, *, address: str | None = None) -> bytes:
-        return await self._session.call("GET", self._target(path), address=address)
+    async def _read(self, path: str, *, address: str | None = None, timeout_s: float | None = None) -> bytes:
+        return await self._session.call("GET", self._target(path), address=address, timeout_s=timeout_s)
 
     async def _change(self, method: str, path: str, asked: object = None, *, safe: bool) -> bytes:
         """`safe`: making the change twice is the same as making it once."""

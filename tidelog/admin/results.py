@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidelog.transport.metadata import BrokerMetadata, ClusterMetadata, TopicMetadata
+from tidelog.transport.addresses import base_url
+from tidelog.transport.metadata import TopicMetadata
 
 
 class NewTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,31 +80,52 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 class BrokerDescription(msgspec.Struct, frozen=True):
-    """A live broker and its HTTP address."""
+    """A registered broker and its HTTP address.
+
+    A fenced one is not heard of now, and leads nothing. `broker_epoch` is its registration's place in the metadata log;
+    `voter_id` is None if it does not vote on that log.
+    """
 
     broker_id: int
     host: str
     port: int
     rack: str | None
+    is_fenced: bool
+    is_controller: bool
+    broker_epoch: int
+    voter_id: int | None
+    peer_host: str
+    peer_port: int
 
-    @classmethod
-    def of(cls, broker: BrokerMetadata) -> BrokerDescription:
-        """From the metadata."""
-        return cls(broker.node_id, broker.host, broker.port, broker.rack)
+    @property
+    def address(self) -> str:
+        """Its base URL."""
+        return base_url(self.host, self.port)
+
+
+class VoterDescription(msgspec.Struct, frozen=True):
+    """A voter on the metadata log, a broker's disk, and the address where other brokers find it."""
+
+    voter_id: int
+    broker_id: int
+    host: str
+    port: int
+    is_live: bool
 
 
 class ClusterDescription(msgspec.Struct, frozen=True):
-    """A cluster: its live brokers, and which of them is the controller (-1 while there is none)."""
+    """A cluster: its registered brokers, and which of them is the controller (-1 while there is none).
+
+    `controller_epoch` rises with every new controller. `metadata_position` is how far the broker that answered has
+    applied the metadata log.
+    """
 
     cluster_id: str
     controller_id: int
+    controller_epoch: int
+    metadata_position: int
+    voters: tuple[VoterDescription, ...]
     brokers: tuple[BrokerDescription, ...]
-
-    @classmethod
-    def of(cls, cluster: ClusterMetadata) -> ClusterDescription:
-        """From the metadata."""
-        brokers = tuple(map(BrokerDescription.of, cluster.brokers))
-        return cls(cluster.cluster_id, cluster.controller_id, brokers)
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True):

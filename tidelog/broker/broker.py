@@ -223,6 +223,10 @@ class Broker:
         await self._open_topic(image.topics[name])
         return image.topics[name]
 
+    async def remove_broker(self, node_id: NodeId) -> None:
+        """Unregisters a broker for good. Raises `InvalidRequest` as long as it has what others need."""
+        raise InvalidRequest(f"broker {node_id} is the only one of its cluster; stop it and remove its data instead")
+
     async def alter_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tidelog.admin import AdminClient, NewTopic
@@ -76,11 +77,22 @@ async def test_the_cluster_and_its_brokers(cluster: LocalCluster, admin: AdminCl
     described = await admin.describe_cluster()
     assert (described.cluster_id, described.controller_id) == (cluster.cluster_id, 1)
     [broker] = await admin.list_brokers()
-    assert f"http://{broker.host}:{broker.port}" == cluster.bootstrap
+    assert described.brokers == (broker,)
+    assert broker == await admin.describe_broker(1)
+    assert (broker.address, broker.is_controller, broker.is_fenced) == (cluster.bootstrap, True, False)
+    unreachable = msgspec.structs.replace(broker, broker_id=9, port=1)
+    positions = await admin.metadata_positions([broker, unreachable])
+    assert positions == {1: described.metadata_position, 9: None}
     names = {config.name for config in await admin.describe_broker_configs(1)}
     assert {"node.id", "log.dir"} <= names
     with pytest.raises(NotFound):
         await admin.describe_broker_configs(9)
+    with pytest.raises(NotFound, match="there is no broker 9"):
+        await admin.describe_broker(9)
+    with pytest.raises(NotFound, match="there is no broker 9"):
+        await admin.remove_broker(9)
+    with pytest.raises(InvalidRequest, match="the only one of its cluster"):
+        await admin.remove_broker(1)
 
 
 async def test_offsets_of_many_partitions_at_once(cluster: LocalCluster, admin: AdminClient, new_topic: Any) -> None:

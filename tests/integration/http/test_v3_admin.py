@@ -21,8 +21,16 @@ async def test_the_cluster_and_its_brokers(site: Site) -> None:
     (broker,) = (await site.get(f"{site.v3}/brokers")).json()["data"]
     assert broker == (await site.get(f"{site.v3}/brokers/1")).json()
     assert (broker["broker_id"], broker["host"], broker["port"]) == (1, *site.address)
+    assert (broker["is_controller"], broker["is_fenced"]) == (True, False)
+    assert cluster["metadata_position"] == site.broker.image.position > broker["broker_epoch"]
     replicas = (await site.get(f"{site.v3}/brokers/1/partition-replicas")).json()["data"]
     assert [(replica["topic_name"], replica["is_leader"]) for replica in replicas] == [("t", True)]
+
+
+async def test_the_only_broker_of_a_cluster_is_not_removed(site: Site) -> None:
+    assert (await site.ask("DELETE", f"{site.v3}/brokers/1")).code == 40002
+    assert (await site.ask("DELETE", f"{site.v3}/brokers/2")).code == 40400
+    assert (await site.get(f"{site.v3}/brokers/1")).status == 200
 
 
 async def test_links_lead_where_they_say_under_both_prefixes(site: Site) -> None:

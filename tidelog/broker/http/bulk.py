@@ -122,10 +122,7 @@ async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
         names = sorted(image.topics)
     else:
         names = [check_topic_name(name) for name in dict.fromkeys(asked.split(",")) if name]
-    brokers = [
-        BrokerShown(info.node_id, info.host, info.port, info.rack)
-        for info in (image.brokers[node_id] for node_id in sorted(image.brokers))
-    ]
+    brokers = [BrokerShown(info.node_id, info.host, info.port, info.rack) for info in image.live_brokers]
     topics = [_topic(context, image.topics[name]) for name in names if name in image.topics]
     return json_answer(MetadataShown(broker.cluster_id, image.controller_id, brokers, topics))
 

@@ -1,4 +1,8 @@
-"""REST v3: the cluster, its brokers, and producer ids."""
+"""REST v3: the cluster, its brokers, and producer ids.
+
+What Confluent's proxy does not show is added: who votes on the metadata log, how far the addressed broker has applied
+it, and whether a registered broker counts as live.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +10,46 @@ from aiohttp import web
 from msgspec import Struct
 
 from tidelog.broker.http import params
-from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.envelope import ListMetadata, Metadata, Place, Related, ResourceList
 from tidelog.broker.http.partitions_v3 import ReplicaV3, replica_shown
-from tidelog.model.cluster import BrokerInfo
+from tidelog.model.cluster import BrokerInfo, ClusterImage, Voter
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import NodeId
 
 
+class VoterV3(Struct, frozen=True):
+    """A voter on the metadata log: a broker's disk. `host` and `port` are its peer address."""
+
+    voter_id: int
+    broker_id: int
+    host: str
+    port: int
+    is_live: bool
+
+
 class ClusterV3(Struct, frozen=True):
-    """A cluster. `controller` links to the broker that is the controller now, if one is."""
+    """A cluster. `controller` links to the broker that is the controller now, if one is; `controller_epoch` rises with
+    each that becomes it. `metadata_position` is how far the broker that answers has applied the metadata log."""
 
     kind: str
     metadata: Metadata
     cluster_id: str
     controller: Related | None
+    controller_epoch: int
+    metadata_position: int
+    voters: list[VoterV3]
     brokers: Related
     topics: Related
 
 
 class BrokerV3(Struct, frozen=True):
-    """A live broker; `host` and `port` are its HTTP address."""
+    """A registered broker; `host` and `port` are its HTTP address. A fenced one is not heard of now, and leads nothing.
+
+    `broker_epoch` is its registration's place in the metadata log. `voter_id` is null if it does not vote.
+    """
 
     kind: str
     metadata: Metadata
@@ -37,6 +58,12 @@ class BrokerV3(Struct, frozen=True):
     host: str
     port: int
     rack: str | None
+    is_fenced: bool
+    is_controller: bool
+    broker_epoch: int
+    voter_id: int | None
+    peer_host: str
+    peer_port: int
     configs: Related
     partition_replicas: Related
 
@@ -61,17 +88,24 @@ async def get_cluster(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def list_brokers(context: Context, call: Call) -> web.StreamResponse:
-    """The live brokers."""
+    """The registered brokers, live or fenced."""
     place = Place(context, call)
-    brokers = context.broker.image.brokers
-    data = [_broker(place, brokers[node_id]) for node_id in sorted(brokers)]
+    image = context.broker.image
+    data = [_broker(place, image, image.brokers[node_id]) for node_id in sorted(image.brokers)]
     return json_answer(place.list_of("KafkaBroker", data, "brokers"))
 
 
 async def get_broker(context: Context, call: Call) -> web.StreamResponse:
     """A broker."""
     place = Place(context, call)
-    return json_answer(_broker(place, broker_of(context, call)))
+    return json_answer(_broker(place, context.broker.image, broker_of(context, call)))
+
+
+async def remove_broker(context: Context, call: Call) -> web.StreamResponse:
+    """Removes a broker from the cluster, which will not come back; refused as long as it has what others need."""
+    Place(context, call)
+    await context.broker.remove_broker(broker_of(context, call).node_id)
+    return no_content()
 
 
 async def list_broker_replicas(context: Context, call: Call) -> web.StreamResponse:
@@ -96,27 +130,36 @@ async def allocate_producer_id(context: Context, call: Call) -> web.StreamRespon
 
 
 def broker_of(context: Context, call: Call) -> BrokerInfo:
-    """The broker of the path. `NotFound` if there is no such live broker."""
+    """The broker of the path. `NotFound` if none is registered under this id."""
     node_id = NodeId(params.node_number(call.path["broker_id"]))
     brokers = context.broker.image.brokers
     if node_id not in brokers:
-        raise NotFound(f"there is no broker {node_id}; the live ones are {', '.join(map(str, sorted(brokers)))}")
+        raise NotFound(f"there is no broker {node_id}; there are {', '.join(map(str, sorted(brokers)))}")
     return brokers[node_id]
 
 
 def _cluster(context: Context, place: Place) -> ClusterV3:
-    controller_id = context.broker.image.controller_id
+    image = context.broker.image
     return ClusterV3(
         "KafkaCluster",
         place.metadata(),
         place.cluster_id,
-        place.related("brokers", controller_id) if controller_id >= 0 else None,
+        place.related("brokers", image.controller_id) if image.controller_id >= 0 else None,
+        image.controller_epoch,
+        image.position,
+        [_voter(image, voter) for voter in image.voters],
         place.related("brokers"),
         place.related("topics"),
     )
 
 
-def _broker(place: Place, broker: BrokerInfo) -> BrokerV3:
+def _voter(image: ClusterImage, voter: Voter) -> VoterV3:
+    is_live = any(broker.voter_id == voter.voter_id for broker in image.live_brokers)
+    return VoterV3(voter.voter_id, voter.node_id, voter.host, voter.port, is_live)
+
+
+def _broker(place: Place, image: ClusterImage, broker: BrokerInfo) -> BrokerV3:
+    votes = any(voter.voter_id == broker.voter_id for voter in image.voters)
     return BrokerV3(
         "KafkaBroker",
         place.metadata("brokers", broker.node_id),
@@ -125,6 +168,12 @@ def _broker(place: Place, broker: BrokerInfo) -> BrokerV3:
         broker.host,
         broker.port,
         broker.rack,
+        broker.is_fenced,
+        broker.node_id == image.controller_id,
+        broker.epoch,
+        broker.voter_id if votes else None,
+        broker.peer_host,
+        broker.peer_port,
         place.related("brokers", broker.node_id, "configs"),
         place.related("brokers", broker.node_id, "partition-replicas"),
     )

@@ -159,6 +159,7 @@ V3: Final = (
         clusters_v3.ProducerIdV3, 201),
     _v3("GET", "/brokers", _DESCRIBE, cluster, clusters_v3.list_brokers, None, ResourceList[clusters_v3.BrokerV3]),
     _v3("GET", "/brokers/{broker_id}", _DESCRIBE, cluster, clusters_v3.get_broker, None, clusters_v3.BrokerV3),
+    _v3("DELETE", "/brokers/{broker_id}", _ALTER, cluster, clusters_v3.remove_broker, None, None, 204),
     _v3("GET", "/brokers/{broker_id}/partition-replicas", _DESCRIBE, cluster, clusters_v3.list_broker_replicas, None,
         ResourceList[partitions_v3.ReplicaV3]),
     _v3("GET", "/brokers/{broker_id}/configs", _DESCRIBE_CONFIGS, cluster, configs_v3.list_broker_configs, None,

@@ -74,7 +74,8 @@ async def post_root(context: Context, call: Call) -> web.StreamResponse:
 
 async def list_brokers(context: Context, _call: Call) -> web.StreamResponse:
     """Node ids of the live brokers."""
-    return json_answer(BrokersV2(sorted(context.broker.image.brokers)), content_type=ANSWER_TYPE)
+    live: list[int] = [broker.node_id for broker in context.broker.image.live_brokers]
+    return json_answer(BrokersV2(live), content_type=ANSWER_TYPE)
 
 
 async def list_topics(context: Context, _call: Call) -> web.StreamResponse:
