@@ -57,6 +57,7 @@ class SlotDriver:
         self.disk = disk
         self.states = [State()]
         self.payloads: dict[bytes, bytes] = {}
+        self._first_payloads: dict[int, bytes] = {}
         self.facts: list[bytes | None] = [None]
         """Those that may be on the disk; the first is the last that was reported stored."""
         self.incarnation: str | None = None
@@ -99,6 +100,7 @@ class SlotDriver:
         payload = (b"payload %d" % self._values).ljust(payload_bytes, b".")
         digest = xxh3_128_digest(payload)
         self.payloads[digest] = payload
+        self._first_payloads.setdefault(position, payload)
         self._put(position, KnownSlot(number, identity, digest, has_payload=True), payload)
 
     def learn(self, position: int) -> None:
@@ -106,6 +108,14 @@ class SlotDriver:
         slot, self._values = self.now.slots[position], self._values + 1
         identity = b"learned %d" % self._values
         self._put(position, slot._replace(identity=identity), None)
+
+    def revive(self, position: int) -> None:
+        """Puts the first value again that the position ever held, as a new leader may that found it elsewhere."""
+        self._values += 1
+        payload = self._first_payloads.get(position)
+        if payload is not None:
+            slot = KnownSlot(self._values, b"revived %d" % self._values, xxh3_128_digest(payload), has_payload=True)
+            self._put(position, slot, payload)
 
     def put_faulty(self, position: int) -> None:
         """Puts a value whose payload is still to come."""

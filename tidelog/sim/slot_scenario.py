@@ -105,7 +105,7 @@ def touch(driver: SlotDriver, rng: random.Random) -> None:
     if not driver.now.slots:
         return
     position = rng.choice(sorted(driver.now.slots))
-    rng.choice((driver.learn, driver.learn, driver.put_faulty, driver.repair))(position)
+    rng.choice((driver.learn, driver.learn, driver.put_faulty, driver.repair, driver.revive))(position)
 
 
 def _commit_amid_puts(driver: SlotDriver, rng: random.Random) -> None:

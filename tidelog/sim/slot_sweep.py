@@ -1,0 +1,177 @@
+"""Every damage to a whole slot store, one at a time, and in pairs that belong together.
+
+A store with slots of all sorts, some replaced, some learned, a floor and facts is written, closed or only left idle,
+and kept as files. A case puts these files on a fresh disk, damages them, opens the store and reads all there is. Since
+all of it was durable:
+
+- no payload, identity, floor or facts are shown that are not the newest of their slot;
+- no slot is missing, unless the store says that it is amnesiac, at this opening and at every later one;
+- a catalog or one metainfo copy may be damaged in any way: that costs nothing at all;
+- a `.log` may be damaged in any way: that costs identities and payloads of the slots it held, whose position and number
+  are still told; only a damaged floor makes the store amnesiac;
+- a store that is not amnesiac takes puts, and the next opening sees the same and them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from itertools import pairwise
+
+from tidelog.model.errors import DamagedBatch, LogOffline
+from tidelog.sim import rot
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.medium import Medium
+from tidelog.sim.slot_driver import SlotDriver
+from tidelog.sim.sweep import FAULTS, METAINFO_BOUNDS, ROW_BOUNDS, Case, Content
+from tidelog.storage.rows import ROW_BYTES
+
+POSITIONS = 24
+FLOOR = 5
+
+
+class Loss(Enum):
+    """What damage may cost at most."""
+
+    NOTHING = 0
+    CONTENT = 1
+    """Identities and payloads; and the floor, which makes the store amnesiac."""
+    ANYTHING = 2
+    """If the store says so."""
+    IDENTITY = 3
+    """The store has to be amnesiac."""
+
+
+class SlotSweep:
+    """One sound store, and the checks of what damage leaves of it."""
+
+    def __init__(self, segment_bytes: int, *, is_closed: bool = True) -> None:
+        self._segment_bytes = segment_bytes
+        disk = SimDisk(0)
+        driver = SlotDriver(disk, segment_bytes=segment_bytes)
+        _write(driver)
+        if is_closed:
+            driver.close()
+        else:
+            driver.store.mark()
+        self.content: Content = {path: bytes(node.data) for path, node in disk.medium.walk().items()}
+        self.expected = driver.now
+        self.payloads = driver.payloads
+        self.facts = driver.facts[0]
+        self.amnesiac = 0
+        self.faulty = 0
+
+    def cases(self) -> Iterator[Case]:
+        """Each fault on each stretch of 16 bytes, of 64, and on each field of rows and metainfo copies."""
+        for path, content in self.content.items():
+            stretches = [(start, start + size) for size in (16, 64) for start in range(0, len(content), size)]
+            for start, end in stretches + list(_fields(path, content)):
+                for fault in FAULTS:
+                    yield Case(fault, path, start, min(end, len(content)))
+
+    def check_case(self, case: Case) -> None:
+        """Damage to one file."""
+        loss = Loss.CONTENT if case.path.endswith(".log") else Loss.NOTHING
+        self.check(lambda medium: case.fault.does(medium, case.path, case.start, case.end), loss)
+
+    def check(self, damage: Callable[[Medium], None], loss: Loss) -> None:
+        """Raises `AssertionError` if damage breaks a promise, or whatever the store raised."""
+        disk = SimDisk(0)
+        for path, content in self.content.items():
+            rot.plant(disk.medium, path, content)
+        damage(disk.medium)
+        driver = SlotDriver(disk, segment_bytes=self._segment_bytes)
+        driver.payloads = self.payloads
+        is_amnesiac = driver.stored.is_amnesiac
+        self.amnesiac += is_amnesiac
+        self._check(driver, loss)
+        if is_amnesiac:
+            self._check_stays_amnesiac(driver)
+            return
+        assert loss is not Loss.IDENTITY, "what this replica has forgotten is not noticed"
+        position = POSITIONS + 1
+        driver.put(position)
+        assert driver.commit(), driver.store.offline_reason
+        for restart in (driver.kill, driver.crash):
+            restart()
+            driver.open()
+            self._check(driver, loss)
+            assert not driver.stored.is_amnesiac, "amnesiac only at the second opening"
+            assert driver.stored.slots[-1].position == position, "what was put after the damage is gone"
+
+    def _check_stays_amnesiac(self, driver: SlotDriver) -> None:
+        for restart in (driver.kill, driver.crash):
+            try:
+                driver.put(POSITIONS + 1)
+            except LogOffline:
+                pass
+            else:
+                raise AssertionError("an amnesiac store takes a put")
+            restart()
+            driver.open()
+            assert driver.stored.is_amnesiac, "amnesia is forgotten"
+
+    def _check(self, driver: SlotDriver, loss: Loss) -> None:
+        stored, expected = driver.stored, self.expected
+        may_forget = stored.is_amnesiac
+        assert not may_forget or loss is not Loss.NOTHING, stored.report.findings
+        assert stored.facts == self.facts or may_forget
+        assert stored.floor == expected.floor or may_forget
+        if may_forget:
+            return
+        found = {slot.position: slot for slot in stored.slots if slot.position <= POSITIONS}
+        assert found.keys() == expected.slots.keys(), f"slots {sorted(found)}, not {sorted(expected.slots)}"
+        for position, known in expected.slots.items():
+            slot = found[position]
+            assert slot.number == known.number, f"number of {position}"
+            assert slot.identity in (known.identity, None), f"identity of {position}"
+            assert slot.identity is not None or slot.is_faulty
+            self.faulty += slot.is_faulty
+            is_as_written = slot.identity is not None and slot.is_faulty == (
+                not known.has_payload and known.digest != b""
+            )
+            assert is_as_written or loss is not Loss.NOTHING, f"{slot} is damaged"
+            if slot.identity is not None and known.digest:
+                self._check_payload(driver, position, is_faulty=slot.is_faulty)
+
+    def _check_payload(self, driver: SlotDriver, position: int, *, is_faulty: bool) -> None:
+        try:
+            payload = driver.store.payload(position)
+        except DamagedBatch:
+            assert is_faulty, f"the payload of {position} cannot be read, and opening did not say so"
+        else:
+            assert payload == self.payloads[self.expected.slots[position].digest], f"wrong payload at {position}"
+
+
+def _write(driver: SlotDriver) -> None:
+    """Slots with payload and without, replaced, learned, faulty, repaired; a floor that is higher than it was."""
+    for position in range(POSITIONS):
+        driver.put(position, payload_bytes=None if position % 4 == 3 else position * 9)
+        if position >= 3:
+            driver.learn(position - 3)
+        if position % 5 == 4:
+            driver.commit()
+    driver.set_floor(2)
+    driver.commit()
+    driver.store_facts()
+    driver.put(10, payload_bytes=50)
+    driver.put_faulty(11)
+    driver.put_faulty(12)
+    driver.repair(12)
+    driver.set_floor(FLOOR)
+    driver.commit()
+    driver.delete_below()
+    driver.put(POSITIONS, payload_bytes=30)
+    driver.commit()
+    driver.store_facts()
+
+
+def _fields(path: str, content: bytes) -> Iterator[tuple[int, int]]:
+    origins: list[int] = [0]
+    bounds: tuple[int, ...] = METAINFO_BOUNDS
+    if path.endswith(".catalog"):
+        origins, bounds = [0, ROW_BYTES, len(content) - 2 * ROW_BYTES, len(content) - ROW_BYTES], ROW_BOUNDS
+    elif path.endswith(".log"):
+        return
+    for origin in origins:
+        yield from ((origin + low, origin + high) for low, high in pairwise(bounds))
