@@ -56,7 +56,7 @@ class SimNetwork:
 
     def link(self, source: str, target: str) -> Link:
         """The way from one machine to another; the same object each time."""
-        return self._links.setdefault((source, target), Link(source, target))
+        return self._links.setdefault((source, target), Link(source, target, self.statistics))
 
     def links(self) -> list[Link]:
         """Every way that was ever used or asked for, in that order."""
@@ -64,7 +64,6 @@ class SimNetwork:
 
     def cut(self, one: str, other: str) -> None:
         """Cuts both directions."""
-        self.statistics["cut"] += 1
         self.link(one, other).cut()
         self.link(other, one).cut()
 

@@ -15,6 +15,7 @@ All of them may be changed at any time, and hold for what is under way. A cut of
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ class Link:
 
     source: str
     target: str
+    statistics: Counter[str]
     delay_s_min: float = 0.0001
     delay_s_mean: float = 0.0003
     tail_rate: float = 0.0
@@ -54,6 +56,7 @@ class Link:
 
     def cut(self) -> None:
         """Nothing passes until `heal`."""
+        self.statistics["cut"] += 1
         self.is_cut = True
         self._wake()
 
@@ -64,6 +67,7 @@ class Link:
 
     def clog(self) -> None:
         """Nothing passes until `unclog`, and nobody loses patience."""
+        self.statistics["clogged"] += 1
         self.is_clogged = True
 
     def unclog(self) -> None:

@@ -32,6 +32,8 @@ class AnsweringEnd(Line):
         self._handler = handler
         self._running: dict[int, asyncio.Task[None]] = {}
         """Requests under way, by correlation id."""
+        self._running_bytes = 0
+        """Their payloads."""
         self._handshake = self._loop.call_later(common.bounds.handshake_s_max, self._too_slow)
 
     @property
@@ -50,6 +52,9 @@ class AnsweringEnd(Line):
         self.greet()
 
     def take(self, frame: Frame) -> None:
+        self.greet()  # may find that this is not one to talk to any more
+        if not self.is_open:
+            return
         if frame.kind is Kind.REQUEST:
             self._serve(frame)
         elif frame.kind is Kind.NOTIFY:
@@ -91,15 +96,18 @@ class AnsweringEnd(Line):
             return
         task = self._loop.create_task(self._answer(correlation, message, frame.payload))
         self._running[correlation] = task
+        self._running_bytes += len(frame.payload)
         timer = self._loop.call_later(frame.timeout_ms / 1000, task.cancel)
-        task.add_done_callback(partial(self._done, correlation, timer))
+        task.add_done_callback(partial(self._done, correlation, len(frame.payload), timer))
 
     def _admit(self, frame: Frame) -> msgspec.Struct:
-        self.greet()  # may find that this is not one to talk to
         bounds = self.common.bounds
         if len(self._running) >= bounds.requests_max:
             self._statistics.overloads += 1
             raise Overloaded(f"{len(self._running)} requests of this connection are under way already")
+        if self._running_bytes + len(frame.payload) > max(bounds.queued_bytes_max, len(frame.payload)):
+            self._statistics.overloads += 1
+            raise Overloaded(f"{self._running_bytes} bytes of requests of this connection are under way already")
         if self.connection.queued_bytes > bounds.queued_bytes_max:
             self._statistics.overloads += 1
             raise Overloaded(f"{self.connection.queued_bytes} bytes of answers have not been taken yet")
@@ -132,8 +140,9 @@ class AnsweringEnd(Line):
         self._statistics.served += 1
         self.send(Kind.ERROR, self.common.codec.encode(Fault.of(error)), correlation=correlation)
 
-    def _done(self, correlation: int, timer: asyncio.TimerHandle, task: asyncio.Task[None]) -> None:
+    def _done(self, correlation: int, size: int, timer: asyncio.TimerHandle, task: asyncio.Task[None]) -> None:
         timer.cancel()
+        self._running_bytes -= size
         del self._running[correlation]
         if not task.cancelled():
             task.result()  # whatever came out of it is for the loop's exception handler

@@ -148,7 +148,7 @@ class CallingEnd(Line):
         settle()
 
     def ended(self, error: Exception | None) -> None:
-        self._cause = str(error) if error else "closed by the peer"
+        self._cause = self.error.message if self.error else str(error) if error else "closed by the peer"
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():

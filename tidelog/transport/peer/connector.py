@@ -3,7 +3,8 @@
 The first attempt after a connection died starts at once. It is also the probe that tells a dead peer from a broken
 connection: a machine that answers "nobody listens here" has lost its broker. After a failed attempt the connector
 waits, exponentially longer each time, jittered so that the brokers of a cluster do not come back in step. A connection
-that died young counts as a failed attempt, or two brokers that cannot agree would dial each other without end.
+that died young does not end that, and is followed at once by another attempt only now and then, or two brokers that
+cannot agree would dial each other without end.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ class Dialler:
 class Watcher(Protocol):
     """Who hears how the connection fares."""
 
-    def connected(self) -> None: ...
+    def connected(self) -> None:
+        """There is a connection now."""
+        ...
 
-    def disconnected(self) -> None: ...
-
-    def refused(self) -> None:
-        """The machine is there, and nobody listens."""
+    def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
+        """An attempt failed; `is_refused` if the machine is there, and nobody listens."""
         ...
 
 
@@ -75,6 +76,8 @@ class Connector:
         self._watcher = watcher
         self._backoff_s_max = common.bounds.backoff_s_max
         self._backoff = Backoff(entropy, initial_s=common.bounds.backoff_s_min, max_s=self._backoff_s_max)
+        self._probe_after_s = 0.0
+        """When the next loss of a connection may be followed by an attempt at once."""
         self._end: CallingEnd | None = None
         self._settled = asyncio.Event()
         """Clear while an attempt is under way: who wants the connection then waits for its outcome."""
@@ -90,6 +93,9 @@ class Connector:
         """The connection; waits for an attempt that is under way. Raises `PeerUnreachable`, with the reason."""
         try:
             async with asyncio.timeout_at(deadline_s):
+                if self._end is not None:  # closed, and `run` hears of it first: the attempt that follows counts
+                    await self._end.wait_lost()
+                    await asyncio.sleep(0)
                 await self._settled.wait()
         except TimeoutError:
             raise PeerUnreachable(f"{self._name()} could not be reached in time") from None
@@ -111,9 +117,10 @@ class Connector:
                 await end.wait_lost()
                 self._end = None
                 self._why = self._end_of(end)
-                self._watcher.disconnected()
                 if loop.time() - since_s >= self._backoff_s_max:
                     self._backoff.reset()
+                if loop.time() >= self._probe_after_s:
+                    self._probe_after_s = loop.time() + self._backoff_s_max
                     continue
             await asyncio.sleep(self._backoff.next_s())
 
@@ -121,15 +128,18 @@ class Connector:
         try:
             return await self._dialler.dial(*self._address, self._peer_id)
         except ConnectionRefusedError:
-            self._why = PeerUnreachable(f"nobody listens at the address of {self._name()}")
-            self._watcher.refused()
+            self._failed(PeerUnreachable(f"nobody listens at the address of {self._name()}"), is_refused=True)
         except TimeoutError:
-            self._why = PeerUnreachable(f"{self._name()} does not answer")
+            self._failed(PeerUnreachable(f"{self._name()} does not answer"))
         except PeerUnreachable as error:
-            self._why = error
+            self._failed(error)
         except OSError as error:
-            self._why = PeerUnreachable(f"{self._name()} cannot be reached: {error}")
+            self._failed(PeerUnreachable(f"{self._name()} cannot be reached: {error}"))
         return None
+
+    def _failed(self, why: PeerUnreachable, *, is_refused: bool = False) -> None:
+        self._why = why
+        self._watcher.failed(why, is_refused=is_refused)
 
     def stop(self) -> None:
         """After the task was cancelled: lets go of the connection, and of those who wait for one."""

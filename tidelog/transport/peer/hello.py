@@ -46,6 +46,8 @@ def refusal(mine: Hello, theirs: Hello) -> str | None:
             f"node {theirs.node_id} speaks version {theirs.protocol_version} of the peer messages, and node "
             f"{mine.node_id} version {mine.protocol_version}; run the same version of tidelog on both"
         )
+    if theirs.node_id == mine.node_id and theirs.incarnation != mine.incarnation:
+        return f"both brokers are node {mine.node_id}; give each broker of a cluster a node.id of its own"
     if mine.cluster_id and theirs.cluster_id and mine.cluster_id != theirs.cluster_id:
         return (
             f"node {theirs.node_id} belongs to cluster {theirs.cluster_id}, and node {mine.node_id} to cluster "

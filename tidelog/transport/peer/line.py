@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -19,6 +19,11 @@ from tidelog.transport.peer.bounds import PeerBounds
 from tidelog.transport.peer.errors import Fault, PeerRefused
 from tidelog.transport.peer.frames import BadFrame, Frame, Kind, MessageCodec, pack, unpack
 from tidelog.transport.peer.hello import Hello, Incarnations, refusal
+
+COMPLAINT_S: Final = 60.0
+"""How often the same is said about the same machine."""
+COMPLAINTS_MAX: Final = 64
+"""Machines whose last complaint is remembered."""
 
 
 class Common:
@@ -33,6 +38,7 @@ class Common:
         self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=hello().node_id)
         self.lines: dict[Line, None] = {}
         """All that are not lost yet, in the order they were made."""
+        self._complaints: dict[str, tuple[str, float]] = {}
         self._no_lines = asyncio.Event()
         self._no_lines.set()
 
@@ -44,6 +50,24 @@ class Common:
         del self.lines[line]
         if not self.lines:
             self._no_lines.set()
+
+    def refuse_stale(self) -> None:
+        """Ends the connections with lives of nodes that are over."""
+        for line in list(self.lines):
+            if line.theirs is not None and self.incarnations.is_stale(line.theirs):
+                line.refuse(f"{line.theirs.describe()} is over: a later life of this node is known")
+
+    def complain(self, remote: str, why: str) -> None:
+        """Logs why a connection is refused, but not each time that the same machine tries again for the same reason."""
+        host = remote.rpartition(":")[0]
+        now_s = asyncio.get_running_loop().time()
+        last_why, last_s = self._complaints.pop(host, ("", 0.0))
+        if last_why != why or now_s >= last_s + COMPLAINT_S:
+            self.logger.warning("a peer connection is refused", remote=remote, reason=why)
+            last_s = now_s
+        self._complaints[host] = (why, last_s)
+        if len(self._complaints) > COMPLAINTS_MAX:
+            del self._complaints[next(iter(self._complaints))]
 
     async def wait_no_lines(self) -> None:
         """Returns when the last connection is lost."""
@@ -96,7 +120,7 @@ class Line:
         """Tells the other end why, and closes."""
         if not self.is_open:
             return
-        self.common.logger.warning("a peer connection is refused", remote=self.connection.remote, reason=why)
+        self.common.complain(self.connection.remote, why)
         self.error = PeerRefused(why)
         self.connection.send(pack(Kind.REFUSAL, self.common.codec.encode(Fault.of(self.error))))
         self.close()
@@ -132,14 +156,12 @@ class Line:
             return
         is_first = self.theirs is None
         self.theirs = theirs
+        self.common.refuse_stale()
         if is_first:
             self.connection.frame_bytes_max = self.common.bounds.frame_bytes_max
             self.greeted()
 
     def _refused(self, fault: Fault) -> None:
-        self.common.logger.warning(
-            "a peer refuses this broker's connection", remote=self.connection.remote, reason=fault.message
-        )
         self.error = PeerRefused(fault.message)
         self.close()
 

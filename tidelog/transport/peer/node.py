@@ -51,7 +51,7 @@ class PeerNode:
         """
         self.statistics = PeerStatistics()
         self.on_peer_down: list[Callable[[int], None]] = []
-        """Called with the id of a node whose process is gone: connections to it died, and its machine refuses new ones."""
+        """Called with the id of a node whose process is gone: its connections died, its machine refuses new ones."""
         self._network = network
         self._handler = handler
         self._entropy = entropy
@@ -105,11 +105,8 @@ class PeerNode:
 
     def accept_only(self, node_id: int, incarnation: str, broker_epoch: int = -1) -> None:
         """The metadata says which life of a node is registered: earlier ones are neither listened nor talked to."""
-        incarnations = self._common.incarnations
-        incarnations.accept_only(node_id, incarnation, broker_epoch)
-        for line in list(self._common.lines):
-            if line.theirs is not None and incarnations.is_stale(line.theirs):
-                line.refuse(f"{line.theirs.describe()} is over: the cluster knows of a later life of this node")
+        self._common.incarnations.accept_only(node_id, incarnation, broker_epoch)
+        self._common.refuse_stale()
 
     def hello_of(self, node_id: int) -> Hello | None:
         """What a node said last on a connection that this broker opened; None while there is none."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from tidelog.model.ports import Entropy
 from tidelog.transport.peer.bounds import Lane
 from tidelog.transport.peer.connector import Connector, Dialler
+from tidelog.transport.peer.errors import PeerUnreachable
 from tidelog.transport.peer.line import Common
 
 
@@ -34,8 +35,8 @@ class Peer:
         self._on_down = on_down
         self._was_up = False
         """Had a connection since it was last called down."""
-        self._is_refused = False
-        """Refused an attempt since a connection was last made or lost."""
+        self._complaint = ""
+        self._logger = common.logger
         self._loop = asyncio.get_running_loop()
         self.lanes = {lane: Connector(dialler, common, entropy, node_id, *address, self) for lane in Lane}
         self.tasks = [
@@ -46,18 +47,18 @@ class Peer:
             task.add_done_callback(_check)
 
     def connected(self) -> None:
+        """A lane has a connection."""
+        if not self._was_up or self._complaint:
+            self._logger.info("a peer is connected", peer=self.node_id)
+        self._complaint = ""
         self._was_up = True
-        self._is_refused = False
 
-    def disconnected(self) -> None:
-        self._judge()
-
-    def refused(self) -> None:
-        self._is_refused = True
-        self._judge()
-
-    def _judge(self) -> None:
-        if self._was_up and self._is_refused and not any(lane.end for lane in self.lanes.values()):
+    def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
+        """A lane dialled in vain."""
+        if why.message != self._complaint:  # once, not at each attempt
+            self._logger.warning("a peer cannot be reached", peer=self.node_id, reason=why.message)
+            self._complaint = why.message
+        if is_refused and self._was_up and not any(lane.end for lane in self.lanes.values()):
             self._was_up = False
             self._loop.call_soon(self._on_down, self.node_id)  # what it raises is not the connectors' affair
 
