@@ -1,0 +1,118 @@
+"""What a snapshot looks like on disk and on its way to a peer.
+
+A snapshot is a state machine's image at one position of its log. All replicas that hold one of the same position hold
+the same bytes, so a part that rots on one can be had from any other, if it is certain that it is the same part. Hence
+
+- the *body* is cut into chunks, each a block of 4 KiB: a hash, and 4,080 bytes of the body (the last may be shorter).
+  The hash covers the snapshot's position and the chunk's index, too: chunks of different snapshots, or places, cannot
+  be taken for each other.
+- the *root* is the hash of the chunks' hashes. Two replicas with one root at one position have the same body.
+- the *header* has the position, the size of the body, the root and the caller's own bytes, all under a hash. It stands
+  in files of its own, twice.
+
+Blocks go to peers as they are. Hashes are XXH3, 128 bits: against accidents, not against malice.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xxhash import xxh3_128_digest
+
+from tidelog.model.ports import Buffer
+
+BLOCK_BYTES = 4096
+HASH_BYTES = 16
+CHUNK_BYTES = BLOCK_BYTES - HASH_BYTES
+HEADER_BYTES_MAX = 1 << 20
+"""Of what the caller adds."""
+MAGIC = 0x7D15
+VERSION = 1
+_PLACE = struct.Struct("<QQ")  # position, index
+_HEAD = struct.Struct("<HHQQ16sI")  # magic, version, position, size, root, length of the caller's bytes
+
+
+class DamagedSnapshot(Exception):
+    """Some chunks of a snapshot are not what they were, or are not there. A peer with the same root can give them
+    back."""
+
+    def __init__(self, position: int, chunks: Iterable[int]) -> None:
+        self.position = position
+        self.chunks = tuple(chunks)
+        """Their indexes."""
+        super().__init__(f"snapshot at {position}: damaged chunks {', '.join(map(str, self.chunks))}")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """What must be known of a snapshot to ask for its chunks."""
+
+    position: int
+    size: int
+    """Of the body, in bytes."""
+    root: bytes
+    header: bytes
+    """The caller's."""
+
+    @property
+    def chunk_count(self) -> int:
+        return -(-self.size // CHUNK_BYTES)
+
+    def block_bytes(self, index: int) -> int:
+        """The size of a chunk with its hash."""
+        return min(BLOCK_BYTES, HASH_BYTES + self.size - index * CHUNK_BYTES)
+
+
+def cut(position: int, body: Buffer) -> list[bytes]:
+    """A body's chunks, each behind its hash."""
+    view = memoryview(body)
+    starts = range(0, len(view), CHUNK_BYTES)
+    pieces = [bytes(view[start : start + CHUNK_BYTES]) for start in starts]
+    return [_hash(position, index, piece) + piece for index, piece in enumerate(pieces)]
+
+
+def is_sound(header: SnapshotHeader, index: int, block: bytes) -> bool:
+    """True if this is a chunk of a snapshot at that position, at that place; the root says whether of *this* one."""
+    return len(block) == header.block_bytes(index) and block[:HASH_BYTES] == _hash(
+        header.position, index, block[HASH_BYTES:]
+    )
+
+
+def root_of(blocks: Sequence[bytes]) -> bytes:
+    return xxh3_128_digest(b"".join(block[:HASH_BYTES] for block in blocks))
+
+
+def damaged_chunks(header: SnapshotHeader, blocks: Sequence[bytes]) -> tuple[int, ...]:
+    """Which of them are bad. If each is sound by itself, but all together are another snapshot, then all are."""
+    assert len(blocks) == header.chunk_count
+    bad = tuple(index for index, block in enumerate(blocks) if not is_sound(header, index, block))
+    if bad or root_of(blocks) == header.root:
+        return bad
+    return tuple(range(header.chunk_count))
+
+
+def join(blocks: Iterable[bytes]) -> bytes:
+    """The body again."""
+    return b"".join(memoryview(block)[HASH_BYTES:] for block in blocks)
+
+
+def encode_header(header: SnapshotHeader) -> bytes:
+    head = _HEAD.pack(MAGIC, VERSION, header.position, header.size, header.root, len(header.header))
+    return xxh3_128_digest(head + header.header) + head + header.header
+
+
+def decode_header(raw: bytes) -> SnapshotHeader | None:
+    """None if it is not what was written."""
+    if len(raw) < HASH_BYTES + _HEAD.size or raw[:HASH_BYTES] != xxh3_128_digest(raw[HASH_BYTES:]):
+        return None
+    magic, version, position, size, root, length = _HEAD.unpack_from(raw, HASH_BYTES)
+    header = raw[HASH_BYTES + _HEAD.size :]
+    if (magic, version, length) != (MAGIC, VERSION, len(header)):
+        return None
+    return SnapshotHeader(position, size, root, header)
+
+
+def _hash(position: int, index: int, piece: bytes) -> bytes:
+    return xxh3_128_digest(_PLACE.pack(position, index) + piece)

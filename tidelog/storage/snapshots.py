@@ -1,0 +1,276 @@
+"""Snapshots of a state machine, on disk. Knows bytes only; `snapshot_format` says how they look.
+
+A snapshot is three files: `<position>-<version>.body`, and its header twice, `.header.0` and `.header.1`. It exists
+once a header does, because names appear in this order, each step durable before the next: the body under its own name,
+then the headers. So a crash leaves the old ones and perhaps the new one, never half of one under a name that counts;
+what it does leave, `remove_old` clears away.
+
+Nothing is ever written over a snapshot that may be needed: a second one of the same position (a replica whose image
+turned out to differ fetches the others') is another version, and the newest version counts.
+
+Damage is found when a snapshot is read, chunk by chunk, and is told by index. What is sound of it stays useful: the
+missing chunks are fetched from a peer whose snapshot at this position has the same root, and `repair` puts them in
+their places, if the whole then has that root. All calls block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.model.ports import File, Files
+from tidelog.storage.open_files import open_file
+from tidelog.storage.snapshot_format import (
+    BLOCK_BYTES,
+    HEADER_BYTES_MAX,
+    DamagedSnapshot,
+    SnapshotHeader,
+    cut,
+    damaged_chunks,
+    decode_header,
+    encode_header,
+    is_sound,
+    join,
+    root_of,
+)
+
+BODY = ".body"
+HEADERS = (".header.0", ".header.1")
+TEMPORARY = ".tmp"
+KEPT = 2
+_HEAD_BYTES_MAX = BLOCK_BYTES + HEADER_BYTES_MAX
+_BLOCKS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    header: SnapshotHeader
+    body: bytes
+
+
+@dataclass(slots=True)
+class LoadedSnapshots:
+    """What `load_newest` found."""
+
+    snapshot: Snapshot | None = None
+    """The newest that is whole; None if none is."""
+    damaged: list[DamagedSnapshot] = field(default_factory=list)
+    """Newer ones that would do if they were repaired, the newest first."""
+
+
+class UnknownSnapshot(LookupError):
+    """There is no snapshot of this position, or its header is lost in both copies."""
+
+
+class SnapshotStore:
+    """The snapshots of one log, in a directory of their own. For one thread at a time.
+
+    Methods raise `OSError` if the disk does; what was there before is then still there.
+    """
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, position: int, header: bytes, body: bytes) -> SnapshotHeader:
+        """Makes a snapshot durable. `header` is the caller's, and small; it is kept twice, apart from the body."""
+        assert position >= 0 and len(header) <= HEADER_BYTES_MAX
+        blocks = cut(position, body)
+        written = SnapshotHeader(position, len(body), root_of(blocks), header)
+        self._store(written, blocks)
+        return written
+
+    def install(self, header: SnapshotHeader, blocks: Sequence[bytes]) -> None:
+        """Makes durable what a peer sent, chunk by chunk. Raises `DamagedSnapshot`, and writes nothing, if it is not
+        the snapshot that the header promises."""
+        assert len(blocks) == header.chunk_count
+        self._check(header, blocks)
+        self._store(header, blocks)
+
+    def _store(self, header: SnapshotHeader, blocks: Sequence[bytes]) -> None:
+        self._files.make_dirs(self._directory)
+        versions = [version for position, version in self._versions() if position == header.position]
+        stem = _stem(header.position, max(versions, default=0) + 1)
+        body, copies = self._path(stem + BODY), [self._path(stem + suffix) for suffix in HEADERS]
+        self._write(body + TEMPORARY, blocks)
+        self._files.rename(body + TEMPORARY, body)
+        for path in copies:
+            self._write(path + TEMPORARY, [encode_header(header)])
+        self._files.sync_dir(self._directory)
+        for path in copies:
+            self._files.rename(path + TEMPORARY, path)
+        self._files.sync_dir(self._directory)
+
+    def _write(self, path: str, parts: Sequence[bytes]) -> None:
+        with self._open(path, create=True) as file:
+            at = 0
+            for first in range(0, len(parts), _BLOCKS_AT_ONCE):
+                together = b"".join(parts[first : first + _BLOCKS_AT_ONCE])
+                file.pwritev([together], at)
+                at += len(together)
+            file.sync()
+
+    def repair(self, position: int, blocks: Mapping[int, bytes]) -> None:
+        """Puts chunks from a peer in their places, and a lost copy of the header back.
+
+        Raises `UnknownSnapshot`, or `DamagedSnapshot` with what is still missing; nothing is written then, unless all
+        of it fits together.
+        """
+        stem, header = self._find(position)
+        present = self._blocks(stem, header)
+        mended = [blocks.get(index, block) for index, block in enumerate(present)]
+        self._check(header, mended)
+        if mended != present:
+            with self._open(self._path(stem + BODY), create=True) as file:
+                for index, (new, old) in enumerate(zip(mended, present, strict=True)):
+                    if new != old:
+                        file.pwritev([new], index * BLOCK_BYTES)
+                file.sync()
+        for suffix in HEADERS:
+            if self._header(stem + suffix) != header:
+                path = self._path(stem + suffix)
+                self._write(path + TEMPORARY, [encode_header(header)])
+                self._files.rename(path + TEMPORARY, path)
+        self._files.sync_dir(self._directory)
+
+    def _check(self, header: SnapshotHeader, blocks: Sequence[bytes]) -> None:
+        damaged = damaged_chunks(header, blocks)
+        if damaged or root_of(blocks) != header.root:
+            raise DamagedSnapshot(header.position, damaged)
+
+    def remove_old(self) -> None:
+        """Removes what is older than the second newest snapshot that is whole, other versions of the same positions,
+        and what crashes left. To be called when the newest snapshot is known to be the right one."""
+        found = list(self._headers())
+        whole = [stem for stem, header in found if not damaged_chunks(header, self._blocks(stem, header))][:KEPT]
+        if len(whole) < KEPT:
+            return
+        current = {stem.partition("-")[0]: stem for stem, _ in found}
+        for name in self._files.list(self._directory):
+            if name.endswith(TEMPORARY) or _is_superseded(name, whole[-1], current):
+                self._files.remove(self._path(name))
+        self._files.sync_dir(self._directory)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def load_newest(self) -> LoadedSnapshots:
+        """The newest snapshot that is whole, and which newer ones are not.
+
+        Raises `Overloaded` or `PermissionError` if that cannot be told: what is out of reach is not damaged.
+        """
+        loaded = LoadedSnapshots()
+        self._settle()
+        for stem, header in self._headers():
+            blocks = self._blocks(stem, header)
+            damaged = damaged_chunks(header, blocks)
+            if not damaged:
+                loaded.snapshot = Snapshot(header, join(blocks))
+                break
+            loaded.damaged.append(DamagedSnapshot(header.position, damaged))
+        return loaded
+
+    def newest(self) -> SnapshotHeader | None:
+        """Of the snapshots here, whole or not."""
+        return next((header for _, header in self._headers()), None)
+
+    def header(self, position: int) -> SnapshotHeader:
+        """Raises `UnknownSnapshot`."""
+        return self._find(position)[1]
+
+    def read_chunk(self, position: int, index: int) -> bytes:
+        """A chunk for a peer, behind its hash. Raises `UnknownSnapshot`, or `DamagedSnapshot` if it is bad here."""
+        stem, header = self._find(position)
+        assert 0 <= index < header.chunk_count
+        block = self._read(stem + BODY, header.block_bytes(index), index * BLOCK_BYTES)
+        if not is_sound(header, index, block):
+            raise DamagedSnapshot(position, (index,))
+        return block
+
+    def _find(self, position: int) -> tuple[str, SnapshotHeader]:
+        for stem, header in self._headers():
+            if header.position == position:
+                return stem, header
+        raise UnknownSnapshot(f"no snapshot at position {position}")
+
+    def _settle(self) -> None:
+        """What a process that was killed has renamed is here, and perhaps only in the kernel's memory."""
+        if not self._files.list(self._directory):
+            return
+        try:
+            self._files.sync_dir(self._directory)
+        except OSError as error:
+            if error.errno != errno.EROFS:  # which has nothing in memory that it could lose
+                raise
+
+    def _headers(self) -> Iterator[tuple[str, SnapshotHeader]]:
+        """Of each position the newest version with a header that can be read; the newest position first."""
+        last = -1
+        for position, version in sorted(self._versions(), reverse=True):
+            header = self._either_header(_stem(position, version)) if position != last else None
+            if header is not None and header.position == position:
+                last = position
+                yield _stem(position, version), header
+
+    def _either_header(self, stem: str) -> SnapshotHeader | None:
+        return self._header(stem + HEADERS[0]) or self._header(stem + HEADERS[1])
+
+    def _versions(self) -> set[tuple[int, int]]:
+        """Position and version of whatever bears a name here."""
+        stems = {name.partition(".")[0] for name in self._files.list(self._directory)}
+        parts = [stem.split("-") for stem in sorted(stems)]
+        return {(int(p[0]), int(p[1])) for p in parts if len(p) == 2 and p[0].isdecimal() and p[1].isdecimal()}
+
+    def _blocks(self, stem: str, header: SnapshotHeader) -> list[bytes]:
+        """Its blocks as they are; empty where nothing can be read."""
+        indexes = range(header.chunk_count)
+        try:
+            with self._open(self._path(stem + BODY)) as file:
+                return [_pread(file, header.block_bytes(index), index * BLOCK_BYTES) for index in indexes]
+        except PermissionError:
+            raise
+        except OSError:
+            return [b""] * header.chunk_count
+
+    def _header(self, name: str) -> SnapshotHeader | None:
+        return decode_header(self._read(name, _HEAD_BYTES_MAX, 0))
+
+    def _read(self, name: str, size: int, at: int) -> bytes:
+        try:
+            with self._open(self._path(name)) as file:
+                return _pread(file, size, at)
+        except PermissionError:
+            raise
+        except OSError:
+            return b""
+
+    @contextlib.contextmanager
+    def _open(self, path: str, *, create: bool = False) -> Iterator[File]:
+        file = open_file(self._files, path, create=create)
+        try:
+            yield file
+        finally:
+            file.close()
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+
+def _pread(file: File, size: int, at: int) -> bytes:
+    try:
+        return file.pread(size, at)
+    except OSError:
+        return b""
+
+
+def _is_superseded(name: str, oldest: str, current: Mapping[str, str]) -> bool:
+    """`current` maps a position to the stem that counts."""
+    stem = name.partition(".")[0]
+    return stem < oldest or stem < current.get(stem.partition("-")[0], "")
+
+
+def _stem(position: int, version: int) -> str:
+    return f"{position:020d}-{version:04d}"
