@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import pytest
 
-from tidelog.model.ids import PartitionId
 from tidelog.sim import rot
 from tidelog.sim.medium import Medium
-from tidelog.sim.slot_driver import DIRECTORY, IDENTITY
+from tidelog.sim.slot_driver import DIRECTORY
 from tidelog.sim.slot_sweep import Loss, SlotSweep
 from tidelog.sim.sweep import FAULTS, Case
-from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec
+from tidelog.storage.rows import ROW_BYTES, Row
 
 SHAPES = {"one segment": (1 << 23, True), "several segments": (900, True), "left idle": (900, False)}
 SAMPLED = 37
@@ -75,7 +75,7 @@ def test_any_one_file_lost_or_emptied(
     sweep: SlotSweep, suffix: str, loss: Loss, how: Callable[[Medium, str], None]
 ) -> None:
     for path in files_of(sweep, suffix):
-        sweep.check(lambda medium, path=path: how(medium, path), loss)
+        sweep.check(partial(how, path=path), loss)
 
 
 @pytest.mark.parametrize(("first", "second"), list(product([rot.lose, empty, spoil], repeat=2)))
@@ -118,36 +118,25 @@ def test_all_logs_emptied(sweep: SlotSweep) -> None:
 # -- an entry and its row ----------------------------------------------------------------------------------------------
 
 
-def rows_of(sweep: SlotSweep, identity: PartitionId = IDENTITY) -> list[tuple[str, int, int, int]]:
-    """Catalog, position of the row, and where in the log its batch begins and ends."""
-    found = []
-    for path in files_of(sweep, ".catalog"):
-        for at in range(0, len(sweep.content[path]), ROW_BYTES):
-            row = RowCodec(identity).body(sweep.content[path][at : at + ROW_BYTES])
-            if row is not None and row.kind == Kind.BATCH:
-                found.append((path, at, row.file_position, row.end_position))
-    return found
-
-
 def test_a_row_and_its_entry_damaged(sweep: SlotSweep) -> None:
     """Nobody knows any more which slot it was."""
-    rows = rows_of(sweep)
-    assert len(rows) > 20
-    for catalog, at, start, end in rows:
+    entries = list(sweep.entries())
+    assert len(entries) > 20
+    for catalog, at, row in entries:
 
-        def damage(medium: Medium, catalog: str = catalog, at: int = at, start: int = start, end: int = end) -> None:
+        def damage(medium: Medium, catalog: str = catalog, at: int = at, row: Row = row) -> None:
             FAULTS[0].does(medium, catalog, at, at + ROW_BYTES)
-            FAULTS[1].does(medium, catalog.replace(".catalog", ".log"), start, end)
+            FAULTS[1].does(medium, catalog.replace(".catalog", ".log"), row.file_position, row.end_position)
 
         sweep.check(damage, Loss.IDENTITY)
 
 
 def test_both_files_cut_at_the_same_entry(sweep: SlotSweep) -> None:
     """The rest of the segment is gone, and what is left looks like a log that ends there."""
-    for catalog, at, start, _ in rows_of(sweep):
+    for catalog, at, row in sweep.entries():
 
-        def damage(medium: Medium, catalog: str = catalog, at: int = at, start: int = start) -> None:
+        def damage(medium: Medium, catalog: str = catalog, at: int = at, row: Row = row) -> None:
             rot.cut(medium, catalog, at)
-            rot.cut(medium, catalog.replace(".catalog", ".log"), start)
+            rot.cut(medium, catalog.replace(".catalog", ".log"), row.file_position)
 
         sweep.check(damage, Loss.IDENTITY)

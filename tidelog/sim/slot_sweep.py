@@ -8,7 +8,7 @@ all of it was durable:
 - no slot is missing, unless the store says that it is amnesiac, at this opening and at every later one;
 - a catalog or one metainfo copy may be damaged in any way: that costs nothing at all;
 - a `.log` may be damaged in any way: that costs identities and payloads of the slots it held, whose position and number
-  are still told; only a damaged floor makes the store amnesiac;
+  are still told; only a damaged floor makes the store amnesiac; an identity whose own bytes are intact is told;
 - a store that is not amnesiac takes puts, and the next opening sees the same and them.
 """
 
@@ -18,13 +18,16 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import pairwise
 
+from tidelog.model.batch_header import HEADER_BYTES
 from tidelog.model.errors import DamagedBatch, LogOffline
 from tidelog.sim import rot
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.medium import Medium
-from tidelog.sim.slot_driver import SlotDriver
+from tidelog.sim.slot_driver import IDENTITY, SlotDriver
 from tidelog.sim.sweep import FAULTS, METAINFO_BOUNDS, ROW_BOUNDS, Case, Content
-from tidelog.storage.rows import ROW_BYTES
+from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec
+from tidelog.storage.segment import SECTOR_BYTES
+from tidelog.storage.slot_entries import FLOOR_NUMBER, decode_entry
 
 POSITIONS = 24
 FLOOR = 5
@@ -58,8 +61,30 @@ class SlotSweep:
         self.expected = driver.now
         self.payloads = driver.payloads
         self.facts = driver.facts[0]
-        self.amnesiac = 0
         self.faulty = 0
+        self._heads = dict(self._find_heads())
+
+    def entries(self) -> Iterator[tuple[str, int, Row]]:
+        """The row of each entry: its catalog, where it lies there, and what it says."""
+        for path, content in self.content.items():
+            if path.endswith(".catalog"):
+                rows = RowCodec(IDENTITY).bodies(content)
+                yield from (
+                    (path, slot * ROW_BYTES, row)
+                    for slot, row in enumerate(rows)
+                    if row is not None and row.kind == Kind.BATCH
+                )
+
+    def _find_heads(self) -> Iterator[tuple[int, tuple[str, int, int]]]:
+        """For each position, the file and the bytes that tell the identity in its newest entry."""
+        for catalog, _, row in self.entries():
+            path = catalog.replace(".catalog", ".log")
+            entry = decode_entry(self.content[path][row.file_position : row.end_position])
+            assert entry is not None
+            key = entry[0].pack()
+            start = self.content[path].index(key, row.file_position)
+            if row.number != FLOOR_NUMBER:
+                yield row.position, (path, row.file_position + HEADER_BYTES, start + len(key))
 
     def cases(self) -> Iterator[Case]:
         """Each fault on each stretch of 16 bytes, of 64, and on each field of rows and metainfo copies."""
@@ -82,10 +107,9 @@ class SlotSweep:
         damage(disk.medium)
         driver = SlotDriver(disk, segment_bytes=self._segment_bytes)
         driver.payloads = self.payloads
-        is_amnesiac = driver.stored.is_amnesiac
-        self.amnesiac += is_amnesiac
         self._check(driver, loss)
-        if is_amnesiac:
+        self._check_heads(driver)
+        if driver.stored.is_amnesiac:
             self._check_stays_amnesiac(driver)
             return
         assert loss is not Loss.IDENTITY, "what this replica has forgotten is not noticed"
@@ -133,6 +157,16 @@ class SlotSweep:
             assert is_as_written or loss is not Loss.NOTHING, f"{slot} is damaged"
             if slot.identity is not None and known.digest:
                 self._check_payload(driver, position, is_faulty=slot.is_faulty)
+
+    def _check_heads(self, driver: SlotDriver) -> None:
+        """An identity whose bytes are all there, in sectors that can be read, is told."""
+        files = driver.disk.medium.walk()
+        for slot in driver.stored.slots:
+            path, start, end = self._heads.get(slot.position, ("", 0, 0))
+            if slot.identity is None and path in files:
+                is_readable = not files[path].is_unreadable(start - SECTOR_BYTES, end - start + 2 * SECTOR_BYTES)
+                is_intact = files[path].data[start:end] == self.content[path][start:end]
+                assert not (is_readable and is_intact), f"the identity of {slot.position} is not damaged"
 
     def _check_payload(self, driver: SlotDriver, position: int, *, is_faulty: bool) -> None:
         try:
