@@ -43,8 +43,10 @@ def test_enough_happens_in_them(summary: Summary) -> None:
 
 def test_a_seed_is_the_same_run_every_time_and_in_every_process() -> None:
     program = (
-        "from tidelog.sim.main import run_both_rings\n"
-        "for seed in (3, 8, 15): outcome = run_both_rings(seed); print(outcome.trace, outcome.records_acknowledged)\n"
+        "from tidelog.sim.main import Ring, run_rings\n"
+        "for seed in (3, 8, 15):\n"
+        "    outcome = run_rings((Ring.LOG, Ring.BROKER), seed)\n"
+        "    print(outcome.trace, outcome.records_acknowledged)\n"
     )
     outputs = {
         subprocess.run(

@@ -12,7 +12,7 @@ import typer
 from tidelog.cli.options import Json
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import EXIT_ERROR, counted, print_json
-from tidelog.sim.main import Summary, replay_command, run
+from tidelog.sim.main import DEFAULT_RINGS, Ring, Summary, replay_command, run
 
 FAILURES_SHOWN_MAX = 5
 TRACE_LINES = 20
@@ -21,6 +21,7 @@ TRACE_LINES = 20
 def sim(
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="How many seeds.")] = 20,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="The first one.")] = 0,
+    ring: Annotated[Ring | None, typer.Option(help="Only one kind of simulation; default: all.")] = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes to use.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -34,9 +35,10 @@ def sim(
       tidelog sim --runs 1000 --jobs 2
       tidelog sim --runs 1 --seed 4711
     """
+    rings = DEFAULT_RINGS if ring is None else (ring,)
     with count_progress() as progress:
         bar = progress.add_task("simulating", total=runs)
-        summary = run(runs, seed, jobs, lambda done, _: progress.update(bar, completed=done))
+        summary = run(runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), rings)
     if as_json:
         print_json(_document(summary))
     else:
@@ -53,7 +55,11 @@ def _document(summary: Summary) -> dict[str, object]:
         "faults": summary.faults,
         "counters": dict(sorted(summary.counters.items())),
         "failures": [
-            {"seed": failure.seed, "violations": list(failure.violations), "replay": replay_command(failure.seed)}
+            {
+                "seed": failure.seed,
+                "violations": list(failure.violations),
+                "replay": replay_command(failure.seed, summary.rings),
+            }
             for failure in summary.failures
         ],
         "never_happened": summary.never_happened,
@@ -68,11 +74,11 @@ def _print_summary(summary: Summary) -> None:
         f"{counted(len(summary.failures), 'run')} failed"
     )
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
-        print(f"\nseed {failure.seed}: {replay_command(failure.seed)}")
+        print(f"\nseed {failure.seed}: {replay_command(failure.seed, summary.rings)}")
         for violation in failure.violations:
             print(f"  {violation}")
         if summary.runs == 1:
-            print("the end of its trace:", *failure.trace.splitlines()[-TRACE_LINES:], sep="\n  ")
+            print("the end of its trace:", *(failure.events or failure.trace.splitlines())[-TRACE_LINES:], sep="\n  ")
     if len(summary.failures) > FAILURES_SHOWN_MAX:
         print(f"\nand {len(summary.failures) - FAILURES_SHOWN_MAX} more; --json lists all")
     for name in summary.never_happened:

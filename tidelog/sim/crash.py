@@ -53,6 +53,8 @@ class Outcome:
     """Equal for equal seeds, in every process."""
     counters: Counter[str]
     records_acknowledged: int
+    events: tuple[str, ...] = ()
+    """What happened, line by line, if it was asked for."""
 
 
 def run_seed(seed: int) -> Outcome:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from tidelog.broker.broker import Broker
 from tidelog.config.schema import BrokerConfig
+from tidelog.sim import rot
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.environment import DISK_DELAY_S, SimClock, SimEntropy, SimRunner
 from tidelog.sim.loop import SimLoop
@@ -48,6 +49,7 @@ class Incarnation:
     disk: SimDisk
     host: SimHost
     network: ProcessNetwork
+    runner: SimRunner
     is_alive: bool = True
     broker: Broker | None = None
     waiters: dict[asyncio.Future[None], None] = field(default_factory=dict)
@@ -105,10 +107,11 @@ class Machine:
         self.clock = SimClock(_loop())
         self.config = config
         self.disk_delay_s = DISK_DELAY_S
-        """Mean time of a blocking call."""
+        """Mean time of a blocking call; `change_disk_delay` changes it."""
         self.lives = 0
         """How often it was started."""
         self._seed = seed
+        self._disks = 0
         self._entropy = SimEntropy(stream(seed, "entropy"))
         self._now: Incarnation | None = None
 
@@ -139,13 +142,13 @@ class Machine:
         self.lives += 1
         process = Process(self.name, self.time)
         host = self.network.host(self.name)
-        now = self._now = Incarnation(process, self.disk, host, ProcessNetwork(process, host))
+        runner = SimRunner(stream(self._seed, f"runner {self.lives}"), self.disk_delay_s)
+        now = self._now = Incarnation(process, self.disk, host, ProcessNetwork(process, host), runner)
         self.disk.on_crash = now.end
         await self._run(now, self._start(now))
 
     async def _start(self, now: Incarnation) -> None:
-        runner = SimRunner(stream(self._seed, f"runner {self.lives}"), self.disk_delay_s)
-        now.broker = Broker(self.config, now.disk, self.clock, self._entropy, runner)
+        now.broker = Broker(self.config, now.disk, self.clock, self._entropy, now.runner)
         await now.broker.start((self.name, HTTP_PORT))
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
@@ -189,6 +192,30 @@ class Machine:
     def resume(self) -> None:
         if self._now is not None and self._now.is_alive:
             _loop().resume(self._now.process)
+
+    # -- disks -------------------------------------------------------------------------------------------------------
+
+    def change_disk_delay(self, mean_s: float) -> None:
+        """Makes the disk slower or faster, at once."""
+        self.disk_delay_s = mean_s
+        if self._now is not None:
+            self._now.runner.mean_s = mean_s
+
+    def replace_disk(self) -> None:
+        """Puts an empty disk in; the machine is off."""
+        assert self._now is None, "still running"
+        self._disks += 1
+        self.disk = SimDisk(f"{self._seed}/disk {self._disks}")
+
+    def back_up(self) -> dict[str, bytes]:
+        """The files as they are durably on the disk."""
+        return {path: bytes(node.durable) for path, node in self.disk.medium.walk().items()}
+
+    def restore(self, backup: dict[str, bytes]) -> None:
+        """Puts a disk in that holds these files and nothing else; the machine is off."""
+        self.replace_disk()
+        for path, content in backup.items():
+            rot.plant(self.disk.medium, path, content)
 
     # -- ends --------------------------------------------------------------------------------------------------------
 

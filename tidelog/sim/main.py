@@ -1,19 +1,23 @@
 """Many seeds: run them, on several processes if wanted, and add up what they came to.
 
-Each seed runs both rings, the log alone (`tidelog.sim.log_scenario`) and the broker (`tidelog.sim.crash`). A seed's
-outcome depends on nothing but the seed and the code, so results are the same however the seeds are spread.
+Each seed runs in several rings, from one log alone to a whole cluster. A seed's outcome depends on nothing but the seed
+and the code, so results are the same however the seeds are spread.
 """
 
 from __future__ import annotations
 
 import concurrent.futures  # determinism: seeds are independent, and results are gathered in their order
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
 
-from tidelog.sim import log_scenario
-from tidelog.sim.counters import missing
-from tidelog.sim.crash import Outcome, run_seed
+from tidelog.sim import crash, log_scenario, slot_scenario
+from tidelog.sim.cluster.run import run_seed as run_cluster_seed
+from tidelog.sim.cluster.sometimes import SOMETIMES as SOMETIMES_IN_A_CLUSTER
+from tidelog.sim.counters import SOMETIMES as SOMETIMES_IN_A_BROKER
+from tidelog.sim.crash import Outcome
 
 CHUNK_SEEDS = 4
 COUNTED_FROM_RUNS = 500
@@ -23,21 +27,41 @@ Progress = Callable[[int, int], None]
 """(seeds done, seeds in all)"""
 
 
+class Ring(StrEnum):
+    """What is simulated."""
+
+    LOG = "log"
+    """One log on one disk, and one replica's slots on another."""
+    BROKER = "broker"
+    """A broker with its clients."""
+    CLUSTER = "cluster"
+    """Several brokers, the network between them, and their administrators."""
+
+
+DEFAULT_RINGS = (Ring.LOG, Ring.BROKER)
+
+
 @dataclass(slots=True)
 class Summary:
     """What a batch of seeds came to."""
 
     first_seed: int
+    rings: Sequence[Ring] = DEFAULT_RINGS
     runs: int = 0
     records_acknowledged: int = 0
     counters: Counter[str] = field(default_factory=Counter)
-    """What happened how often; names that begin with `disk: ` are faults."""
+    """What happened how often; names that begin with `disk: ` are faults, those of a cluster begin with `cluster: `."""
     failures: list[Outcome] = field(default_factory=list)
 
     @property
     def never_happened(self) -> list[str]:
         """Things that should happen sometimes and did not; empty if the batch is too small to tell."""
-        return missing(self.counters) if self.runs >= COUNTED_FROM_RUNS else []
+        if self.runs < COUNTED_FROM_RUNS:
+            return []
+        expected = list(SOMETIMES_IN_A_BROKER) if Ring.BROKER in self.rings else []
+        if Ring.CLUSTER in self.rings:
+            expected += [_in_a_cluster(name) for name in SOMETIMES_IN_A_CLUSTER]
+        return [name for name in expected if not self.counters[name]]
 
     @property
     def is_good(self) -> bool:
@@ -46,7 +70,8 @@ class Summary:
     @property
     def faults(self) -> int:
         """Faults that were injected."""
-        return sum(count for name, count in self.counters.items() if name.startswith("disk: "))
+        kinds = ("disk: ", _in_a_cluster("fault: "))
+        return sum(count for name, count in self.counters.items() if name.startswith(kinds))
 
     def add(self, outcome: Outcome) -> None:
         self.runs += 1
@@ -56,41 +81,76 @@ class Summary:
             self.failures.append(outcome)
 
 
-def replay_command(seed: int) -> str:
+def replay_command(seed: int, rings: Sequence[Ring] = DEFAULT_RINGS) -> str:
     """What runs one seed again."""
-    return f"tidelog sim --runs 1 --seed {seed}"
+    option = f" --ring {rings[0]}" if len(rings) == 1 else ""
+    return f"tidelog sim --runs 1 --seed {seed}{option}"
 
 
-def run(runs: int, first_seed: int = 0, jobs: int = 1, progress: Progress | None = None) -> Summary:
+def run(
+    runs: int,
+    first_seed: int = 0,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    rings: Sequence[Ring] = DEFAULT_RINGS,
+) -> Summary:
     """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each."""
-    summary = Summary(first_seed)
-    for outcome in _outcomes(range(first_seed, first_seed + runs), jobs):
+    summary = Summary(first_seed, rings)
+    for outcome in _outcomes(range(first_seed, first_seed + runs), jobs, rings):
         summary.add(outcome)
         if progress is not None:
             progress(summary.runs, runs)
     return summary
 
 
-def _outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
+def _outcomes(seeds: range, jobs: int, rings: Sequence[Ring]) -> Iterator[Outcome]:
+    work = partial(run_rings, rings)
     if jobs == 1:
-        yield from map(run_both_rings, seeds)
+        yield from map(work, seeds)
         return
     with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(run_both_rings, seeds, chunksize=CHUNK_SEEDS)
+        yield from pool.map(work, seeds, chunksize=CHUNK_SEEDS)
 
 
-def run_both_rings(seed: int) -> Outcome:
-    """One seed: a history of one log, then a broker's."""
-    violations: tuple[str, ...] = ()
-    try:
-        log_trace = log_scenario.run_seed(seed)
-    except Exception as error:  # noqa: BLE001 - whatever it was, the seed has failed
-        log_trace, violations = "", (f"one log: {type(error).__name__}: {error}",)
-    outcome = run_seed(seed)
-    return Outcome(
-        seed,
-        violations + outcome.violations,
-        log_trace + outcome.trace,
-        outcome.counters,
-        outcome.records_acknowledged,
-    )
+def run_rings(rings: Sequence[Ring], seed: int) -> Outcome:
+    """One seed, in each of these rings."""
+    whole = Outcome(seed, (), "", Counter(), 0)
+    for ring in rings:
+        part = _RUN[ring](seed)
+        prefix = f"{ring}: " if len(rings) > 1 else ""
+        whole = Outcome(
+            seed,
+            (*whole.violations, *(f"{prefix}{violation}" for violation in part.violations)),
+            whole.trace + part.trace,
+            whole.counters + part.counters,
+            whole.records_acknowledged + part.records_acknowledged,
+            whole.events + part.events,
+        )
+    return whole
+
+
+def _run_log(seed: int) -> Outcome:
+    violations, traces = list[str](), list[str]()
+    for name, run_seed in (("one log", log_scenario.run_seed), ("one replica", slot_scenario.run_seed)):
+        try:
+            traces.append(run_seed(seed))
+        except Exception as error:  # noqa: BLE001 - whatever it was, the seed has failed
+            violations.append(f"{name}: {type(error).__name__}: {error}")
+    return Outcome(seed, tuple(violations), "".join(traces), Counter(), 0)
+
+
+def _run_cluster(seed: int) -> Outcome:
+    outcome = run_cluster_seed(seed)
+    counters = Counter({_in_a_cluster(name): count for name, count in outcome.counters.items()})
+    return Outcome(seed, outcome.violations, outcome.trace, counters, 0, outcome.events)
+
+
+def _in_a_cluster(name: str) -> str:
+    return f"cluster: {name}"
+
+
+_RUN: dict[Ring, Callable[[int], Outcome]] = {
+    Ring.LOG: _run_log,
+    Ring.BROKER: crash.run_seed,
+    Ring.CLUSTER: _run_cluster,
+}

@@ -1,0 +1,6 @@
+"""The outer ring of the simulator: whole brokers, several per run, on one virtual clock, with a simulated network and
+simulated disks, and everything that can happen to them.
+
+    tidelog sim --ring cluster --runs 1000             seeds 0 to 999
+    tidelog sim --ring cluster --runs 1 --seed 17      one of them
+"""

@@ -1,0 +1,201 @@
+"""Administrators: they give commands to brokers, wait as long as they like, and remember what they were told.
+
+Each command is told from every other in the metadata log by something that it alone has: the name of its topic, the
+value of a setting, the size that a topic grows to. So at the end the log says for each of them what became of it:
+
+- what was acknowledged is there, once, and was there when it was acknowledged;
+- what was refused with a definite error is not;
+- what was begun after another one's acknowledgement comes after it in the log;
+- whoever was told that it is done sees it on the broker that told it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from tidelog.broker.broker import Broker, NewTopic
+from tidelog.broker.controller.records import (
+    ConfigsAltered,
+    MetadataRecord,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
+from tidelog.model.cluster import ClusterImage, Topic
+from tidelog.model.errors import TidelogError
+from tidelog.sim.cluster.scenario import Order
+from tidelog.sim.cluster.truth import Truth
+from tidelog.sim.cluster.world import World
+from tidelog.sim.machine import ConnectionLost, Unreachable
+
+CONFIG = "segment.bytes"
+CONFIG_FIRST = 2_000
+"""Settings are numbered from here on, one for each command."""
+
+
+Work = Callable[[Broker], Coroutine[Any, Any, object]]
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """What was asked, and what became of it."""
+
+    key: str
+    """What its record says that no other's does; others may have asked for the very same, as with a deletion."""
+    via: int
+    begun_s: float
+    outcome: str = "unknown"
+    """`ok`, `refused` (surely without effect) or `unknown`."""
+    ended_s: float = inf
+
+
+def key_of(record: MetadataRecord) -> str | None:
+    """The key of the command that this record carries out; None if it is not an administrator's."""
+    match record:
+        case TopicCreated(name):
+            return f"create {name}"
+        case TopicDeleted(topic_id):
+            return f"delete {topic_id}"
+        case PartitionsAdded(topic_id, assignments):
+            return f"grow {topic_id} by {len(assignments)}"
+        case ConfigsAltered(_, changes) if CONFIG in changes:
+            return f"configure {changes[CONFIG]}"
+        case _:
+            return None
+
+
+class Administrators:
+    """All of one run."""
+
+    def __init__(self, world: World, truth: Truth) -> None:
+        self.commands: list[Command] = []
+        self.producer_ids: set[int] = set()
+        self._world = world
+        self._truth = truth
+
+    async def carry_out(self, number: int, order: Order) -> str | None:
+        """Gives a command and waits for its end; returns the outcome, None if there was nothing to ask for.
+
+        `number` is that of no other command.
+        """
+        machine = self._world.machine(order.via)
+        if (broker := machine.broker) is None or not machine.is_up:
+            return None
+        prepared = _prepare(number, order, broker.image)
+        if prepared is None:
+            return None
+        key, work = prepared
+        command = Command(key, order.via, self._world.true_time)
+        self.commands.append(command)
+        try:
+            async with asyncio.timeout(order.timeout_s):
+                answer = await machine.call(work)
+        except Unreachable:
+            self._end(command, "refused", "unreachable")
+        except ConnectionLost:
+            self._end(command, "unknown", "connection lost")
+        except TimeoutError:
+            self._end(command, "unknown", "timeout")
+        except TidelogError as error:
+            self._end(command, "refused" if error.definite else "unknown", f"{type(error).__name__}: {error}")
+        else:
+            self._end(command, "ok", "")
+            self._check_answer(command, answer, broker.image)
+        return command.outcome
+
+    def _end(self, command: Command, outcome: str, reason: str) -> None:
+        command.outcome, command.ended_s = outcome, self._world.true_time
+        self._truth.note("order", command.key, f"via {command.via}", outcome, reason)
+        self._truth.saw(f"command {outcome}")
+        is_forwarded = outcome == "ok" and self._truth.image.controller_id != command.via
+        self._truth.saw("forwarded command", is_forwarded)
+
+    def _check_answer(self, command: Command, answer: object, image: ClusterImage) -> None:
+        if isinstance(answer, int):
+            if answer in self.producer_ids:
+                self._truth.violate("commands", f"producer id {answer} was given out twice")
+            self.producer_ids.add(answer)
+        elif self._offset_of(command) is None:
+            self._truth.violate("commands", f"{command.key} is acknowledged, and in nobody's log")
+        if isinstance(answer, Topic) and not self._is_deleted(answer.topic_id):
+            shown = image.topics.get(answer.name)
+            if shown is None or len(shown.partitions) < len(answer.partitions):
+                self._truth.violate("commands", f"{command.key}: node {command.via} acknowledges, and does not show it")
+
+    def _is_deleted(self, topic_id: str) -> bool:
+        return any(record == TopicDeleted(topic_id) for record in self._truth.records.values())
+
+    def _offset_of(self, command: Command) -> int | None:
+        return next((at for at, record in self._truth.records.items() if key_of(record) == command.key), None)
+
+    def check_all(self) -> None:
+        """Compares what was told with the log, when both are complete."""
+        offsets: dict[str, list[int]] = {}
+        for offset, record in sorted(self._truth.records.items()):
+            key = key_of(record)
+            if key is not None:
+                offsets.setdefault(key, []).append(offset)
+        commands: dict[str, list[Command]] = {}
+        for command in self.commands:
+            commands.setdefault(command.key, []).append(command)
+        for key, found in offsets.items():
+            for wrong in _wrong_with(key, commands.get(key, []), len(found)):
+                self._truth.violate("commands", wrong)
+        for command in self.commands:
+            if command.outcome == "ok" and not command.key.startswith("allocate") and command.key not in offsets:
+                self._truth.violate("commands", f"{command.key} was acknowledged, and is lost")
+        self._check_order([(command, offsets[command.key][0]) for command in self.commands if command.key in offsets])
+
+    def _check_order(self, done: list[tuple[Command, int]]) -> None:
+        """Linearizability of what has a place in the log."""
+        unique = [(command, at) for command, at in done if command.key.startswith(("create", "configure"))]
+        for earlier, first in unique:
+            for later, second in unique:
+                if earlier.outcome == "ok" and earlier.ended_s < later.begun_s and second < first:
+                    self._truth.violate("commands", f"{later.key}, begun after {earlier.key} was done, came before it")
+
+
+def _wrong_with(key: str, commands: list[Command], times: int) -> Iterator[str]:
+    if not commands:
+        yield f"{key} was done, and nobody asked"
+    elif all(command.outcome == "refused" for command in commands):
+        yield f"{key} was refused with a definite error, and done"
+    if times > 1 and not key.startswith("grow"):
+        yield f"{key} was done {times} times"
+
+
+def _prepare(number: int, order: Order, image: ClusterImage) -> tuple[str, Work] | None:
+    """Key and work of a command; None if it needs a topic and there is none."""
+    if order.kind == "create":
+        return _create(number, order, image)
+    if order.kind == "allocate":
+        return f"allocate {number}", lambda broker: broker.allocate_producer_id()
+    topics = list(image.topics.values())
+    if not topics:
+        return None
+    topic = topics[order.target % len(topics)]
+    match order.kind:
+        case "delete":
+            return f"delete {topic.topic_id}", lambda broker: broker.delete_topic(topic.name)
+        case "grow":
+            total = len(topic.partitions) + 1 + order.target % 3
+            more = total - len(topic.partitions)
+            return f"grow {topic.topic_id} by {more}", lambda broker: broker.add_partitions(topic.name, total)
+        case "configure":
+            value = str(CONFIG_FIRST + number)
+            return f"configure {value}", lambda broker: broker.alter_topic_configs(topic.name, {CONFIG: value})
+        case kind:
+            raise AssertionError(f"unknown kind of order: {kind}")
+
+
+def _create(number: int, order: Order, image: ClusterImage) -> tuple[str, Work]:
+    name = f"t{number}"
+    live = len(image.live_brokers)
+    partitions = (None, 1, 2, 5)[order.target % 4]
+    factor = None if order.target % 3 else max(1, live)
+    topic = NewTopic(name, partitions, factor)
+    return f"create {name}", lambda broker: broker.create_topic(topic)

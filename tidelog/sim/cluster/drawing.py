@@ -1,0 +1,118 @@
+"""From a number to a scenario."""
+
+from __future__ import annotations
+
+import random
+
+from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
+from tidelog.sim.seeds import stream
+
+STRIKES: dict[str, float] = {
+    "crash": 3.0,
+    "kill": 3.0,
+    "die at an operation": 3.0,
+    "pause": 3.0,
+    "stop": 2.0,
+    "isolate": 2.0,
+    "split": 2.0,
+    "cut one way": 2.0,
+    "deafen": 1.0,
+    "clog": 1.0,
+    "swizzle": 1.0,
+    "slow network": 1.0,
+    "reset": 2.0,
+    "break frames": 1.0,
+    "repeat frames": 1.5,
+    "sync error": 1.0,
+    "write error": 1.0,
+    "full disk": 1.0,
+    "slow disk": 1.0,
+    "rot": 1.5,
+    "wipe": 1.5,
+    "restore": 0.7,
+    "drift": 1.0,
+    "jump": 1.0,
+    "power cut of all": 0.7,
+}
+"""Kinds of faults, with their weights."""
+
+ORDERS: dict[str, float] = {"create": 5.0, "delete": 1.5, "grow": 1.0, "configure": 3.0, "allocate": 2.0}
+"""Kinds of commands, with their weights."""
+
+DRIFTS = (0.0, 0.0, 0.01, 0.04)
+
+
+def draw_scenario(seed: int) -> Scenario:
+    """The scenario of a seed; the same in every process."""
+    rng = stream(seed, "cluster")
+    swarm = _draw_swarm(rng)
+    steps: list[Strike | Order] = [*_draw_strikes(rng, swarm), *_draw_orders(rng, swarm)]
+    ending = rng.choice(("healed", "core"))
+    return Scenario(seed, swarm, tuple(sorted(steps, key=lambda step: step.at_s)), ending)
+
+
+def _draw_swarm(rng: random.Random) -> Swarm:
+    voters = rng.choices((1, 3, 5), (2, 6, 2))[0]
+    delay_min_s = rng.choice((0.0, 0.0005, 0.005))
+    return Swarm(
+        voters=voters,
+        learners=rng.choices((0, 1, 2), (4, 4, 2))[0],
+        chaos_s=_round(rng.uniform(1.5, 7.0)),
+        delay_min_s=delay_min_s,
+        delay_mean_s=delay_min_s + rng.choice((0.0005, 0.002, 0.01, 0.03)),
+        disk_delay_s=rng.choice((0.0005, 0.002, 0.01)),
+        clock_drift=rng.choice(DRIFTS),
+        is_calm_at_first=rng.random() < 0.75,
+        settings=_draw_settings(rng),
+    )
+
+
+def _draw_settings(rng: random.Random) -> dict[str, int | str]:
+    """Knobs that change what happens often (R10 of the project's testing rules)."""
+    return {
+        "metadata.log.snapshot.records": rng.choice((8, 20, 1_000)),
+        "broker.heartbeat.interval.ms": rng.choice((200, 500)),
+        "broker.session.timeout.ms": rng.choice((1_500, 3_000)),
+        "num.partitions": rng.choice((1, 2, 4)),
+        "log.segment.bytes": rng.choice((1_024, 1 << 20)),
+    }
+
+
+def _draw_strikes(rng: random.Random, swarm: Swarm) -> list[Strike]:
+    kinds = rng.sample(sorted(STRIKES), rng.choice((0, 1, 2, 3, 4, 6)))
+    if not kinds:
+        return []
+    weights = [STRIKES[kind] for kind in kinds]
+    count = rng.randint(1, 2 + int(swarm.chaos_s * 1.5))
+    return [_draw_strike(rng, swarm, rng.choices(kinds, weights)[0]) for _ in range(count)]
+
+
+def _draw_strike(rng: random.Random, swarm: Swarm, kind: str) -> Strike:
+    nodes = rng.sample(swarm.nodes, len(swarm.nodes))
+    return Strike(
+        at_s=_round(rng.uniform(0.0, swarm.chaos_s)),
+        kind=kind,
+        nodes=tuple(nodes[: rng.randint(1, len(nodes))]),
+        lasts_s=_round(rng.choice((0.05, 0.5, 2.0)) * rng.uniform(0.5, 2.0)),
+        amount=_round(rng.random()),
+    )
+
+
+def _draw_orders(rng: random.Random, swarm: Swarm) -> list[Order]:
+    kinds, weights = zip(*sorted(ORDERS.items()), strict=True)
+    rate = rng.choice((0.5, 2.0, 5.0))
+    return [
+        Order(
+            at_s=_round(rng.uniform(0.0, swarm.chaos_s)),
+            kind=rng.choices(kinds, weights)[0],
+            via=rng.choice(swarm.nodes),
+            target=rng.randrange(1_000_000),
+            timeout_s=rng.choice((0.3, 2.0, 10.0)),
+        )
+        for _ in range(1 + int(rate * swarm.chaos_s))
+    ]
+
+
+def _round(value: float) -> float:
+    """So that a scenario on paper is short, and exactly the same."""
+    return round(value, 4)

@@ -1,0 +1,119 @@
+"""The end of every run: what is left must come to life again, within bounded time.
+
+Transient faults hide livelocks: the next one shakes the cluster loose (TigerBeetle's liveness mode). So at the end the
+faults stop. First everything comes back; then a random core, a bare majority of the voters, goes on while all else is
+lost for good. Each time there must be a controller, a topic can be created through any broker, and all that live agree.
+
+A core that starts from chaos, without everything coming back first, is demanded only if no change of voters is under
+way: such a change may need brokers of the other set, and nobody outside can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from tidelog.broker.broker import NewTopic
+from tidelog.model.errors import TidelogError
+from tidelog.sim.cluster.watch import Watch
+from tidelog.sim.cluster.world import World
+from tidelog.sim.faults import NO_FAULTS
+from tidelog.sim.machine import ConnectionLost, Unreachable
+from tidelog.sim.medium import CAPACITY_BYTES
+
+LIVE_S_MAX = 45.0
+"""How long a cluster without faults may need: sessions, elections and replaced voters, one after the other."""
+LOOK_S = 0.05
+TRY_S = 3.0
+
+
+class Healing:
+    """Of one run."""
+
+    def __init__(self, world: World, watch: Watch, rng: random.Random) -> None:
+        self._world = world
+        self._watch = watch
+        self._rng = rng
+        self._topics = 0
+
+    async def run(self, *, core_at_once: bool) -> None:
+        """Ends the faults and demands life."""
+        self._end_faults()
+        nodes = list(self._world.swarm.nodes)
+        is_settled = core_at_once and self._watch.is_settled()
+        if not is_settled and not await self._demand("everything is back", nodes):
+            return
+        core = self._draw_core()
+        if core is not None:
+            self._world.truth.note("core", *core)
+            self._world.truth.saw("core lives on")
+            await self._world.lose([node for node in self._world.swarm.nodes if node not in core])
+            await self._demand("only a core is left", core)
+
+    def _end_faults(self) -> None:
+        world, swarm = self._world, self._world.swarm
+        for link in world.links():
+            link.heal()
+            link.delay_s_min, link.delay_s_mean = swarm.delay_min_s, swarm.delay_mean_s
+            link.tail_rate = link.break_rate = link.replay_rate = 0.0
+        for node in swarm.nodes:
+            machine = world.machine(node)
+            machine.resume()
+            machine.change_disk_delay(swarm.disk_delay_s)
+            medium = machine.disk.medium
+            medium.faults, medium.capacity_bytes = NO_FAULTS, CAPACITY_BYTES
+
+    def _draw_core(self) -> list[int] | None:
+        """A majority of the voters, and some of those who don't vote; None if nobody would be left behind."""
+        voters = [voter.node_id for voter in self._world.voters]
+        others = [node for node in self._world.swarm.nodes if node not in voters]
+        if any(voter.incarnation in self._world.destroyed for voter in self._world.voters):
+            return None
+        core = self._rng.sample(voters, len(voters) // 2 + 1)
+        core += self._rng.sample(others, self._rng.randint(0, len(others)))
+        return sorted(core) if len(core) < len(self._world.swarm.nodes) else None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    async def _demand(self, when: str, nodes: list[int]) -> bool:
+        missing = "nothing was looked at"
+        deadline_s = self._world.true_time + LIVE_S_MAX
+        while self._world.true_time < deadline_s:
+            missing = await self._what_is_missing(nodes)
+            if not missing:
+                self._world.truth.note("alive", when)
+                return True
+            await asyncio.sleep(LOOK_S)
+        self._world.truth.violate("liveness", f"{when} (nodes {nodes}): after {LIVE_S_MAX:.0f} s {missing}")
+        return False
+
+    async def _what_is_missing(self, nodes: list[int]) -> str:
+        self._world.check_keepers()
+        down = [node for node in nodes if not self._world.machine(node).is_up]
+        if down:
+            errors = [error for node in down for error in self._world.keepers[node].start_errors[-1:]]
+            return f"nodes {down} are not up {errors or ''}"
+        refusal = await self._create_topic(self._rng.choice(nodes))
+        return refusal or self._disagreement(nodes)
+
+    async def _create_topic(self, node: int) -> str:
+        self._topics += 1
+        topic = NewTopic(f"final{self._topics}", 1, 1)
+        try:
+            async with asyncio.timeout(TRY_S):
+                await self._world.machine(node).call(lambda broker: broker.create_topic(topic))
+        except (TidelogError, TimeoutError, ConnectionLost, Unreachable) as error:
+            return f"no topic can be created on node {node}: {type(error).__name__}: {error}"
+        return ""
+
+    def _disagreement(self, nodes: list[int]) -> str:
+        """What the living brokers do not agree on yet."""
+        images = [broker.image for node in nodes if (broker := self._world.machine(node).broker) is not None]
+        if len(images) < len(nodes):
+            return "a broker has ended"
+        fenced = [node for node in nodes if not images[0].is_live(node)]
+        if fenced:
+            return f"nodes {fenced} are fenced"
+        if any(image != images[0] for image in images):
+            return f"images differ: positions {[image.position for image in images]}"
+        return ""

@@ -1,0 +1,199 @@
+"""The rules that hold for the metadata log and for what it means. That there is only one such log, and only one image
+of each prefix, is for `Truth` itself to see to.
+
+| rule | in words |
+|---|---|
+| controllers | each reign has one controller, and a larger number than those before |
+| registrations | a process registers once, and a broker's entry never goes back to an earlier registration |
+| leader epochs | of a partition rise with each change of its leader: one leader an epoch |
+| fenced brokers | lead nothing |
+| placement | replicas are distinct, their number stays, leader in ISR in replicas |
+| producer ids | are given out once |
+| voter ids | belong to one disk, for ever |
+| voter changes | one voter at a time |
+| snapshots | of one position have one hash |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.broker.controller.records import (
+    BrokerRegistered,
+    ControllerElected,
+    ProducerIdsAllocated,
+    SnapshotAgreed,
+    VoterAssigned,
+)
+from tidelog.model.cluster import NO_LEADER, PartitionInfo, Voter
+from tidelog.sim.cluster.truth import Rule, Step, Truth
+
+
+class Controllers(Rule):
+    name = "controllers"
+
+    def applied(self, truth: Truth, step: Step) -> Iterator[str]:
+        record = step.record
+        if isinstance(record, ControllerElected) and record.epoch <= step.before.controller_epoch:
+            yield f"reign {record.epoch} of node {record.node_id} begins after reign {step.before.controller_epoch}"
+
+
+class Registrations(Rule):
+    name = "registrations"
+
+    def __init__(self) -> None:
+        self._incarnations: dict[str, int] = {}
+
+    def applied(self, truth: Truth, step: Step) -> Iterator[str]:
+        for node, broker in step.before.brokers.items():
+            later = step.after.brokers.get(node)
+            if later is not None and later.epoch < broker.epoch:
+                yield f"node {node} goes back from epoch {broker.epoch} to {later.epoch}"
+        record = step.record
+        if isinstance(record, BrokerRegistered):
+            before = self._incarnations.setdefault(record.incarnation, step.offset)
+            if before != step.offset:
+                yield f"process {record.incarnation} of node {record.node_id} is registered at {before} already"
+
+
+class LeaderEpochs(Rule):
+    name = "leader epochs"
+
+    def applied(self, truth: Truth, step: Step) -> Iterator[str]:
+        if step.before.topics is step.after.topics:
+            return
+        for name, topic in step.after.topics.items():
+            old = step.before.topics.get(name)
+            if old is None or old is topic or old.topic_id != topic.topic_id:
+                continue
+            for was, now in zip(old.partitions, topic.partitions, strict=False):
+                yield from (f"{name}-{now.partition}: {wrong}" for wrong in _epochs(was, now))
+            if len(topic.partitions) < len(old.partitions):
+                yield f"{name} shrinks to {len(topic.partitions)} partitions"
+
+
+def _epochs(was: PartitionInfo, now: PartitionInfo) -> Iterator[str]:
+    if now.leader_epoch < was.leader_epoch:
+        yield f"leader epoch goes back from {was.leader_epoch} to {now.leader_epoch}"
+    if now.leader_epoch == was.leader_epoch and now.leader != was.leader:
+        yield f"epoch {now.leader_epoch} has leaders {was.leader} and {now.leader}"
+    if now.partition_epoch <= was.partition_epoch and now != was:
+        yield f"partition epoch stays {was.partition_epoch} over a change"
+
+
+class FencedBrokers(Rule):
+    """Once a whole entry is applied; its records take one thing after the other."""
+
+    name = "fenced brokers"
+
+    def settled(self, truth: Truth) -> Iterator[str]:
+        image = truth.image
+        for topic in image.topics.values():
+            for info in topic.partitions:
+                if info.leader != NO_LEADER and not image.is_live(info.leader):
+                    yield f"{topic.name}-{info.partition} is led by node {info.leader}, which is fenced"
+
+
+class Placement(Rule):
+    name = "placement"
+
+    def applied(self, truth: Truth, step: Step) -> Iterator[str]:
+        if step.before.topics is step.after.topics:
+            return
+        for name, topic in step.after.topics.items():
+            if step.before.topics.get(name) is topic:
+                continue
+            for info in topic.partitions:
+                replicas = len(topic.partitions[0].replicas)
+                yield from (f"{name}-{info.partition}: {wrong}" for wrong in _misplaced(info, replicas))
+
+
+def _misplaced(info: PartitionInfo, replicas: int) -> Iterator[str]:
+    if len(dict.fromkeys(info.replicas)) != len(info.replicas) or not info.replicas:
+        yield f"replicas {info.replicas}"
+    if len(info.replicas) != replicas:
+        yield f"{len(info.replicas)} replicas, others of the topic have {replicas}"
+    if not info.isr or any(node not in info.replicas for node in info.isr):
+        yield f"ISR {info.isr} of replicas {info.replicas}"
+    if info.leader not in (*info.isr, NO_LEADER):
+        yield f"leader {info.leader} is not in ISR {info.isr}"
+
+
+class ProducerIds(Rule):
+    name = "producer ids"
+
+    def applied(self, truth: Truth, step: Step) -> Iterator[str]:
+        record = step.record
+        if isinstance(record, ProducerIdsAllocated) and record.next_producer_id <= step.before.next_producer_id:
+            yield f"gives out ids below {record.next_producer_id}, after those below {step.before.next_producer_id}"
+
+
+class VoterIds(Rule):
+    name = "voter ids"
+
+    def __init__(self) -> None:
+        self._owners: dict[int, tuple[int, str]] = {}
+
+    def applied(self, truth: Truth, step: Step) -> Iterator[str]:
+        record = step.record
+        if isinstance(record, VoterAssigned):
+            yield from self._check(record.voter_id, record.node_id, record.storage)
+
+    def changed(self, truth: Truth, before: tuple[Voter, ...], after: tuple[Voter, ...]) -> Iterator[str]:
+        for voter in after:
+            yield from self._check(voter.voter_id, voter.node_id, voter.incarnation)
+
+    def _check(self, voter_id: int, node: int, storage: str) -> Iterator[str]:
+        owner = self._owners.setdefault(voter_id, (node, storage))
+        if owner != (node, storage):
+            yield f"voter id {voter_id} belongs to disk {owner[1]} of node {owner[0]}, and to {storage} of node {node}"
+
+
+class VoterChanges(Rule):
+    """Of consecutive sets, majorities need not meet (a change waits for both), but they differ by one voter at most."""
+
+    name = "voter changes"
+
+    def changed(self, truth: Truth, before: tuple[Voter, ...], after: tuple[Voter, ...]) -> Iterator[str]:
+        old, new = ([voter.voter_id for voter in voters] for voters in (before, after))
+        added = [voter for voter in new if voter not in old]
+        removed = [voter for voter in old if voter not in new]
+        truth.saw("voter added", bool(old and added and not removed))
+        truth.saw("voter removed", bool(removed and not added))
+        truth.saw("voter replaced", bool(old and added and removed))
+        if old and max(len(added), len(removed)) > 1:
+            yield f"voters {old} become {new} in one step"
+
+
+class Snapshots(Rule):
+    name = "snapshots"
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, str] = {}
+
+    def applied(self, truth: Truth, step: Step) -> Iterator[str]:
+        record = step.record
+        if isinstance(record, SnapshotAgreed):
+            yield from self.taken(record.position, record.root_hash)
+
+    def taken(self, position: int, root_hash: str) -> Iterator[str]:
+        """Somebody has a snapshot of this position."""
+        known = self._hashes.setdefault(position, root_hash)
+        if known != root_hash:
+            yield f"the snapshot at {position} has hashes {known} and {root_hash}"
+
+
+def all_rules() -> list[Rule]:
+    """A fresh set, for one run."""
+    kinds = (
+        Controllers,
+        Registrations,
+        LeaderEpochs,
+        FencedBrokers,
+        Placement,
+        ProducerIds,
+        VoterIds,
+        VoterChanges,
+        Snapshots,
+    )
+    return [kind() for kind in kinds]

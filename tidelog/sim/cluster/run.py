@@ -1,0 +1,156 @@
+"""Runs a scenario: one process, one clock, all of the cluster.
+
+founders start -> come up -> faults and orders, side by side -> healing -> the last checks
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from structlog.testing import capture_logs
+
+from tidelog.sim import loop as sim_loop
+from tidelog.sim.cluster.administrator import Administrators
+from tidelog.sim.cluster.drawing import draw_scenario
+from tidelog.sim.cluster.healing import LIVE_S_MAX, LOOK_S, Healing
+from tidelog.sim.cluster.nemesis import Nemesis
+from tidelog.sim.cluster.rules import all_rules
+from tidelog.sim.cluster.scenario import Order, Scenario, Strike
+from tidelog.sim.cluster.shrink import RUNS_MAX, Shrinking
+from tidelog.sim.cluster.sometimes import count_logs, count_steps
+from tidelog.sim.cluster.truth import Truth
+from tidelog.sim.cluster.watch import Watch
+from tidelog.sim.cluster.world import World
+from tidelog.sim.crash import Outcome
+from tidelog.sim.loop import SimLoop
+from tidelog.sim.process import owned_task
+from tidelog.sim.seeds import stream
+
+
+def run_seed(seed: int) -> Outcome:
+    """Runs one seed to its end."""
+    return run_scenario(draw_scenario(seed))
+
+
+def shrink(scenario: Scenario, *, runs_max: int = RUNS_MAX) -> Scenario:
+    """A smaller scenario that breaks the same rule as this one, which must fail; after `runs_max` runs at most."""
+    broken = _broken_rules(run_scenario(scenario))
+    assert broken, "this scenario does not fail"
+    return Shrinking(
+        scenario, lambda candidate: bool(broken & _broken_rules(run_scenario(candidate))), runs_max=runs_max
+    ).run()
+
+
+def _broken_rules(outcome: Outcome) -> set[str]:
+    return {violation.partition(":")[0] for violation in outcome.violations}
+
+
+def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
+    """Runs a scenario to its end. An error that nobody handled is a violation too."""
+    truth = Truth(all_rules(), keeps_events=keeps_events)
+    run = Run(scenario, truth)
+    with capture_logs() as logs, _no_collection():
+        try:
+            sim_loop.run(run.run, scenario.seed)
+        except Exception as error:  # noqa: BLE001 - the batch goes on, the seed has failed
+            truth.violate("crash", f"{type(error).__name__}: {error}")
+    count_logs(truth, logs)
+    count_steps(truth)
+    return Outcome(
+        scenario.seed,
+        tuple(truth.violations),
+        truth.hash.hexdigest() + "".join(run.disk_traces),
+        truth.counters,
+        truth.counters["command ok"],
+        tuple(truth.events),
+    )
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage is collected between runs: within one, when that happens must not matter to anything."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+        gc.collect(1)
+
+
+class Run:
+    """One run of one scenario."""
+
+    def __init__(self, scenario: Scenario, truth: Truth) -> None:
+        self.disk_traces: list[str] = []
+        self._scenario = scenario
+        self._truth = truth
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        loop.set_task_factory(owned_task)
+        self._truth.clock = lambda: loop.true_time
+        world = World(self._scenario.seed, self._scenario.swarm, self._truth)
+        watch = Watch(world)
+        looking = asyncio.ensure_future(_look(world))
+        try:
+            with watch.open():
+                try:
+                    await self._play(world, watch)
+                finally:
+                    looking.cancel()
+                    await world.close()
+        finally:
+            self.disk_traces = [keeper.machine.disk.medium.trace() for keeper in world.keepers.values()]
+
+    async def _play(self, world: World, watch: Watch) -> None:
+        scenario, swarm = self._scenario, self._scenario.swarm
+        world.start(swarm.founders)
+        if swarm.is_calm_at_first:
+            await self._wait_until_up(world)
+        nemesis, administrators = Nemesis(scenario.seed, world), Administrators(world, self._truth)
+        async with asyncio.TaskGroup() as group:
+            for node in swarm.nodes[swarm.voters :]:
+                group.create_task(_join(world, node, stream(scenario.seed, f"join {node}").random() * swarm.chaos_s))
+            for number, step in enumerate(scenario.steps):
+                group.create_task(_take(step, number, nemesis, administrators))
+        healing = Healing(world, watch, stream(scenario.seed, "healing"))
+        await healing.run(core_at_once=scenario.ending == "core")
+        administrators.check_all()
+
+    async def _wait_until_up(self, world: World) -> None:
+        deadline_s = world.true_time + LIVE_S_MAX
+        while not all(world.machine(node).is_up for node in world.swarm.founders):
+            world.check_keepers()
+            if world.true_time > deadline_s:
+                self._truth.violate("liveness", f"the cluster does not come up in {LIVE_S_MAX:.0f} s")
+                return
+            await asyncio.sleep(LOOK_S)
+
+
+async def _join(world: World, node: int, at_s: float) -> None:
+    await asyncio.sleep(at_s)
+    world.start(range(node, node + 1))
+
+
+async def _take(step: Strike | Order, number: int, nemesis: Nemesis, administrators: Administrators) -> None:
+    """Takes a step of the scenario when it is time."""
+    await asyncio.sleep(step.at_s)
+    if isinstance(step, Strike):
+        await nemesis.strike(step)
+    else:
+        await administrators.carry_out(number, step)
+
+
+async def _look(world: World) -> None:
+    """Compares images, from time to time."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        for node, machine in world.running():
+            if machine.broker is not None and machine.is_up:
+                world.truth.look(node, machine.broker.image)

@@ -1,0 +1,86 @@
+"""What must happen now and then: states that a batch of runs has to reach, or its silence means nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidelog.broker.controller.records import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    SnapshotAgreed,
+    SnapshotTaken,
+    TopicRemoved,
+)
+from tidelog.sim.cluster.drawing import STRIKES
+from tidelog.sim.cluster.truth import Truth
+
+LOGGED: Mapping[str, str] = {
+    "are cut": "torn tail cut",
+    "active controller": "controller takes office",
+    "changing the voters": "voter change begun",
+    "could not be changed now": "voter change failed",
+    "is not heard of; it is fenced": "broker fenced for its silence",
+    "is slow to apply": "answer waited in vain for a broker",
+}
+"""A part of what is logged, and what it counts as."""
+
+RECORDED: Mapping[type, str] = {
+    BrokerFenced: "broker fenced",
+    BrokerUnfenced: "broker unfenced",
+    SnapshotTaken: "snapshot taken",
+    SnapshotAgreed: "snapshot agreed",
+    TopicRemoved: "topic's data removed",
+}
+
+SEEN = (
+    "barrier chosen",
+    "clean stop",
+    "command ok",
+    "command refused",
+    "command unknown",
+    "core lives on",
+    "death in a start",
+    "disk wiped",
+    "duel: promise refused",
+    "election",
+    "fault withheld",
+    "forwarded command",
+    "ghost adopted",
+    "ghost void",
+    "leader deposed by check-quorum",
+    "lost reply after commit",
+    "metadata rotted",
+    "pre-vote refused",
+    "registered again",
+    "snapshot installed",
+    "voter added",
+    "voter removed",
+    "voter replaced",
+    "wiped disk rejoined",
+    "write refused",
+)
+
+SOMETIMES = tuple(sorted({*SEEN, *LOGGED.values(), *RECORDED.values(), *(f"fault: {kind}" for kind in STRIKES)}))
+"""A batch in which one of them was never seen has failed."""
+
+
+def count_logs(truth: Truth, logs: Iterable[Mapping[str, Any]]) -> None:
+    """Counts what brokers logged. One that died of an error that nobody foresaw is a violation."""
+    for entry in logs:
+        said = f"{entry.get('event')} {entry.get('finding', '')}"
+        for fragment, name in LOGGED.items():
+            truth.saw(name, fragment in said)
+
+
+def count_steps(truth: Truth) -> None:
+    """Counts what the log says has happened."""
+    storages: dict[int, str] = {}
+    for record in truth.records.values():
+        truth.saw(RECORDED.get(type(record), ""), type(record) in RECORDED)
+        if isinstance(record, BrokerRegistered):
+            before = storages.get(record.node_id)
+            truth.saw("registered again", before == record.storage)
+            truth.saw("wiped disk rejoined", before not in (None, record.storage))
+            storages[record.node_id] = record.storage

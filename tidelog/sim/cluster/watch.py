@@ -1,0 +1,167 @@
+"""Eyes on the shipped code: what brokers deliver, decide and say is told to the truth as it happens.
+
+Nothing in a broker knows of this. For the length of a run, a few methods of the shipped classes are replaced by ones
+that call the original and look; the mutants work the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from tidelog.broker.controller.records import decode_record
+from tidelog.broker.quorum.campaign import Campaigner
+from tidelog.broker.quorum.delivery import Delivery
+from tidelog.broker.quorum.engine import Engine
+from tidelog.broker.quorum.quorum_log import QuorumLog
+from tidelog.replication.election import Election, Role
+from tidelog.replication.election_events import ElectionEvent, LostReign, PreVoteAnswer, Resign, Tell, Tick
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Applied, Effect, Elected, Jumped, Repaired, Send
+from tidelog.replication.paxos.messages import PromiseResponse, Reply, WriteRequest, WriteResponse
+from tidelog.replication.paxos.state import Kind
+from tidelog.replication.paxos.voters import decode_voters
+from tidelog.sim.cluster.truth import Entry
+from tidelog.sim.cluster.world import World
+from tidelog.sim.mutants import patched
+
+
+class Watch:
+    """Of one run. `logs` has each node's metadata log, of its present life."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._truth = world.truth
+        self._logs: dict[int, QuorumLog] = {}
+        self._reigns: dict[int, str] = {}
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Looks, for as long as this is open."""
+        with ExitStack() as stack:
+            for owner, name, seen in (
+                (QuorumLog, "start", self._started),
+                (QuorumLog, "_deliver", self._delivered),
+                (QuorumLog, "on_effect", self._effect),
+                (Delivery, "installed", self._installed),
+                (Engine, "_carry_out", self._carried_out),
+                (Campaigner, "step", self._campaigned),
+            ):
+                stack.enter_context(_seeing(owner, name, seen))
+            stack.enter_context(self._seeing_elections())
+            yield
+
+    def is_settled(self) -> bool:
+        """True if all brokers run, and no change of the voters is under way that any of them knows of."""
+        logs = [log for node, log in self._logs.items() if self._world.machine(node).is_up]
+        if len(logs) < len(self._world.swarm.nodes):
+            return False
+        ids = [[voter.voter_id for voter in log.membership.voters.voters] for log in logs]
+        return all(one == ids[0] for one in ids) and not any(_has_open_voters(log) for log in logs)
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    def _started(self, log: QuorumLog, *_: Any) -> None:
+        self._logs[log.node_id] = log
+
+    def _delivered(self, log: QuorumLog, applied: Applied, payload: bytes | None) -> None:
+        value, entry = applied.value, Entry(-1)
+        if applied.verdict is Verdict.APPLIED and payload is not None:
+            if value.kind is Kind.VOTERS:
+                entry = Entry(-1, voters=decode_voters(payload))
+            else:
+                records = tuple(decode_record(line) for line in payload.split(b"\n"))
+                entry = Entry(value.base_offset, records)
+        self._truth.deliver(log.node_id, applied.position, entry)
+        self._truth.saw("ghost void", applied.verdict is Verdict.VOID)
+        self._truth.saw("barrier chosen", value.kind is Kind.BARRIER)
+
+    def _installed(self, delivery: Delivery, position: int) -> None:
+        self._truth.note("snapshot installed", position)
+        self._truth.saw("snapshot installed")
+
+    # -- the engine --------------------------------------------------------------------------------------------------
+
+    def _effect(self, log: QuorumLog, effect: Effect) -> None:
+        match effect:
+            case Elected(number):
+                life = f"life {self._world.machine(log.node_id).lives} of node {log.node_id}"
+                self._truth.note("elected", number, life)
+                self._truth.saw("election")
+                before = self._reigns.setdefault(number, life)
+                if before != life:
+                    self._truth.violate("one leader", f"number {number} elects {before}, and {life}")
+            case Jumped():
+                self._truth.saw("log jumps to a floor")
+            case Repaired():
+                self._truth.saw("payload repaired from a peer")
+            case _:
+                pass
+
+    def _carried_out(self, engine: Engine, effect: Effect) -> None:
+        match effect:
+            case Send(_, WriteRequest(number, _, value)):
+                self._truth.saw("ghost adopted", value.birth not in {0, number})
+                self._truth.saw("hole filled", value.kind is Kind.NOP)
+            case Send(_, WriteResponse(reply=Reply.REJECT)):
+                self._truth.saw("write refused")
+            case Send(_, PromiseResponse(reply=Reply.REJECT)):
+                self._truth.saw("duel: promise refused")
+            case _:
+                pass
+
+    # -- elections and leases ----------------------------------------------------------------------------------------
+
+    def _campaigned(self, campaigner: Campaigner, event: ElectionEvent) -> None:
+        """No two leaders have a lease at one true time, whatever their clocks show."""
+        if campaigner.election.role is not Role.LEADER:
+            return
+        holders = [node for node, log in self._logs.items() if self._holds_lease(node, log)]
+        if len(holders) > 1:
+            self._truth.violate("leases", f"nodes {holders} hold one at the same time")
+
+    def _holds_lease(self, node: int, log: QuorumLog) -> bool:
+        machine = self._world.machine(node)
+        if not log.is_leading or not machine.is_running:
+            return False
+        now_s = machine.time.at(self._world.true_time)
+        return log._campaigner.election.has_lease(now_s)
+
+    @contextmanager
+    def _seeing_elections(self) -> Iterator[None]:
+        step = Election.step
+
+        def seen(election: Election, event: ElectionEvent, now_s: float) -> Any:
+            role = election.role
+            effects = step(election, event, now_s)
+            self._truth.saw("pre-vote refused", any(_is_refusal(effect) for effect in effects))
+            is_silenced = role is Role.LEADER and isinstance(event, Tick) and Resign() in effects
+            self._truth.saw("leader deposed by check-quorum", is_silenced)
+            self._truth.saw("reign lost", role is Role.LEADER and isinstance(event, LostReign))
+            return effects
+
+        with patched(Election, "step", seen):
+            yield
+
+
+def _has_open_voters(log: QuorumLog) -> bool:
+    slots = log.engine.node.replica.slots.values()
+    return log._joining != 0 or any(slot.value.kind is Kind.VOTERS and not slot.learned for slot in slots)
+
+
+def _is_refusal(effect: object) -> bool:
+    return isinstance(effect, Tell) and isinstance(effect.message, PreVoteAnswer) and not effect.message.granted
+
+
+@contextmanager
+def _seeing(owner: type, name: str, seen: Callable[..., None]) -> Iterator[None]:
+    """Calls `seen` with the same arguments before each call of a method."""
+    original = getattr(owner, name)
+
+    def both(*args: Any, **kwargs: Any) -> Any:
+        seen(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    with patched(owner, name, both):
+        yield

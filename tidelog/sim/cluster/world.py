@@ -1,0 +1,130 @@
+"""The machines of one run, the network between them, and what may still be taken from them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.cluster import Voter
+from tidelog.sim.cluster.keeper import Keeper
+from tidelog.sim.cluster.scenario import Swarm
+from tidelog.sim.cluster.truth import Truth
+from tidelog.sim.machine import Machine
+from tidelog.sim.network import SimNetwork
+from tidelog.sim.network_link import Link
+from tidelog.sim.seeds import stream
+
+PEER_PORT = 9192
+
+
+def address_of(node: int) -> str:
+    return f"10.0.0.{node}"
+
+
+class World:
+    """Must be made on the running loop. `keepers` has one for each broker that there is or will be."""
+
+    def __init__(self, seed: int, swarm: Swarm, truth: Truth) -> None:
+        self.swarm = swarm
+        self.truth = truth
+        self.network = SimNetwork(stream(seed, "network"))
+        self.keepers = {node: self._make(seed, node) for node in swarm.nodes}
+        self.destroyed: set[str] = set()
+        """Disks, by their incarnation, that lost something they had promised to keep."""
+        self._tasks: list[asyncio.Task[None]] = []
+        for link in self.links():
+            link.delay_s_min, link.delay_s_mean = swarm.delay_min_s, swarm.delay_mean_s
+
+    def _make(self, seed: int, node: int) -> Keeper:
+        machine = Machine(f"{seed}/{node}", _config(self.swarm, node), name=address_of(node), network=self.network)
+        machine.disk_delay_s = self.swarm.disk_delay_s
+        drift = self.swarm.clock_drift
+        machine.time.rate = 1 + stream(seed, f"clock {node}").uniform(-drift, drift)
+        return Keeper(node, machine, self.truth.counters)
+
+    @property
+    def true_time(self) -> float:
+        return self.truth.clock()
+
+    def machine(self, node: int) -> Machine:
+        return self.keepers[node].machine
+
+    def start(self, nodes: range) -> None:
+        """Switches machines on; from now on they are kept running."""
+        for node in nodes:
+            self._tasks.append(asyncio.ensure_future(self.keepers[node].run()))
+
+    async def lose(self, nodes: Iterable[int]) -> None:
+        """Takes machines away, for good, all at once."""
+        await asyncio.gather(*(self.keepers[node].lose() for node in nodes))
+
+    async def close(self) -> None:
+        """Switches everything off, for good."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for keeper in self.keepers.values():
+            if keeper.machine.has_life:
+                await keeper.machine.cut_power()
+
+    def check_keepers(self) -> None:
+        """Raises what a keeper died of."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    # -- the network -------------------------------------------------------------------------------------------------
+
+    def link(self, source: int, target: int) -> Link:
+        return self.network.link(address_of(source), address_of(target))
+
+    def links(self) -> Iterator[Link]:
+        """Every way between two brokers."""
+        for source in self.swarm.nodes:
+            for target in self.swarm.nodes:
+                if source != target:
+                    yield self.link(source, target)
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def running(self) -> Iterator[tuple[int, Machine]]:
+        """Nodes whose process lives."""
+        for node, keeper in self.keepers.items():
+            if keeper.machine.is_running:
+                yield node, keeper.machine
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """The newest set that anybody knows of."""
+        return self.truth.image.voters
+
+    def may_destroy(self, node: int) -> bool:
+        """True if this node's disk may lose what it has promised, and a majority still remembers everything.
+
+        The fault atlas: whoever takes the last good copies cannot demand that they be there.
+        """
+        voters = self.voters
+        if not voters:
+            return False
+        lost = [voter for voter in voters if voter.node_id == node or voter.incarnation in self.destroyed]
+        return len(lost) <= (len(voters) - 1) // 2
+
+    def destroy(self, node: int) -> None:
+        """Books it: every disk that this node ever voted with has lost something."""
+        self.destroyed.update(voter.incarnation for voter in self.voters if voter.node_id == node)
+        self.destroyed.update(self.truth.storages.get(node, ()))
+
+
+def _config(swarm: Swarm, node: int) -> BrokerConfig:
+    founders = [f"{founder}@{address_of(founder)}:{PEER_PORT}" for founder in swarm.founders]
+    settings: dict[str, object] = {
+        **swarm.settings,
+        "node.id": node,
+        "peer.listener": f"{address_of(node)}:{PEER_PORT}",
+        "http.listener": f"{address_of(node)}:8082",
+        "broker.rack": f"rack{node % 3}",
+    }
+    if node in swarm.founders:
+        settings["cluster.voters"] = founders
+    return BrokerConfig.model_validate(settings)
