@@ -7,15 +7,17 @@ a log wants to see what is there. Batches come as the rows describe them, with w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
-from tidelog.model.batch_header import parse_header
+from tidelog.model.batch_header import CONTROL_BIT, parse_header, verify_batch
+from tidelog.model.errors import InvalidBatch
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import File, Files
 from tidelog.model.producers import ProducerState
 from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.rows import ROW_BYTES, HeaderRow, Kind, Row, RowCodec
 from tidelog.storage.segment import Damage
+from tidelog.storage.slot_entries import EntryKind, decode_entry
 
 Fields = dict[str, int | str | bool | list[list[int]]]
 """What a JSON object can hold."""
@@ -110,11 +112,16 @@ def _body_fields(row: Row) -> Fields:
             "attributes": row.attributes,
             "digest": row.digest.hex(),
         }
+        if row.attributes & CONTROL_BIT:
+            fields |= {"position": row.position, "number": row.number}
     return fields
 
 
 def dump_batches(log: ReadableLog) -> Iterator[tuple[Dumped, bytes]]:
-    """Every batch of a log and its bytes, none for what is damaged. The bytes are for `decode_batch`."""
+    """Every batch of a log and its bytes, none for what is damaged. The bytes are for `decode_batch`.
+
+    Of a slot store's entries (`slot_entries`), the bytes are the payload's, if that is a batch.
+    """
     offset = log.log_start_offset
     for part in log.parts(offset):
         if isinstance(part, Damage):
@@ -127,9 +134,32 @@ def dump_batches(log: ReadableLog) -> Iterator[tuple[Dumped, bytes]]:
                 continue
             extent = part.read(entry.base_offset, 1, log.log_end_offset)
             if extent.data:
-                yield _dump_batch(name, entry.file_position, extent.data), extent.data
+                yield _dump_any(name, entry.file_position, extent.data)
             elif extent.damage is not None:
                 yield _dump_damage(name, extent.damage), b""
+
+
+def _dump_any(name: str, position: int, data: bytes) -> tuple[Dumped, bytes]:
+    entry = decode_entry(data)
+    if entry is None:
+        return _dump_batch(name, position, data), data
+    head, payload = entry
+    fields: Fields = {"base_offset": parse_header(data).base_offset, "position": head.position}
+    if head.kind is EntryKind.FLOOR:
+        fields |= {"floor": head.content.hex()}
+    else:
+        fields |= {"number": head.number, "identity": head.content.hex(), "payload_digest": head.digest.hex()}
+    if payload is not None:
+        fields["payload_bytes"] = len(payload)
+    return Dumped(name, position, head.kind.name, fields), payload if _is_batch(payload) else b""
+
+
+def _is_batch(payload: bytes | None) -> TypeGuard[bytes]:
+    try:
+        verify_batch(payload or b"")
+    except InvalidBatch:
+        return False
+    return True
 
 
 def _dump_batch(name: str, position: int, data: bytes) -> Dumped:

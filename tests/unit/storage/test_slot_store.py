@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable
 
 import pytest
+from xxhash import xxh3_128_digest
 
 from tests.unit.storage.conftest import WatchedFiles
 from tidelog.config.errors import ConfigError
@@ -14,11 +15,13 @@ from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import DamagedBatch, DiskFull, InternalError, LogOffline
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files
+from tidelog.storage.dump import dump_batches, dump_rows
 from tidelog.storage.loader import load_log
 from tidelog.storage.log_manager import METADATA, METADATA_LOG, LogManager
 from tidelog.storage.metainfo import NAMES
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings
+from tidelog.storage.slot_entries import FLOOR_NUMBER
 from tidelog.storage.slot_store import FACTS_BYTES_MAX, JOURNAL_SETTINGS, SlotStore, StoredSlot, StoredSlots
 from tidelog.storage.verify import verify
 
@@ -527,3 +530,36 @@ def test_it_verifies_as_a_log(place: Place) -> None:
     assert not any(step.damage or step.bad_rows for step in verify(place.store.journal))
     place.harm(place.paths(".log")[0], b"payload 7")
     assert [step.damage.start for step in verify(place.store.journal) if step.damage] == [7]
+
+
+def test_it_is_dumped_with_what_its_entries_say(place: Place) -> None:
+    records = bytes(encode_batch([(1, None, b"of the metadata log")]))
+    place.store.put(3, 65537, b"\1\2", records)
+    place.store.put(3, 65537, b"\3\4", records)
+    place.store.put(4, 65538, b"\5", b"no batch")
+    place.store.set_floor(3, b"\6")
+    found = list(dump_batches(place.store.journal))
+    digest = xxh3_128_digest(records).hex()
+    assert [(dumped.kind, dumped.fields) for dumped, _ in found] == [
+        (
+            "SLOT",
+            {
+                "base_offset": 0, "position": 3, "number": 65537, "identity": "0102", "payload_digest": digest,
+                "payload_bytes": len(records),
+            },
+        ),
+        ("REFERENCE", {"base_offset": 1, "position": 3, "number": 65537, "identity": "0304", "payload_digest": digest}),
+        (
+            "SLOT",
+            {
+                "base_offset": 2, "position": 4, "number": 65538, "identity": "05",
+                "payload_digest": xxh3_128_digest(b"no batch").hex(), "payload_bytes": 8,
+            },
+        ),
+        ("FLOOR", {"base_offset": 3, "position": 3, "floor": "06"}),
+    ]  # fmt: skip
+    assert [data for _, data in found] == [records, b"", b"", b""]
+    rows = [dumped.fields for dumped in dump_rows(place.files, "metadata", IDENTITY) if dumped.kind == "BATCH"]
+    assert [(fields["position"], fields["number"]) for fields in rows] == [
+        (3, 65537), (3, 65537), (4, 65538), (3, FLOOR_NUMBER),
+    ]  # fmt: skip
