@@ -8,13 +8,15 @@ at a time. In this order:
    disks can fail; so the first step from an odd number is taken only if a candidate for the next one is there as well.
 3. A voter that was silent for `controller.voter.replace.ms` goes, if a candidate can take its place.
 
-A voter is taken away only if the live voters that stay are a majority both of the set before and of the set after it.
+Nothing changes while the live voters are no majority, and a voter is taken away only if those that stay are a majority
+of the set before as well, hence of the one after.
 Candidates are live brokers that are no voters and have applied nearly all of the metadata log; of these, one from the
 rack with the fewest voters, the lowest node id first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.broker.controller.commands import AssignVoter
@@ -40,7 +42,7 @@ def next_step(
     image: ClusterImage, sessions: Sessions, now_s: float, *, replace_ms: int
 ) -> ChangeVoters | AssignVoter | None:
     """What comes next, if anything."""
-    if not image.voters:
+    if len(_live(image, image.voters)) < _majority(image):
         return None
     lost = next((voter for voter in image.voters if _is_lost(image, voter) and _may_go(image, voter)), None)
     if lost is not None:
@@ -65,8 +67,15 @@ def _is_lost(image: ClusterImage, voter: Voter) -> bool:
 
 
 def _may_go(image: ClusterImage, leaving: Voter) -> bool:
-    live = [voter for voter in image.voters if voter != leaving and is_voting(image, voter.voter_id)]
-    return len(live) >= len(image.voters) // 2 + 1
+    return len(_live(image, [voter for voter in image.voters if voter != leaving])) >= _majority(image)
+
+
+def _live(image: ClusterImage, voters: Sequence[Voter]) -> list[Voter]:
+    return [voter for voter in voters if is_voting(image, voter.voter_id)]
+
+
+def _majority(image: ClusterImage) -> int:
+    return len(image.voters) // 2 + 1
 
 
 def _with(image: ClusterImage, broker: BrokerInfo) -> ChangeVoters | AssignVoter:

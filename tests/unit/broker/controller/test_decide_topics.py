@@ -96,8 +96,9 @@ def test_given_assignments_are_taken_if_they_are_sound(cluster: Cluster) -> None
     answer = cluster.do(CreateTopic(NewTopic("t", assignments={0: [3, 1], 1: [2, 3]}), topic_id("t")))
     assert isinstance(answer, TopicPlaced)
     assert answer.assignments == [[3, 1], [2, 3]]
-    for bad in ({0: [1, 1]}, {0: [9]}, {1: [1]}, {0: [1], 1: [1, 2]}, {0: []}, {}):
-        refusal(cluster, NewTopic("u", assignments=bad))
+    wrong: list[dict[int, list[int]]] = [{0: [1, 1]}, {0: [9]}, {1: [1]}, {0: [1], 1: [1, 2]}, {0: []}, {}]
+    for assignments in wrong:
+        refusal(cluster, NewTopic("u", assignments=assignments))
 
 
 def test_the_same_creation_twice_is_one_topic_and_has_one_answer(cluster: Cluster) -> None:
@@ -116,7 +117,7 @@ def test_validation_alone_shows_the_placement_and_changes_nothing(cluster: Clust
     answer = cluster.do(CreateTopic(NewTopic("t", 2, 2), topic_id("t"), validate_only=True))
     assert isinstance(answer, TopicPlaced)
     assert (answer.assignments, cluster.image) == ([[1, 2], [2, 3]], before)
-    with pytest.raises(InvalidRequest, match="no.such"):
+    with pytest.raises(InvalidRequest, match=r"no\.such"):
         cluster.do(CreateTopic(NewTopic("t", configs={"no.such": "1"}), topic_id("t"), validate_only=True))
 
 

@@ -20,13 +20,13 @@ def sessions_of(cluster: Cluster, *, heard: dict[int, float] | None = None) -> S
 
 
 def step(cluster: Cluster, now_s: float = 1.0) -> ChangeVoters | AssignVoter | None:
-    heard = {broker.node_id: now_s for broker in cluster.image.live_brokers}
+    heard = {int(broker.node_id): now_s for broker in cluster.image.live_brokers}
     return next_step(cluster.image, sessions_of(cluster, heard=heard), now_s, replace_ms=REPLACE_MS)
 
 
 def settle(cluster: Cluster, now_s: float = 1.0) -> list[str]:
     """Takes steps until none is left."""
-    taken = []
+    taken: list[str] = []
     while (taken_now := step(cluster, now_s)) is not None:
         assert len(taken) < 20
         if isinstance(taken_now, AssignVoter):
