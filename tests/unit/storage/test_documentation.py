@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.storage import metainfo, rows
+from tidelog.storage import metainfo, rows, snapshot_format
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data-files.md").read_text()
 CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i16": "h", "i32": "i", "i64": "q"}
@@ -73,3 +73,11 @@ def test_metainfo() -> None:
     assert int(cells[5][0]) == metainfo._HEAD.size
     assert cells[0][3] == f"0x{metainfo.MAGIC:X}"
     assert all(f"`{name}`" in PAGE for name in metainfo.Metainfo.__struct_fields__)
+
+
+def test_snapshots() -> None:
+    cells = table("## Snapshots")
+    assert layout(cells[:6], snapshot_format.HASH_BYTES) == packed(snapshot_format._HEAD.format)
+    assert int(cells[6][0]) == snapshot_format.HASH_BYTES + snapshot_format._HEAD.size
+    assert cells[0][3] == f"0x{snapshot_format.MAGIC:X}"
+    assert f"up to {snapshot_format.CHUNK_BYTES} bytes of content" in PAGE
