@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -73,9 +74,19 @@ class TcpNetwork:
     async def connect(self, host: str, port: int, receiver: Receiver, *, timeout_s: float) -> FrameConnection:
         """See the port."""
         loop = asyncio.get_running_loop()
+        errors: list[OSError] = []
         async with asyncio.timeout(timeout_s):
-            _, protocol = await loop.create_connection(lambda: FrameProtocol(receiver, self._timeouts), host, port)
-        return protocol
+            for address in await _resolve(host, port):
+                try:
+                    _, protocol = await loop.create_connection(
+                        lambda: FrameProtocol(receiver, self._timeouts), address, port
+                    )
+                except OSError as error:
+                    errors.append(error)
+                else:
+                    return protocol
+        others = [error for error in errors if not isinstance(error, ConnectionRefusedError)]
+        raise (others or errors)[0]  # a refusal only if every address of the host refused
 
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
         """See the port."""
@@ -87,6 +98,14 @@ class TcpNetwork:
             backlog=BACKLOG,
         )
         return TcpListener(server)
+
+
+async def _resolve(host: str, port: int) -> list[str]:
+    """The addresses of a host, each once. Raises `OSError` if it has none."""
+    with contextlib.suppress(ValueError):
+        return [str(ipaddress.ip_address(host))]
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
 class TcpListener:

@@ -7,6 +7,7 @@ it gave is over, and when the connection is lost: an answer that nobody can get 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -16,6 +17,7 @@ from tidelog.model.ports import FrameConnection
 from tidelog.transport.peer.errors import Fault
 from tidelog.transport.peer.frames import BadFrame, Frame, Kind, frame_bytes
 from tidelog.transport.peer.handler import Answer, PeerHandler
+from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.line import Common, Line
 from tidelog.transport.peer.statistics import PeerStatistics
 
@@ -24,12 +26,18 @@ class AnsweringEnd(Line):
     """Made for a connection that somebody opened; waits for their hello, but not for ever."""
 
     def __init__(
-        self, connection: FrameConnection, common: Common, statistics: PeerStatistics, handler: PeerHandler
+        self,
+        connection: FrameConnection,
+        common: Common,
+        statistics: PeerStatistics,
+        handler: PeerHandler,
+        on_greeted: Callable[[Hello], None],
     ) -> None:
         super().__init__(connection, common)
         self._loop = asyncio.get_running_loop()
         self._statistics = statistics
         self._handler = handler
+        self._on_greeted = on_greeted
         self._running: dict[int, asyncio.Task[None]] = {}
         """Requests under way, by correlation id."""
         self._running_bytes = 0
@@ -50,6 +58,8 @@ class AnsweringEnd(Line):
         self._handshake.cancel()
         self._statistics.accepts += 1
         self.greet()
+        assert self.theirs is not None
+        self._on_greeted(self.theirs)
 
     def take(self, frame: Frame) -> None:
         self.greet()  # may find that this is not one to talk to any more

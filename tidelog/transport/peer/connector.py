@@ -4,7 +4,8 @@ The first attempt after a connection died starts at once. It is also the probe t
 connection: a machine that answers "nobody listens here" has lost its broker. After a failed attempt the connector
 waits, exponentially longer each time, jittered so that the brokers of a cluster do not come back in step. A connection
 that died young does not end that, and is followed at once by another attempt only now and then, or two brokers that
-cannot agree would dial each other without end.
+cannot agree would dial each other without end. A sign of life of the peer ends the waiting: its other lane got through,
+or it called by itself.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class Connector:
         self._end: CallingEnd | None = None
         self._settled = asyncio.Event()
         """Clear while an attempt is under way: who wants the connection then waits for its outcome."""
+        self._is_resting = False
+        self._hurry = asyncio.Event()
         self._why: PeerUnreachable = PeerUnreachable(f"node {peer_id} at {host}:{port} was not dialled yet")
 
     @property
@@ -122,7 +125,24 @@ class Connector:
                 if loop.time() >= self._probe_after_s:
                     self._probe_after_s = loop.time() + self._backoff_s_max
                     continue
-            await asyncio.sleep(self._backoff.next_s())
+            await self._rest(self._backoff.next_s())
+
+    async def _rest(self, backoff_s: float) -> None:
+        self._is_resting = True
+        self._hurry.clear()
+        try:
+            async with asyncio.timeout(backoff_s):
+                await self._hurry.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._is_resting = False
+
+    def hurry(self) -> None:
+        """There is a sign of life: the next attempt begins now, if this waits for its time."""
+        if self._is_resting:
+            self._settled.clear()
+            self._hurry.set()
 
     async def _attempt(self) -> CallingEnd | None:
         try:

@@ -75,12 +75,17 @@ class PeerNode:
         return self._listener.address
 
     def _accept(self, connection: FrameConnection) -> AnsweringEnd:
-        end = AnsweringEnd(connection, self._common, self.statistics, self._handler)
+        end = AnsweringEnd(connection, self._common, self.statistics, self._handler, self._heard)
         if self._is_closed:
             end.refuse("this broker is stopping")
         elif sum(isinstance(line, AnsweringEnd) for line in self._common.lines) > self._bounds.connections_max:
             end.refuse(f"this broker has {self._bounds.connections_max} peer connections already")
         return end
+
+    def _heard(self, caller: Hello) -> None:
+        """Who calls is there to be called."""
+        if (peer := self._peers.get(caller.node_id)) is not None:
+            peer.hurry()
 
     # -- whom to talk to ---------------------------------------------------------------------------------------------
 

@@ -52,6 +52,12 @@ class Peer:
             self._logger.info("a peer is connected", peer=self.node_id)
         self._complaint = ""
         self._was_up = True
+        self.hurry()
+
+    def hurry(self) -> None:
+        """The peer is there: lanes that wait for their next attempt try now."""
+        for connector in self.lanes.values():
+            connector.hurry()
 
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
         """A lane dialled in vain."""

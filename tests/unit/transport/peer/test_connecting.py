@@ -142,6 +142,22 @@ def test_attempts_come_less_often_and_out_of_step() -> None:
     assert runs[0] != runs[1]
 
 
+def test_a_sign_of_life_ends_the_waiting() -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        world.network.host("10.0.0.2")
+        one.node.know(2, "10.0.0.2", PORT)
+        await asyncio.sleep(60)
+        two = await world.start(2)
+        two.know(one)
+        begun_s = now_s()
+        await two.echo(one)
+        await one.echo(two)
+        assert now_s() - begun_s < 0.05
+
+    in_world(scenario)
+
+
 def test_a_peer_that_hangs_up_at_once_is_not_dialled_without_end() -> None:
     class Rude:
         def __init__(self, connection: object) -> None:
