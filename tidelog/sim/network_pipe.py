@@ -142,6 +142,8 @@ class SimConnection:
         self.back = back
         self.is_open = True
         """False after `close`: nothing is sent or received any more."""
+        self._is_broken = False
+        """The connection is broken on its way, and this end has not heard of it."""
         self.is_lost = False
         """The receiver was told, or never will be."""
         host.connections[self] = None
@@ -158,13 +160,13 @@ class SimConnection:
         return max(0, self.out.bytes - SOCKET_BYTES)
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        if not (self.is_open and self.host.is_alive):
+        if self._is_broken or not (self.is_open and self.host.is_alive):
             return
         frame = bytearray(b"".join(buffers))
         link = self.out.link
         if link.break_rate and self._network.rng.random() < link.break_rate:
             self._network.statistics["broken in the middle of a frame"] += 1
-            self.reset()
+            self._break()
             return
         self.out.put(lambda: self._arrive(frame), len(frame))
 
@@ -198,6 +200,13 @@ class SimConnection:
     def _finish(self) -> None:
         if self.other is not None:
             self.other.lose(None)
+
+    def _break(self) -> None:
+        """Part of a frame arrives, behind all that was sent before, and then nothing does."""
+        self._is_broken = True
+        if self.other is not None:
+            self.out.put(self.other.hear_reset)
+        self.back.put(self.hear_reset)
 
     def reset(self) -> None:
         """Breaks the connection for both ends, as soon as they can hear of it; what is under way is lost."""
