@@ -125,20 +125,23 @@ class SlotStore:
         """True if a payload with this digest is stored for this position, and was sound when last read."""
         return self._index.find(position, digest) is not None
 
-    def payload(self, position: int) -> bytes:
-        """The payload of the slot's value, verified. `DamagedBatch` if it is not to be had here; the slot is faulty
-        from then on. Raises `Overloaded` if the files cannot be opened now."""
-        slot = self._index.slots[position]
-        assert slot.digest, f"the value at position {position} has no payload"
-        if slot.payload is None:
+    def payload(self, position: int, digest: bytes | None = None) -> bytes:
+        """The payload with this digest that was stored for the position, or that of the slot's value; verified.
+
+        `DamagedBatch` if it is not to be had here; a slot that needs it is faulty from then on. Raises `Overloaded` if
+        the files cannot be opened now.
+        """
+        if digest is None:
+            digest = self._index.slots[position].digest
+        stored = self._index.find(position, digest)
+        if stored is None:
             raise DamagedBatch(f"the payload at position {position} is not stored on this disk")
         try:
-            entry = self._read(slot.payload.offset)
+            head, payload = self._read(stored.offset)
         except DamagedBatch:
-            self._index.forget_payload(position, slot.digest)
+            self._index.forget_payload(position, digest)
             raise
-        head, payload = entry
-        assert (head.position, head.digest) == (position, slot.digest) and payload is not None
+        assert (head.position, head.digest) == (position, digest) and payload is not None
         return payload
 
     def _read(self, offset: int) -> tuple[Head, bytes | None]:

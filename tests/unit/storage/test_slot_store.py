@@ -170,6 +170,7 @@ def test_a_value_that_comes_back_finds_its_payload(place: Place) -> None:
     place.store.put(1, 5, b"first", b"one", digest=b"1")
     place.store.put(1, 6, b"second", b"two", digest=b"2")
     place.kill_and_open()
+    assert (place.store.payload(1, b"1"), place.store.payload(1, b"2")) == (b"one", b"two")
     place.store.put(1, 7, b"first again", None, digest=b"1")
     assert place.store.payload(1) == b"one"
     place.kill_and_open()
