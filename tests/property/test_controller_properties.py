@@ -253,6 +253,11 @@ class ClusterMachine(RuleBasedStateMachine):
         assert set(self.image.voters_leaving) <= set(ids)
 
     @invariant()
+    def order_does_not_depend_on_history(self) -> None:
+        for entries in (self.image.brokers, self.image.topics, self.image.deleted_topics):
+            assert list(entries) == sorted(entries)
+
+    @invariant()
     def a_snapshot_is_the_image(self) -> None:
         data = encode_image(self.image)
         assert decode_image(data) == self.image

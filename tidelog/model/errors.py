@@ -119,8 +119,8 @@ class ProducerFenced(TidelogError):
 
 
 class StaleBrokerEpoch(TidelogError):
-    """A broker's registration is not the current one: another process has registered since, or it was removed
-    (Kafka: STALE_BROKER_EPOCH). It must register again before anybody listens to it, and stop if that is refused."""
+    """A broker's registration is not the current one: another process has registered since (Kafka:
+    STALE_BROKER_EPOCH). It must register again before anybody listens to it, and stop if that is refused."""
 
     code = 40907
 
@@ -137,6 +137,12 @@ class WrongCluster(TidelogError):
     """This broker's data belongs to another cluster (Kafka: INCONSISTENT_CLUSTER_ID)."""
 
     code = 40909
+
+
+class BrokerRemoved(TidelogError):
+    """The broker was removed from its cluster; it should stop, and comes back only if it is started again."""
+
+    code = 40910
 
 
 class LengthRequired(TidelogError):

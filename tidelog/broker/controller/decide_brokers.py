@@ -22,7 +22,15 @@ from tidelog.broker.controller.leadership import including, without
 from tidelog.broker.controller.records import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import BrokerInfo, ClusterImage
-from tidelog.model.errors import InvalidRequest, NodeIdInUse, NotController, NotFound, StaleBrokerEpoch, WrongCluster
+from tidelog.model.errors import (
+    BrokerRemoved,
+    InvalidRequest,
+    NodeIdInUse,
+    NotController,
+    NotFound,
+    StaleBrokerEpoch,
+    WrongCluster,
+)
 from tidelog.model.ids import NodeId
 
 TOPICS_SHOWN = 5
@@ -65,13 +73,15 @@ def _admitted(image: ClusterImage, node: NodeId) -> CommandAnswer:
 
 
 def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> BrokerInfo:
-    """The broker that this epoch speaks for. Raises `StaleBrokerEpoch`, or `NotController` if the epoch is newer than
-    all that is known here."""
+    """The broker that this epoch speaks for.
+
+    Raises `StaleBrokerEpoch`, `BrokerRemoved`, or `NotController` if the epoch is newer than all that is known here.
+    """
     if broker_epoch >= image.position:
         raise NotController(f"node {node_id} registered with another controller, later than anything known here")
     broker = image.brokers.get(NodeId(node_id))
     if broker is None:
-        raise StaleBrokerEpoch(f"node {node_id} is not registered in this cluster, or was removed from it")
+        raise BrokerRemoved(f"node {node_id} was removed from this cluster; stop it, or start it again to join anew")
     if broker.epoch != broker_epoch:
         raise StaleBrokerEpoch(
             f"node {node_id} has registered again, at {broker.host}:{broker.port}; two brokers with one node.id, or an "

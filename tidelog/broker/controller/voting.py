@@ -8,15 +8,14 @@ at a time. In this order:
    disks can fail; so the first step from an odd number is taken only if a candidate for the next one is there as well.
 3. A voter that was silent for `controller.voter.replace.ms` goes, if a candidate can take its place.
 
-Nothing changes while the live voters are no majority, and a voter is taken away only if those that stay are a majority
-of the set before as well, hence of the one after.
+Nothing changes while the live voters are no majority. Those that go are none of the live ones, so the live voters are a
+majority of the set after a change, too.
 Candidates are live brokers that are no voters and have applied nearly all of the metadata log; of these, one from the
 rack with the fewest voters, the lowest node id first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.broker.controller.commands import AssignVoter
@@ -42,9 +41,9 @@ def next_step(
     image: ClusterImage, sessions: Sessions, now_s: float, *, replace_ms: int
 ) -> ChangeVoters | AssignVoter | None:
     """What comes next, if anything."""
-    if len(_live(image, image.voters)) < _majority(image):
+    if not _can_decide(image):
         return None
-    lost = next((voter for voter in image.voters if _is_lost(image, voter) and _may_go(image, voter)), None)
+    lost = next((voter for voter in image.voters if _is_lost(image, voter)), None)
     if lost is not None:
         return ChangeVoters(remove=lost.voter_id)
     candidates = _candidates(image, sessions)
@@ -55,7 +54,7 @@ def next_step(
     if missing == 0 and candidates:
         silent = [voter for voter in image.voters if sessions.silent_ms(voter.node_id, now_s) >= replace_ms]
         gone = next((voter for voter in silent if not is_voting(image, voter.voter_id)), None)
-        if gone is not None and _may_go(image, gone):
+        if gone is not None:
             return ChangeVoters(remove=gone.voter_id)
     return None
 
@@ -66,16 +65,9 @@ def _is_lost(image: ClusterImage, voter: Voter) -> bool:
     return voter.voter_id in image.voters_leaving or (broker is not None and broker.storage != voter.incarnation)
 
 
-def _may_go(image: ClusterImage, leaving: Voter) -> bool:
-    return len(_live(image, [voter for voter in image.voters if voter != leaving])) >= _majority(image)
-
-
-def _live(image: ClusterImage, voters: Sequence[Voter]) -> list[Voter]:
-    return [voter for voter in voters if is_voting(image, voter.voter_id)]
-
-
-def _majority(image: ClusterImage) -> int:
-    return len(image.voters) // 2 + 1
+def _can_decide(image: ClusterImage) -> bool:
+    live = [voter for voter in image.voters if is_voting(image, voter.voter_id)]
+    return len(live) > len(image.voters) // 2
 
 
 def _with(image: ClusterImage, broker: BrokerInfo) -> ChangeVoters | AssignVoter:
