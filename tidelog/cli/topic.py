@@ -72,7 +72,7 @@ def create(
             ["partition", "replicas"], [[found.partition_id, _nodes(found.replicas)] for found in placement.partitions]
         )
     else:
-        print(f"created topic {topic}: {_shape(placement)}")
+        print(f"created topic {topic}: {shape_of(placement)}")
 
 
 @app.command("list")
@@ -99,13 +99,8 @@ def list_topics(
     )
     if as_json:
         print_json(msgspec.to_builtins(topics))
-    elif topics:
-        rows = [
-            [topic.topic_name, topic.partitions_count, topic.replication_factor, topic.protocol] for topic in topics
-        ]
-        print_table(["topic", "partitions", "replicas", "protocol"], rows)
     else:
-        print("there are no topics; `tidelog topic create TOPIC` makes one")
+        print_topics(topics)
 
 
 @app.command()
@@ -221,7 +216,7 @@ def _document(described: _Description) -> dict[str, Any]:
 
 def _print_description(described: _Description, *, with_configs: bool) -> None:
     topic = described.topic
-    print(f"topic {topic.topic_name}: {_shape(topic)}, protocol {topic.protocol}, id {topic.topic_id}\n")
+    print(f"topic {topic.topic_name}: {shape_of(topic)}, protocol {topic.protocol}, id {topic.topic_id}\n")
     rows = [
         [
             partition.partition_id,
@@ -241,7 +236,17 @@ def _print_description(described: _Description, *, with_configs: bool) -> None:
         print_table(["setting", "value", "source"], [[config.name, config.value, config.source] for config in configs])
 
 
-def _shape(topic: TopicDescription | TopicPlacement) -> str:
+def print_topics(topics: Sequence[TopicDescription]) -> None:
+    """A table of topics, or how to get one."""
+    if not topics:
+        print("there are no topics; `tidelog topic create TOPIC` makes one")
+        return
+    rows = [[topic.topic_name, topic.partitions_count, topic.replication_factor, topic.protocol] for topic in topics]
+    print_table(["topic", "partitions", "replicas", "protocol"], rows)
+
+
+def shape_of(topic: TopicDescription | TopicPlacement) -> str:
+    """`3 partitions, 2 replicas`."""
     return f"{counted(topic.partitions_count, 'partition')}, {counted(topic.replication_factor, 'replica')}"
 
 

@@ -1,0 +1,184 @@
+"""`tidelog broker`: the brokers of a cluster are listed, described and removed, through the admin client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tidelog.admin import AdminClient, BrokerDescription, ConfigDescription, TopicDescription
+from tidelog.cli.connection import connected, run
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.tables import print_table
+from tidelog.cli.terminal import counted, print_json
+from tidelog.model.errors import TidelogError
+
+app = typer.Typer(help="List, describe and remove brokers.", no_args_is_help=True)
+
+NodeId = Annotated[int, typer.Argument(metavar="NODE", min=0, show_default=False, help="The broker's node id.")]
+
+
+@app.command("list")
+def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """List the brokers of the cluster, live and fenced.
+
+    A fenced broker is registered, but not heard of now; it leads nothing until it is.
+
+    \b
+    Examples:
+      tidelog broker list
+      tidelog broker list --json --bootstrap http://10.0.0.5:8082
+    """
+
+    async def look() -> list[BrokerDescription]:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            return await admin.list_brokers()
+
+    brokers = run(look())
+    if as_json:
+        print_json(msgspec.to_builtins(brokers))
+    else:
+        print_brokers(brokers)
+
+
+@app.command()
+def describe(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Show a broker: where it is, what it does, which partitions it has, its settings that are not defaults.
+
+    \b
+    Example:
+      tidelog broker describe 2
+    """
+
+    async def look() -> _Description:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            broker = await admin.describe_broker(node_id)
+            replicas = _replicas_on(node_id, await admin.describe_topics())
+            return _Description(broker, replicas, await _configs(admin, broker))
+
+    described = run(look())
+    if as_json:
+        print_json(_document(described))
+    else:
+        _print_description(described)
+
+
+@app.command()
+def remove(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Remove a broker from the cluster for good; it is refused as long as others need what it has.
+
+    A broker that holds replicas is not removed: this version does not move them. Stop its process afterwards, if it
+    still runs; its data is left alone.
+
+    \b
+    Example:
+      tidelog broker remove 4
+    """
+
+    async def remove_it() -> None:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            await admin.remove_broker(node_id)
+
+    run(remove_it())
+    if as_json:
+        print_json({"broker_id": node_id})
+    else:
+        print(f"removed broker {node_id}")
+
+
+def print_brokers(brokers: Sequence[BrokerDescription]) -> None:
+    """A table of brokers."""
+    rows = [
+        [broker.broker_id, broker.address, broker.rack, state_of(broker), role_of(broker), broker.broker_epoch]
+        for broker in brokers
+    ]
+    print_table(["broker", "address", "rack", "state", "role", "epoch"], rows)
+
+
+def state_of(broker: BrokerDescription) -> str:
+    """`live` or `fenced`."""
+    return "fenced" if broker.is_fenced else "live"
+
+
+def role_of(broker: BrokerDescription) -> str | None:
+    """What it does for the cluster besides its partitions."""
+    if broker.is_controller:
+        return "controller"
+    return "voter" if broker.voter_id is not None else None
+
+
+class _Replica(msgspec.Struct, frozen=True):
+    topic_name: str
+    partition_id: int
+    is_leader: bool
+    is_in_sync: bool
+
+
+class _Description(msgspec.Struct, frozen=True):
+    broker: BrokerDescription
+    replicas: list[_Replica]
+    configs: list[ConfigDescription] | None
+    """None if the broker does not answer: only it can show its settings."""
+
+
+def _replicas_on(node_id: int, topics: Sequence[TopicDescription]) -> list[_Replica]:
+    return [
+        _Replica(topic.topic_name, found.partition_id, found.leader == node_id, node_id in found.isr)
+        for topic in topics
+        for found in topic.partitions
+        if node_id in found.replicas
+    ]
+
+
+async def _configs(admin: AdminClient, broker: BrokerDescription) -> list[ConfigDescription] | None:
+    if broker.is_fenced:
+        return None
+    try:
+        return await admin.describe_broker_configs(broker.broker_id)
+    except TidelogError:
+        return None
+
+
+def _document(described: _Description) -> dict[str, Any]:
+    """The broker as v3 shows it, its replicas and settings in it."""
+    return {
+        **msgspec.to_builtins(described.broker),
+        "partition_replicas": msgspec.to_builtins(described.replicas),
+        "configs": msgspec.to_builtins(described.configs),
+    }
+
+
+def _print_description(described: _Description) -> None:
+    broker = described.broker
+    leading = sum(replica.is_leader for replica in described.replicas)
+    facts = [
+        ("address", broker.address),
+        ("peer address", f"{broker.peer_host}:{broker.peer_port}" if broker.peer_host else None),
+        ("rack", broker.rack),
+        ("state", state_of(broker)),
+        ("role", role_of(broker)),
+        ("epoch", broker.broker_epoch),
+        ("voter id", broker.voter_id),
+        ("holds", f"{counted(len(described.replicas), 'replica')}, leader of {leading:,}"),
+    ]
+    print(f"broker {broker.broker_id}\n")
+    print_table(["what", "value"], [(name, None if value is None else str(value)) for name, value in facts])
+    if described.replicas:
+        print()
+        rows = [
+            [found.topic_name, found.partition_id, "leader" if found.is_leader else "follower", _yes(found.is_in_sync)]
+            for found in described.replicas
+        ]
+        print_table(["topic", "partition", "role", "in sync"], rows)
+    changed = [config for config in described.configs or () if config.source != "DEFAULT_CONFIG"]
+    if changed:
+        print()
+        print_table(["setting", "value", "source"], [[config.name, config.value, config.source] for config in changed])
+    if described.configs is None:
+        print("\nits settings cannot be shown: it does not answer")
+
+
+def _yes(fact: bool) -> str:
+    return "yes" if fact else "no"

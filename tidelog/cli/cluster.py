@@ -1,0 +1,110 @@
+"""`tidelog cluster`: who decides in a cluster, who votes, and how far each broker has followed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import typer
+
+from tidelog.admin import AdminClient, ClusterDescription
+from tidelog.cli.broker import role_of, state_of
+from tidelog.cli.connection import connected, run
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.tables import print_table
+from tidelog.cli.terminal import print_json
+
+app = typer.Typer(help="Show the cluster: controller, voters, brokers.", no_args_is_help=True)
+
+
+@app.callback()
+def commands() -> None:
+    """A word of its own follows, so that `describe` can have company."""
+
+
+@app.command()
+def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Show the cluster's id, its controller, its voters, its brokers and how far each has applied the metadata log.
+
+    The lag is counted from the broker that is furthest; a dash means that the broker does not answer.
+
+    \b
+    Examples:
+      tidelog cluster describe
+      tidelog cluster describe --json
+    """
+
+    async def look() -> _Described:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            cluster = await admin.describe_cluster()
+            live = [broker for broker in cluster.brokers if not broker.is_fenced]
+            return _Described(cluster, await admin.metadata_positions(live))
+
+    described = run(look())
+    if as_json:
+        print_json(_document(described))
+    else:
+        _print(described)
+
+
+class _Described(msgspec.Struct, frozen=True):
+    cluster: ClusterDescription
+    positions: dict[int, int | None]
+
+    @property
+    def newest(self) -> int:
+        """How far the broker is that is furthest."""
+        return max(self.cluster.metadata_position, *(found or 0 for found in self.positions.values()))
+
+    def position(self, broker_id: int) -> int | None:
+        """How far this broker is; None if it does not say."""
+        return self.positions.get(broker_id)
+
+    def lag(self, broker_id: int) -> int | None:
+        """How many records this broker is behind; None if it does not say."""
+        position = self.position(broker_id)
+        return None if position is None else self.newest - position
+
+
+def _document(described: _Described) -> dict[str, Any]:
+    document: dict[str, Any] = {**msgspec.to_builtins(described.cluster), "metadata_position": described.newest}
+    for broker in document["brokers"]:
+        broker["metadata_position"] = described.position(broker["broker_id"])
+        broker["metadata_lag"] = described.lag(broker["broker_id"])
+    return document
+
+
+def _print(described: _Described) -> None:
+    cluster = described.cluster
+    controller = f"broker {cluster.controller_id}" if cluster.controller_id >= 0 else "none at the moment"
+    print(f"cluster {cluster.cluster_id}")
+    print(f"controller: {controller}, epoch {cluster.controller_epoch}; metadata position {described.newest}\n")
+    rows = [
+        [
+            broker.broker_id,
+            broker.address,
+            broker.rack,
+            state_of(broker),
+            role_of(broker),
+            broker.broker_epoch,
+            described.position(broker.broker_id),
+            described.lag(broker.broker_id),
+        ]
+        for broker in cluster.brokers
+    ]
+    head = ["broker", "address", "rack", "state", "role", "epoch", "position", "lag"]
+    print_table(head, rows, numbers=["position", "lag"])
+    if cluster.voters:
+        epochs = {broker.voter_id: broker.broker_epoch for broker in cluster.brokers}
+        print()
+        voters = [
+            [
+                voter.voter_id,
+                voter.broker_id,
+                f"{voter.host}:{voter.port}",
+                epochs.get(voter.voter_id),
+                "live" if voter.is_live else "silent",
+            ]
+            for voter in cluster.voters
+        ]
+        print_table(["voter", "broker", "peer address", "epoch", "state"], voters, numbers=["epoch"])

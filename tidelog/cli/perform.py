@@ -1,0 +1,172 @@
+"""What `tidelog admin` does when it has understood a statement."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from tidelog.admin import AdminClient, BrokerDescription
+from tidelog.cli.broker import print_brokers
+from tidelog.cli.statements import (
+    AddBrokers,
+    CreateCluster,
+    CreateTopic,
+    DropTopic,
+    RemoveBrokers,
+    Show,
+    Shown,
+    Statement,
+)
+from tidelog.cli.terminal import CommandError, print_json
+from tidelog.cli.topic import print_topics, shape_of
+from tidelog.model.errors import NotFound
+
+POLL_S = 0.25
+
+
+class Performer:
+    """Does what statements say, and prints what came of it: for people, or (`as_json`) one JSON document each.
+
+    Brokers that are named but not there yet are waited for, `wait_s` at most.
+    """
+
+    def __init__(self, admin: AdminClient, *, as_json: bool, wait_s: float) -> None:
+        self._admin = admin
+        self._as_json = as_json
+        self._wait_s = wait_s
+
+    async def perform(self, statement: Statement) -> None:
+        """Raises `TidelogError` as the brokers do, or `CommandError`."""
+        if isinstance(statement, CreateTopic):
+            await self._create_topic(statement)
+        elif isinstance(statement, DropTopic):
+            await self._admin.delete_topic(statement.name)
+            self._print({"topic_name": statement.name}, f"dropped topic {statement.name}")
+        elif isinstance(statement, CreateCluster):
+            await self._create_cluster(statement.node_ids)
+        elif isinstance(statement, AddBrokers):
+            await self._add(statement.node_ids)
+        elif isinstance(statement, RemoveBrokers):
+            await self._remove(statement.node_ids)
+        else:
+            await self._show(statement)
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    async def _create_topic(self, asked: CreateTopic) -> None:
+        placement = await self._admin.create_topic(
+            asked.name,
+            partitions=asked.partitions,
+            replication_factor=asked.replicas,
+            configs={} if asked.protocol is None else {"commit.protocol": asked.protocol},
+        )
+        self._print(msgspec.to_builtins(placement), f"created topic {asked.name}: {shape_of(placement)}")
+
+    async def _show(self, asked: Show) -> None:
+        if asked.what is Shown.TOPICS:
+            topics = [topic for topic in await self._admin.describe_topics() if not topic.is_internal]
+            if self._as_json:
+                print_json(msgspec.to_builtins(topics))
+            else:
+                print_topics(topics)
+        elif asked.what is Shown.BROKERS:
+            self._print_brokers(await self._admin.list_brokers())
+        else:
+            self._print([], "there are no consumer groups: this version does not have them")
+
+    # -- brokers -------------------------------------------------------------------------------------------------
+
+    async def _create_cluster(self, node_ids: Sequence[int]) -> None:
+        """A cluster is made by its brokers when they start; what can be done is to see that it is these."""
+        others = [broker.broker_id for broker in await self._admin.list_brokers() if broker.broker_id not in node_ids]
+        if others:
+            raise CommandError(
+                f"the cluster has {_named(others)} as well; name all its brokers, or say "
+                f"`alter cluster remove brokers {_named(others)}`"
+            )
+        brokers = await self._wait_for(node_ids)
+        if self._as_json:
+            print_json(msgspec.to_builtins(await self._admin.describe_cluster()))
+        else:
+            cluster = await self._admin.describe_cluster()
+            print(f"cluster {cluster.cluster_id} consists of {_named([broker.broker_id for broker in brokers])}")
+
+    async def _add(self, node_ids: Sequence[int]) -> None:
+        brokers = await self._wait_for(node_ids)
+        self._print_brokers(brokers)
+        if not self._as_json:
+            print("\nNew topics use them. Partitions that exist stay where they are: this version does not move data.")
+
+    async def _remove(self, node_ids: Sequence[int]) -> None:
+        known = [broker.broker_id for broker in await self._admin.list_brokers()]
+        for node_id in node_ids:
+            if node_id not in known:
+                raise NotFound(f"the cluster has no {_named([node_id])}; it has {_named(known)}")
+        for node_id in node_ids:
+            await self._admin.remove_broker(node_id)
+            if not self._as_json:
+                print(f"removed broker-{node_id}")
+        if self._as_json:
+            print_json(msgspec.to_builtins(await self._admin.list_brokers()))
+
+    async def _wait_for(self, node_ids: Sequence[int]) -> list[BrokerDescription]:
+        """These brokers, once all are live. Says how to start those that are not there, and who has come.
+
+        Raises `CommandError` if time runs out.
+        """
+        deadline_s = asyncio.get_running_loop().time() + self._wait_s
+        missing: list[int] | None = None
+        while True:
+            brokers = await self._admin.list_brokers()
+            live = [broker.broker_id for broker in brokers if not broker.is_fenced]
+            absent = [node_id for node_id in node_ids if node_id not in live]
+            if missing is None and absent:
+                _explain(absent, brokers)
+            for node_id in missing or ():
+                if node_id not in absent:
+                    _say(f"broker-{node_id} is in the cluster")
+            missing = absent
+            if not missing:
+                return [broker for broker in brokers if broker.broker_id in node_ids]
+            if asyncio.get_running_loop().time() >= deadline_s:
+                raise CommandError(f"{_named(missing)} did not come within {self._wait_s:g} s (--wait)")
+            await asyncio.sleep(POLL_S)
+
+    # -- printing ------------------------------------------------------------------------------------------------
+
+    def _print(self, document: object, text: str) -> None:
+        if self._as_json:
+            print_json(document)
+        else:
+            print(text)
+
+    def _print_brokers(self, brokers: Sequence[BrokerDescription]) -> None:
+        if self._as_json:
+            print_json(msgspec.to_builtins(brokers))
+        else:
+            print_brokers(brokers)
+
+
+def _explain(absent: Sequence[int], brokers: Sequence[BrokerDescription]) -> None:
+    """What must run before the statement can come true: nobody but its machine can start a broker."""
+    known = {broker.broker_id: broker for broker in brokers}
+    address = next(broker.address for broker in brokers if not broker.is_fenced)
+    for node_id in absent:
+        if node_id in known:
+            _say(f"broker-{node_id} belongs to the cluster but is not heard of; start it again where its data is")
+        else:
+            _say(
+                f"waiting for broker-{node_id}; start it with: tidelog start --node-id {node_id} --join {address} "
+                "--data-dir DIR --http HOST:PORT --peer HOST:PORT"
+            )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _named(node_ids: Sequence[int]) -> str:
+    return ", ".join(f"broker-{node_id}" for node_id in node_ids)

@@ -1,0 +1,239 @@
+"""The sentences that `tidelog admin` understands, from text to what they mean.
+
+    create cluster with brokers BROKER, ...
+    create topic NAME with N partitions [and N replicas] [using isr|paxos]
+    drop topic NAME
+    alter cluster add|remove brokers BROKER, ...
+    show topics|brokers|groups
+
+After the design of Kafka's replication (2012). Words are words in any case; a broker is `broker-3`, and a semicolon at
+the end does no harm. A sentence that is none is refused with the place where it stops being one and with what could
+stand there, which is also what the prompt completes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias
+
+_TOKEN: Final = re.compile(r"[,;]|[^\s,;]+")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+_BROKER: Final = re.compile(r"broker-?([0-9]{1,9})", re.ASCII | re.IGNORECASE)
+END: Final = "the end"
+
+
+class Shown(StrEnum):
+    """What can be listed."""
+
+    TOPICS = "topics"
+    BROKERS = "brokers"
+    GROUPS = "groups"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCluster:
+    """These brokers are to be a cluster."""
+
+    node_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddBrokers:
+    """These brokers are to be in the cluster as well."""
+
+    node_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBrokers:
+    """These brokers are to be in the cluster no more."""
+
+    node_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """None: the cluster's default."""
+
+    name: str
+    partitions: int
+    replicas: int | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropTopic:
+    """A topic is to be deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """All of a kind are to be listed."""
+
+    what: Shown
+
+
+Statement: TypeAlias = CreateCluster | AddBrokers | RemoveBrokers | CreateTopic | DropTopic | Show
+
+
+class StatementError(Exception):
+    """`text` is no statement from `start` to `end` on; one of `expected` could stand there instead."""
+
+    def __init__(self, text: str, start: int, end: int, expected: Sequence[str], problem: str = "") -> None:
+        self.text, self.start, self.end, self.expected = text, start, end, tuple(expected)
+        found = f"{text[start:end]!r}" if end > start else "the end"
+        wanted = " or ".join([", ".join(expected[:-1]), expected[-1]] if len(expected) > 1 else expected)
+        super().__init__(problem or f"{found} is not expected here; expected {wanted}")
+
+    @property
+    def pointer(self) -> str:
+        """Two lines: the statement, and marks under the words that are wrong."""
+        return f"  {self.text}\n  {' ' * self.start}{'^' * max(1, self.end - self.start)}"
+
+
+def parse(text: str) -> Statement:
+    """What `text` means. Raises `StatementError`."""
+    return _Parser(text).statement()
+
+
+class _Token(NamedTuple):
+    text: str
+    start: int
+    end: int
+
+
+class _Parser:
+    """Recursive descent: a method for each kind of statement, a word at a time."""
+
+    def __init__(self, text: str) -> None:
+        self._text = " ".join(text.split())
+        self._tokens = [_Token(found[0], found.start(), found.end()) for found in _TOKEN.finditer(self._text)]
+        self._tokens.append(_Token("", len(self._text), len(self._text)))
+        self._at = 0
+
+    def statement(self) -> Statement:
+        verb = self._word("create", "drop", "alter", "show")
+        if verb == "create":
+            statement = self._create_cluster() if self._word("cluster", "topic") == "cluster" else self._create_topic()
+        elif verb == "drop":
+            self._word("topic")
+            statement = DropTopic(self._name())
+        elif verb == "alter":
+            statement = self._alter_cluster()
+        else:
+            statement = Show(Shown(self._word(*Shown)))
+        self._end()
+        return statement
+
+    def _create_cluster(self) -> Statement:
+        self._word("with")
+        return CreateCluster(self._brokers())
+
+    def _create_topic(self) -> Statement:
+        name = self._name()
+        self._word("with")
+        partitions = self._number("a number of partitions")
+        self._word("partitions", "partition")
+        replicas = protocol = None
+        word = self._word("and", "using", END)
+        if word == "and":
+            replicas = self._number("a number of replicas")
+            self._word("replicas", "replica")
+            word = self._word("using", END)
+        if word == "using":
+            protocol = self._word("isr", "paxos")
+        return CreateTopic(name, partitions, replicas, protocol)
+
+    def _alter_cluster(self) -> Statement:
+        self._word("cluster")
+        verb = self._word("add", "remove")
+        node_ids = self._brokers()
+        return AddBrokers(node_ids) if verb == "add" else RemoveBrokers(node_ids)
+
+    # -- pieces --------------------------------------------------------------------------------------------------
+
+    def _brokers(self) -> tuple[int, ...]:
+        self._word("brokers", "broker")
+        node_ids = [self._broker()]
+        while self._peek().text == ",":
+            self._at += 1
+            token = self._peek()
+            node_id = self._broker()
+            if node_id in node_ids:
+                raise self._wrong(token, [], f"broker {node_id} is named twice")
+            node_ids.append(node_id)
+        return tuple(node_ids)
+
+    def _broker(self) -> int:
+        token = self._peek()
+        found = _BROKER.fullmatch(token.text) or _NUMBER.fullmatch(token.text)
+        if found is None:
+            raise self._wrong(token, ["a broker such as broker-0"])
+        self._at += 1
+        return int(found[found.lastindex or 0])
+
+    def _name(self) -> str:
+        token = self._peek()
+        if token.text in ("", ",", ";"):
+            raise self._wrong(token, ["a topic's name"])
+        self._at += 1
+        return token.text
+
+    def _number(self, what: str) -> int:
+        token = self._peek()
+        if not _NUMBER.fullmatch(token.text) or int(token.text) == 0:
+            raise self._wrong(token, [what])
+        self._at += 1
+        return int(token.text)
+
+    def _word(self, *expected: str) -> str:
+        """The next token, which must be one of these words; `END` stands for the end, and stays."""
+        token = self._peek()
+        if END in expected and token.text in ("", ";"):
+            return END
+        word = token.text.lower()
+        if word not in expected:
+            raise self._wrong(token, expected)
+        self._at += 1
+        return word
+
+    def _end(self) -> None:
+        if self._peek().text == ";":
+            self._at += 1
+        token = self._peek()
+        if token.text:
+            raise self._wrong(token, self._continuations())
+
+    def _continuations(self) -> list[str]:
+        before = self._tokens[self._at - 1]
+        return [",", END] if _BROKER.fullmatch(before.text) else [END]
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _wrong(self, token: _Token, expected: Sequence[str], problem: str = "") -> StatementError:
+        return StatementError(self._text, token.start, token.end, expected, problem)
+
+
+def completions(text: str) -> list[str]:
+    """The words that could follow `text`, or end its last word."""
+    finished, _, begun = text.rpartition(" ")
+    return [word for word in _continued(finished) if word.startswith(begun.lower()) and word.isalpha()]
+
+
+def _continued(text: str) -> tuple[str, ...]:
+    """What could follow `text`."""
+    try:
+        parse(text)
+    except StatementError as error:
+        return error.expected if error.start == len(error.text) else ()
+    try:
+        parse(f"{text} ?")
+    except StatementError as error:
+        return error.expected
+    return ()
