@@ -125,9 +125,12 @@ class Fetcher:
             raise InvalidBatch(f"{cursor.partition}: the answer at offset {cursor.fetch_offset} holds no whole batch")
 
     def _note(self, cursor: Cursor, answer: Answer) -> None:
-        text = answer.headers.get("Tidelog-High-Watermark", "")
-        if text.isascii() and text.isdigit():
-            cursor.high_watermark = int(text)
+        high_watermark = _number(answer, "Tidelog-High-Watermark")
+        if high_watermark is not None:
+            cursor.high_watermark = high_watermark
+        leader_epoch = _number(answer, "Tidelog-Leader-Epoch")
+        if leader_epoch is not None:
+            self._session.note_leader_epoch(*cursor.partition, leader_epoch)
 
     async def _recover(self, cursor: Cursor, generation: int, error: TidelogError, backoff: Backoff) -> None:
         """Out of range: resets or raises. Passing: waits and looks for the leader. Lasting: leaves it to the caller."""
@@ -157,6 +160,11 @@ class Fetcher:
             policy = cursor.reset
             if policy is not None:
                 cursor.resolve_reset(generation, _start(policy, found))
+
+
+def _number(answer: Answer, header: str) -> int | None:
+    text = answer.headers.get(header, "")
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _start(policy: ResetPolicy, found: PartitionOffsets) -> int:

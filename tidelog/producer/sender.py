@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 BATCHES_MAX = 1024
 """Batches of one request; a broker would take more."""
 FAILED_REMEMBERED = 1024
+VERDICT_S = 1.0
+"""How much longer than the broker we wait for its answer."""
 
 
 class _NewProducerId(msgspec.Struct, frozen=True):
@@ -167,8 +169,12 @@ class Sender:
     async def _attempt(self, request: _Request) -> tuple[TidelogError | None, float]:
         """One try. Returns the error and the seconds the broker asked to wait, or None if the batches are settled."""
         left_s = request.deadline_s - asyncio.get_running_loop().time()
+        timeout_s = min(self._options.request_timeout_s, left_s)
         topic, partition = request.queue.partition
-        target = f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?acks={self._options.acks}"
+        target = (
+            f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?acks={self._options.acks}"
+            f"&timeout_ms={_broker_timeout_ms(timeout_s)}"
+        )
         try:
             if self._sequences is not None and request.stamp is None:
                 await self._number(request, self._sequences, left_s)
@@ -177,11 +183,13 @@ class Sender:
                 self._session.leader(topic, partition),
                 target,
                 body=Pieces([batch.data for batch in request.batches]),
-                timeout_s=min(self._options.request_timeout_s, left_s),
+                timeout_s=timeout_s,
             )
             error = answer.error
             if error is None:
-                self._settle(request, parse_receipts(answer.body, len(request.batches)))
+                receipts = parse_receipts(answer.body, len(request.batches))
+                self._session.note_leader_epoch(topic, partition, receipts[0].leader_epoch)
+                self._settle(request, receipts)
         except TidelogError as failure:
             return failure, 0.0
         return error, answer.retry_after_s
@@ -281,6 +289,11 @@ class Sender:
     def _release(self, batch: Batch) -> None:
         self.accumulator.release(batch)
         self.memory_freed.set()
+
+
+def _broker_timeout_ms(timeout_s: float) -> int:
+    """How long a broker may take, so that its verdict still arrives: it knows whether the records were appended."""
+    return int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))
 
 
 def _stopped(error: BaseException, *, uncertain: bool) -> TidelogError:

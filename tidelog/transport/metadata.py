@@ -99,6 +99,13 @@ class MetadataCache:
         if entry is not None:
             self._topics[name] = _Entry(entry.topic, -math.inf)
 
+    def is_led_since(self, name: str, partition: int, leader_epoch: int) -> bool:
+        """True if what is known of the partition's leader is of this epoch or a later one, or nothing is known."""
+        entry = self._topics.get(name)
+        if entry is None or not 0 <= partition < len(entry.topic.partitions):
+            return True
+        return entry.topic.partitions[partition].leader_epoch >= leader_epoch
+
     def fetched_since(self, name: str, moment_s: float) -> bool:
         """True if the topic's entry was fetched at `moment_s` or later."""
         entry = self._topics.get(name)

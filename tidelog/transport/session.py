@@ -4,8 +4,9 @@ Producer, consumer and admin client each own one `ClusterSession`. It keeps the 
 straight to the partition's leader and everything else to any broker, and repeats what may be repeated: after a
 definite, retriable error always; after an indefinite one only if the caller says that repeating is safe.
 
-A broker that cannot be reached is passed over for `AVOID_S` in favour of the next one known, leader or not, since any
-broker forwards. So an address that the cluster advertises and this client cannot reach costs a hop, not the service.
+A broker that cannot be reached, or says that it cannot serve, is passed over for `AVOID_S` in favour of the next one
+known, leader or not, since any broker forwards. So an address that the cluster advertises and this client cannot reach
+costs a hop, not the service.
 
 Follows Kafka's `NetworkClient` and `Metadata`. One event loop; no tasks of its own.
 """
@@ -19,7 +20,7 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
-from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownTopic
+from tidelog.model.errors import LeaderNotAvailable, ShuttingDown, TidelogError, UnknownTopic
 from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import parse_bootstrap
 from tidelog.transport.backoff import Backoff
@@ -53,6 +54,7 @@ class ClusterSession:
         self._connections = Connections(connections_max=connections_max)
         self._cache = MetadataCache(max_age_s=metadata_max_age_s)
         self._entropy = entropy
+        self._share = entropy.uniform(0, 1)
         self._avoid_until_s: dict[str, float] = {}
         self._refreshing = asyncio.Lock()
         self._retry_backoff_s = retry_backoff_s
@@ -114,6 +116,12 @@ class ClusterSession:
         """An error said that the topic is not what it was: asks anew at the next use."""
         self._cache.invalidate(name)
 
+    def note_leader_epoch(self, topic: str, partition: int, leader_epoch: int) -> None:
+        """An answer came from a leader of this epoch. A newer one than we know of means that a broker forwarded what we
+        sent: asks anew at the next use, so as to go to the leader directly again."""
+        if not self._cache.is_led_since(topic, partition, leader_epoch):
+            self._cache.invalidate(topic)
+
     async def refresh(self, name: str, *, timeout_s: float | None = None) -> None:
         """Asks anew for a topic, unless somebody else did since this call began."""
         asked_s = self._now_s()
@@ -148,7 +156,7 @@ class ClusterSession:
                 method, URL(address + target, encoded=True), body=body, headers=headers, timeout_s=limit_s
             )
         except (ConnectFailed, NoAnswer):
-            self._avoid_until_s[address] = self._now_s() + AVOID_S
+            self._avoid(address)
             raise
 
     async def call(
@@ -171,10 +179,11 @@ class ClusterSession:
         backoff = self.backoff()
         while True:
             wait_at_least_s = 0.0
+            asked = address or self._any_address()
             try:
                 answer = await self.attempt(
                     method,
-                    address or self._any_address(),
+                    asked,
                     target,
                     body=body,
                     headers=headers,
@@ -183,7 +192,10 @@ class ClusterSession:
                 error = answer.error
                 if error is None:
                     return answer.body
-                wait_at_least_s = answer.retry_after_s
+                if address is None and isinstance(error, (LeaderNotAvailable, ShuttingDown)):
+                    self._avoid(asked)  # it is starting or stopping, or cut off from the others
+                if address is not None or self._any_address() == asked:
+                    wait_at_least_s = answer.retry_after_s
             except (ConnectFailed, NoAnswer) as failure:
                 error = failure
             wait_s = backoff.next_s(wait_at_least_s)
@@ -195,12 +207,17 @@ class ClusterSession:
 
     def _any_address(self) -> str:
         """The first broker in reach: of those in the metadata, then of the bootstrap list; failing that the one
-        that has been out of reach longest."""
-        candidates = list(dict.fromkeys((*self._cache.addresses(), *self._bootstrap)))
+        that has been out of reach longest. Each client begins with another one."""
+        known = self._cache.addresses()
+        first = int(self._share * len(known))
+        candidates = list(dict.fromkeys((*known[first:], *known[:first], *self._bootstrap)))
         for address in candidates:
             if not self._is_avoided(address):
                 return address
         return min(candidates, key=lambda address: self._avoid_until_s[address])
+
+    def _avoid(self, address: str) -> None:
+        self._avoid_until_s[address] = self._now_s() + AVOID_S
 
     def _is_avoided(self, address: str) -> bool:
         until_s = self._avoid_until_s.get(address)
@@ -222,5 +239,5 @@ def _may_repeat(error: TidelogError, *, safe: bool) -> bool:
 
 
 def needs_refresh(error: TidelogError) -> bool:
-    """True if the error hints at stale metadata: the leader moved, or its broker is gone."""
-    return isinstance(error, (LeaderNotAvailable, ConnectFailed, NoAnswer))
+    """True if the error hints at stale metadata: the leader moved, or its broker is gone, or going."""
+    return isinstance(error, (LeaderNotAvailable, ShuttingDown, ConnectFailed, NoAnswer))

@@ -102,6 +102,7 @@ class Node:
         self.purgatory = Purgatory()
         self.image: ClusterImage = settings.broker.image
         self.routing = Routing(self, net)
+        self.is_ready = True
         self.server: HttpServer
         self._site = site
         self._settings = settings
@@ -151,6 +152,10 @@ class Node:
     def address(self) -> Address:
         return self.server.address
 
+    @property
+    def url(self) -> str:
+        return f"http://{self.address[0]}:{self.address[1]}"
+
     async def ask(
         self, method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
@@ -174,14 +179,24 @@ class Cluster:
         for site in self.sites.values():
             await site.topic(name, len(leaders), **configs)
         for partition, leader in enumerate(leaders):
-            self._leaders[name, partition] = leader, 1
+            self._crown(name, partition, leader, 1)
         self.tell(1, 2, 3)
 
-    def move(self, topic: str, partition: int, leader: int) -> ClusterImage:
-        """The image after a change of leaders; nobody has seen it yet."""
-        _, epoch = self._leaders[topic, partition]
-        self._leaders[topic, partition] = leader, epoch + 1
-        return self.image()
+    def move(self, topic: str, partition: int, leader: int) -> None:
+        """Changes a leader; nobody has heard of it yet."""
+        self._crown(topic, partition, leader, self._leaders[topic, partition][1] + 1)
+
+    def _crown(self, topic: str, partition: int, leader: int, epoch: int) -> None:
+        self._leaders[topic, partition] = leader, epoch
+        if leader in self.sites:
+            runtime = self.sites[leader].broker.partition(topic, partition)
+            assert isinstance(runtime, Partition)
+            runtime.leader_epoch = epoch
+
+    def reign(self, topic: str, partition: int, leader: int) -> None:
+        """Changes a leader; everybody hears of it."""
+        self.move(topic, partition, leader)
+        self.tell(1, 2, 3)
 
     def tell(self, *node_ids: int) -> None:
         """These brokers hear of the newest image."""
@@ -191,7 +206,17 @@ class Cluster:
     def image(self) -> ClusterImage:
         base = self.sites[1].broker.image
         topics = {name: self._led(topic) for name, topic in base.topics.items()}
-        return replace(base, topics=topics, position=base.position + sum(epoch for _, epoch in self._leaders.values()))
+        (described,) = base.brokers.values()
+        brokers = {
+            NodeId(node_id): replace(described, node_id=NodeId(node_id), host=node.address[0], port=node.address[1])
+            for node_id, node in self.nodes.items()
+        }
+        return replace(
+            base,
+            brokers=brokers,
+            topics=topics,
+            position=base.position + sum(epoch for _, epoch in self._leaders.values()),
+        )
 
     def _led(self, topic: Topic) -> Topic:
         infos = []

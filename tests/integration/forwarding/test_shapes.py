@@ -144,12 +144,11 @@ READS: dict[str, Ask] = {
 
 
 async def send(cluster: Cluster, node: int, topic: str, ask: Ask) -> Reply:
-    base = f"http://{cluster.nodes[node].address[0]}:{cluster.nodes[node].address[1]}"
     reply = await cluster.nodes[node].ask(
         ask.method, ask.target.format(topic=topic, v3=cluster.sites[1].v3), ask.body, ask.headers
     )
     headers = {name: value for name, value in reply.headers.items() if name not in ("date", "retry-after")}
-    body = re.sub(rb"clock \(\d+ ms\)", b"clock", reply.body.replace(base.encode(), b"BASE"))
+    body = re.sub(rb"clock \(\d+ ms\)", b"clock", reply.body.replace(cluster.nodes[node].url.encode(), b"BASE"))
     return Reply(reply.status, headers, body)
 
 
