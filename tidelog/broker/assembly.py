@@ -1,7 +1,7 @@
 """The one place that builds and wires a broker process, and decides the order of start and stop.
 
-Start: disk, broker, listener (so that port 0 becomes a number), then the broker registers under that address and is
-ready. Stop: the listener ends its waits and takes no more requests, the broker commits what is appended, the logs are
+Start: disk, broker, listener (so that port 0 becomes a number), then the broker joins its cluster under that address
+and is ready; until then it may be stopped as at any time. Stop: the listener ends its waits and takes no more requests, the broker commits what is appended, the logs are
 marked clean, the disk thread ends.
 """
 
@@ -17,8 +17,10 @@ import structlog
 import uvloop
 
 from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy, host_name
+from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
 from tidelog.broker.http.server import HttpServer, start_http
+from tidelog.broker.joining import peer_contacts
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.storage.disk_files import DiskFiles
@@ -44,13 +46,15 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
 
 async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     stop_requested = _stop_on_signals()
-    disk = DiskThread()
-    broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), SystemEntropy(), disk)
+    disk, entropy = DiskThread(), SystemEntropy()
+    contacts = [] if config.cluster_join is None else await peer_contacts(config.cluster_join, entropy)
+    broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), entropy, disk, TcpNetwork(), contacts)
     server: HttpServer | None = None
     try:
         host, port = split_address(config.http_listener)
         server = await start_http(broker, host, port)
-        await broker.start(advertised_address(config, server.address))
+        if not await _start(broker, advertised_address(config, server.address), stop_requested):
+            return 1 if broker.failed.is_set() else 0
         _settle_memory()
         url = f"http://{f'[{host}]' if ':' in host else host}:{server.address[1]}"
         announce(f"tidelog: ready {url} cluster={broker.cluster_id} node={broker.node_id}")
@@ -62,6 +66,20 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
             await broker.stop()
             disk.close()
     return 1 if broker.failed.is_set() else 0
+
+
+async def _start(broker: Broker, address: tuple[str, int], stop_requested: asyncio.Event) -> bool:
+    """Starts the broker; False if it was stopped, or failed, before it was ready."""
+    started = asyncio.Event()
+    starting = asyncio.ensure_future(broker.start(address))
+    starting.add_done_callback(lambda _: started.set())
+    await _first_of(started, stop_requested, broker.failed)
+    if starting.done():
+        starting.result()
+        return True
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    return False
 
 
 def advertised_address(config: BrokerConfig, bound: tuple[str, int]) -> tuple[str, int]:

@@ -1,58 +1,62 @@
-"""A broker: the cluster image, and a runtime for every partition that it leads. No HTTP in here.
+"""A broker: its copy of the cluster's metadata, and a runtime for every partition that it leads. No HTTP in here.
 
-The listener calls it, the simulator calls it, and both see the same: topics are created when the metadata log has them
-and their logs are open; a partition is served from `partition(...)`; `stop` leaves everything durable.
+The listener calls it, the simulator calls it, and both see the same. What changes the cluster is decided by the active
+controller, which may be any broker; what is decided is in force here before whoever asked is answered.
 
-Order at start: lock the directory, open and replay the metadata log, register (which starts new leader epochs), open
-the partitions' logs, remove what the metadata log says is deleted. A log that cannot be opened costs its partition,
-not the broker.
+Order at start: lock the directory, listen for peers, open the metadata, find the cluster or found it, register, come to
+the state that the metadata describes, be counted as live. A log that cannot be opened costs its partition, not the
+broker. Order at stop: lead nothing any more, make everything durable, leave the clean mark.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
 
-from tidelog.broker.controller.metadata_log import LocalMetadataLog
-from tidelog.broker.controller.records import (
-    BrokerRegistered,
-    ClusterCreated,
-    ConfigsAltered,
-    MetadataRecord,
-    TopicDeleted,
-    TopicRemoved,
-)
-from tidelog.broker.controller.runtime import Controller
-from tidelog.broker.controller.state import (
-    PRODUCER_ID_BLOCK,
+from tidelog.broker.controller.active import ActiveController
+from tidelog.broker.controller.commands import (
+    AddPartitions,
+    AllocateProducerIds,
+    AlterTopicConfigs,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    MetadataApplied,
     NewTopic,
-    decide_add_partitions,
-    decide_create_topic,
-    decide_producer_ids,
-    topic_named,
+    ProducerIdBlock,
+    RegisterBroker,
+    RemoveBroker,
+    TopicPlaced,
 )
+from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.housekeeping import Housekeeper
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition, Surroundings
-from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.partition_handle import PartitionHandle
+from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
+from tidelog.broker.purgatory import Purgatory, Watchers
+from tidelog.broker.quorum.metadata import ClusterMetadata
+from tidelog.broker.registration import Registration, Situation, leave_clean_mark, take_clean_mark
+from tidelog.broker.replicas import Replicas
+from tidelog.broker.routing import Routing
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import BrokerConfig, TopicConfig
-from tidelog.config.topics import is_fixed, topic_config
+from tidelog.config.topics import topic_config
+from tidelog.config.values import split_address
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
-from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, TidelogError, UnknownPartition
+from tidelog.model.errors import TidelogError, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId, ProducerId, TopicId
-from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files
-from tidelog.replication.registry import new_protocol
-from tidelog.storage.load_report import LoadReport
-from tidelog.storage.log_manager import METADATA, METADATA_LOG, LogManager
-from tidelog.storage.partition_log import LogSettings
+from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
+from tidelog.storage.log_manager import LogManager
+from tidelog.transport.peer import Hello, PeerNode
 
 OPEN_FILES_MAX = 1_024
-METADATA_SETTINGS = LogSettings(segment_bytes=64 << 20, segment_ms=365 * 24 * 3_600_000, producers_max=1)
-CLUSTER_ID_BYTES = 8
+COMMAND_S_MAX = 30.0
+IN_FORCE_S_MAX = 5.0
+"""How long an answer waits until this broker itself is in line with what was decided."""
 
 __all__ = ["Broker", "NewTopic"]
 
@@ -63,47 +67,112 @@ class Broker:
     """One broker of a cluster. `start` before anything else; `stop` once at the end."""
 
     def __init__(
-        self, config: BrokerConfig, files: Files, clock: Clock, entropy: Entropy, runner: BlockingRunner
+        self,
+        config: BrokerConfig,
+        files: Files,
+        clock: Clock,
+        entropy: Entropy,
+        runner: BlockingRunner,
+        network: Network,
+        contacts: Sequence[tuple[str, int]] = (),
     ) -> None:
+        """`contacts` are peer addresses in an existing cluster, for a broker that is to join it."""
         self.config = config
         self.node_id = NodeId(config.node_id)
         self.http_address: tuple[str, int] = ("127.0.0.1", 0)
         self.stats = Stats()
         self.purgatory = Purgatory()
         self.failed = asyncio.Event()
-        """Set when a task of the broker died of an error that nobody foresaw; the process should stop."""
+        """Set when this broker must not go on; the process should stop."""
         self.is_ready = False
+        self._files = files
         self._clock = clock
         self._entropy = entropy
+        self._contacts = contacts
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._producer_ids = range(0)
+        self._progress = Watchers()
         self._manager = LogManager(files, open_max=OPEN_FILES_MAX, new_incarnation=lambda: entropy.token_hex(16))
         self.log_writer = LogWriter(runner, clock, self.stats)
-        self._surroundings = Surroundings(clock, self.stats, self.log_writer, self.purgatory)
-        self._partitions: dict[PartitionId, Partition] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._controller: Controller
-        self._metadata: LocalMetadataLog
-        self._producer_ids = range(0)
+        surroundings = Surroundings(clock, self.stats, self.log_writer, self.purgatory)
+        self._hello = Hello(self.node_id, entropy.token_hex(16))
+        service = PeerService()
+        self._peers = PeerNode(network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy)
+        self._metadata = ClusterMetadata(config, self._manager, self.log_writer, self._peers, clock, entropy, self)
+        self._controller = ActiveController(self.node_id, self._metadata, lambda: self.image, config)
+        self._channel = ControllerChannel(self.node_id, self._controller, self._peers.request, entropy)
+        self._registration = Registration(
+            config, files, self._channel, self._hello.incarnation, self._situation, self._tell_applied
+        )
+        self._replicas = Replicas(
+            self.node_id,
+            config,
+            self._manager,
+            surroundings,
+            self._moved,
+            self._registration.report_removed,
+            self.failed.set,
+        )
+        self._routing = Routing(self, self._peers)
+        service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
+        self._peers.on_peer_down.append(self._on_peer_down)
 
     # -- start and stop -------------------------------------------------------------------------------------------
 
     async def start(self, http_address: tuple[str, int]) -> None:
-        """Opens everything and registers under the address that clients will find in the metadata.
+        """Opens everything, joins the cluster under the address that clients will find in the metadata, and returns
+        when the cluster counts on this broker. That may take as long as the others need to be started.
 
-        Raises `MetadataDamaged`, `InvalidRequest` or `OSError`: this broker cannot run; call `stop` all the same.
+        Raises `MetadataDamaged`, `ConfigError`, `NodeIdInUse`, `WrongCluster`, `InvalidRequest` or `OSError`: this
+        broker cannot run; call `stop` all the same.
         """
         self.http_address = http_address
         self._spawn("log-writer", self.log_writer.run())
-        self._open_metadata()
-        await self._controller.submit(self._register)
-        for topic in self.image.topics.values():
-            for info in topic.partitions:
-                self._open_partition(topic, info)
-        for topic_id in self.image.deleted_topics:
-            await self._remove_topic(topic_id)
+        peer_address = await self._listen()
+        await self._metadata.open(self._contacts)
+        self._introduce(self._metadata.cluster_id, -1)
+        self._spawn("replicas", self._replicas.run())
+        self._spawn("controller", self._controller.run())
+        self._metadata.start()
+        await self._register(peer_address)
+        self._spawn("registration", self._registration.run())
+        self._registration.moved()
+        await self._registration.is_live.wait()
+        await self._in_force(self.image.position)
         self._report_unknown_topics()
-        housekeeper = Housekeeper(self._partitions, self.log_writer, self.config, self._clock)
+        housekeeper = Housekeeper(self.partitions, self.log_writer, self.config, self._clock, self._metadata.mark)
         self._spawn("housekeeping", housekeeper.run())
         self.is_ready = True
+
+    async def _listen(self) -> tuple[str, int]:
+        """The address that peers are told. A broker that is alone by configuration can do without one."""
+        host, port = split_address(self.config.peer_listener)
+        try:
+            return await self._peers.listen(host, port)
+        except OSError as error:
+            if self.config.cluster_voters or self._contacts or "peer_listener" in self.config.model_fields_set:
+                raise
+            logger.warning("no other broker can join: the peer address is taken", address=host, error=str(error))
+            return host, port
+
+    def _introduce(self, cluster_id: str, epoch: int) -> None:
+        self._hello = Hello(self.node_id, self._hello.incarnation, cluster_id, epoch)
+
+    async def _register(self, peer_address: tuple[str, int]) -> None:
+        clean_epoch = take_clean_mark(self._files)
+        command = RegisterBroker(
+            self.node_id,
+            self._hello.incarnation,
+            self._metadata.incarnation,
+            *self.http_address,
+            *peer_address,
+            self.config.broker_rack,
+            self._metadata.cluster_id,
+            clean_epoch,
+        )
+        admitted = await self._registration.register(command)
+        self._introduce(self._metadata.cluster_id, admitted.broker_epoch)
+        await self._in_force(admitted.position)
 
     def _report_unknown_topics(self) -> None:
         known = [topic.topic_id for topic in self.image.topics.values()]
@@ -111,38 +180,27 @@ class Broker:
             if topic_id not in known and topic_id not in self.image.deleted_topics:
                 logger.warning("a directory belongs to no known topic; it is left alone", topic_id=topic_id)
 
-    def _open_metadata(self) -> None:
-        log, report = self._manager.open_log(METADATA_LOG, METADATA_SETTINGS, self._clock.wall_ms(), directory=METADATA)
-        self._report("metadata", report)
-        self._metadata = LocalMetadataLog(log, log.tail.epoch + 1, self.log_writer, self._clock)
-        self._controller = Controller(self._metadata)
-        self._controller.replay()
-
-    def _register(self, image: ClusterImage) -> list[MetadataRecord]:
-        records: list[MetadataRecord] = []
-        if not image.cluster_id:
-            records.append(ClusterCreated(self._entropy.token_hex(CLUSTER_ID_BYTES)))
-        elif self.node_id not in image.brokers:
-            raise InvalidRequest(
-                f"this data directory belongs to node {', '.join(map(str, image.brokers))} of cluster "
-                f"{image.cluster_id}, not to node {self.node_id}; set node.id to match, or choose another log.dir"
-            )
-        host, port = self.http_address
-        rack = self.config.broker_rack
-        records.append(BrokerRegistered(self.node_id, self._entropy.token_hex(16), host, port, rack))
-        return records
-
     async def stop(self) -> None:
-        """Refuses new requests, commits what is appended, marks the logs clean, gives the directory back."""
+        """Leads nothing any more, commits what is appended, marks the logs clean, gives the directory back."""
+        is_clean = self.is_ready and not self.failed.is_set()
         self.is_ready = False
-        for partition in self._partitions.values():
-            partition.close()
+        await self._cancel(["registration"])
+        if is_clean:
+            await self._registration.leave()
+        self._channel.close()
+        await self._cancel(["replicas", "housekeeping"])
+        marks = await self._replicas.close()
+        await self._metadata.close()
+        await self._cancel(["controller"])
+        await self._peers.close()
         if not self.failed.is_set():
             await self.log_writer.drain()
         await self._cancel(list(self._tasks))
-        marks = {key: partition.high_watermark for key, partition in self._partitions.items()}
-        for finding in self._manager.close(marks):
+        findings = self._manager.close(marks)
+        for finding in findings:
             logger.error("closing", finding=finding)
+        if is_clean and not findings:
+            leave_clean_mark(self._files, self._registration.epoch)
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
@@ -152,26 +210,97 @@ class Broker:
         self._tasks[name] = task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            logger.critical("a task of the broker failed; stopping", task=task.get_name(), exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, TidelogError):
+            logger.critical("stopping", task=task.get_name(), reason=str(error))
+            self.failed.set()
+        elif error is not None:
+            logger.critical("a task of the broker failed; stopping", task=task.get_name(), exc_info=error)
             self.failed.set()
 
     async def _cancel(self, names: Iterable[str]) -> None:
         for name in names:
-            task = self._tasks.pop(name)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            task = self._tasks.pop(name, None)
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
-    # -- topics ---------------------------------------------------------------------------------------------------
+    # -- what the metadata says -----------------------------------------------------------------------------------
 
     @property
     def image(self) -> ClusterImage:
         """The cluster as of the last applied metadata record."""
-        return self._controller.image
+        return self._metadata.image
 
     @property
     def cluster_id(self) -> str:
-        return self.image.cluster_id
+        """Empty until it is known."""
+        return self._metadata.cluster_id
+
+    @property
+    def is_controller(self) -> bool:
+        """True if this broker decides for the cluster."""
+        return self._controller.is_active
+
+    def image_changed(self, image: ClusterImage) -> None:
+        """For the metadata: something has been applied."""
+        self._replicas.follow(image)
+
+    def leading(self, number: int) -> None:
+        """For the metadata: this broker leads its log, under this number."""
+        logger.info("elected", number=number)
+        self._controller.on_elected(self.image.controller_epoch + 1, self.cluster_id)
+
+    def deposed(self) -> None:
+        """For the metadata: it leads no more."""
+        self._controller.on_lost()
+
+    def leader_changed(self, node_id: int | None) -> None:
+        """For the metadata: who leads, as far as this broker knows."""
+        self._channel.moved(node_id)
+        self._registration.hurry()
+
+    def fail(self, reason: str) -> None:
+        """For the metadata: this broker must not go on."""
+        logger.critical("stopping", reason=reason)
+        self.failed.set()
+
+    def _on_peer_down(self, node_id: int) -> None:
+        self._metadata.peer_down(node_id)
+        self._controller.on_peer_down(node_id)
+
+    def _moved(self) -> None:
+        """This broker is in line with more of the metadata."""
+        self._routing.moved()
+        self._progress.wake_all()
+        self._registration.moved()
+
+    def _situation(self) -> Situation:
+        return Situation(self._replicas.position, self._metadata.snapshot)
+
+    def _tell_applied(self, report: MetadataApplied) -> None:
+        leader = self._channel.leader
+        if leader == self.node_id:
+            self._controller.note_applied(report)
+        elif leader is not None:
+            self._peers.notify(leader, report)
+
+    async def _in_force(self, position: int) -> None:
+        """Returns when this broker is in line with the metadata up to `position`, or after a while."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(IN_FORCE_S_MAX):
+                while self._replicas.position < position:
+                    moved = loop.create_future()
+                    self._progress.add(moved)
+                    try:
+                        await moved
+                    finally:
+                        self._progress.discard(moved)
+        except TimeoutError:
+            logger.warning("this broker is slow to follow the metadata", position=position)
+
+    # -- topics ---------------------------------------------------------------------------------------------------
 
     @property
     def clock(self) -> Clock:
@@ -181,164 +310,69 @@ class Broker:
     @property
     def partitions(self) -> Mapping[PartitionId, Partition]:
         """The partitions that this broker leads and could open."""
-        return self._partitions
+        return self._replicas.partitions
 
     async def create_topic(self, request: NewTopic, *, validate_only: bool = False) -> Topic:
-        """Creates a topic; its partitions serve when this returns. Raises `InvalidRequest`, or as the metadata log."""
-        topic_config(self.config, request.configs)
-        partitions = self.config.num_partitions if request.partitions is None else request.partitions
-        factor = request.replication_factor
-        topic_id = TopicId(self._entropy.token_hex(16))
-
-        def decide(image: ClusterImage) -> list[MetadataRecord]:
-            default = self.config.replication_factor_for(len(image.brokers))
-            return [
-                decide_create_topic(
-                    image,
-                    request,
-                    topic_id,
-                    partitions=partitions,
-                    replication_factor=default if factor is None else factor,
-                )
-            ]
-
-        if validate_only:
-            return self._controller.preview(decide).topics[request.name]
-        image = await self._controller.submit(decide)
-        topic = image.topics[request.name]
-        await self._open_topic(topic)
-        return topic
+        """Creates a topic; its partitions serve when this returns. Raises `InvalidRequest`, or as the controller."""
+        command = CreateTopic(request, self._entropy.token_hex(16), validate_only)
+        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
+        if not validate_only:
+            await self._in_force(placed.position)
+        return self.image.topics.get(request.name) or _as_placed(request, placed)
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and its data. Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""
-        if not self.config.delete_topic_enable:
-            raise InvalidRequest("topics cannot be deleted here: delete.topic.enable is false")
-        topic_id = self.topic(name).topic_id
-        await self._controller.submit(lambda image: [TopicDeleted(topic_named(image, name).topic_id)])
-        await self._remove_topic(topic_id)
+        await self._decide(DeleteTopic(name, self.topic(name).topic_id))
 
     async def add_partitions(self, name: str, total: int) -> Topic:
         """Grows a topic to `total` partitions. Raises `UnknownTopic`, `InvalidRequest`."""
-        image = await self._controller.submit(lambda image: [decide_add_partitions(image, name, total)])
-        await self._open_topic(image.topics[name])
-        return image.topics[name]
-
-    async def remove_broker(self, node_id: NodeId) -> None:
-        """Unregisters a broker for good. Raises `InvalidRequest` as long as it has what others need."""
-        raise InvalidRequest(f"broker {node_id} is the only one of its cluster; stop it and remove its data instead")
+        command = AddPartitions(name, len(self.topic(name).partitions), total)
+        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
+        await self._in_force(placed.position)
+        return self.topic(name)
 
     async def alter_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         """Sets overrides of a topic, or takes them back (None). Raises `UnknownTopic`, `InvalidRequest`."""
+        await self._decide(AlterTopicConfigs(name, dict(changes), validate_only))
 
-        def decide(image: ClusterImage) -> list[MetadataRecord]:
-            topic = topic_named(image, name)
-            merged: dict[str, str | None] = {**topic.configs, **changes}
-            topic_config(self.config, {key: value for key, value in merged.items() if value is not None})
-            fixed = [key for key in changes if is_fixed(key)]
-            if fixed:
-                raise InvalidRequest(f"{fixed[0]} is fixed when a topic is created")
-            return [ConfigsAltered(topic.topic_id, dict(changes))] if changes else []
+    async def remove_broker(self, node_id: NodeId) -> None:
+        """Unregisters a broker for good. Raises `NotFound`, `InvalidRequest` as long as it has what others need."""
+        known = self.image.brokers.get(node_id)
+        await self._decide(RemoveBroker(node_id, -1 if known is None else known.epoch))
 
-        if validate_only:
-            self._controller.preview(decide)
-            return
-        image = await self._controller.submit(decide)
-        config = self._config_of(image.topics[name])
-        for info in image.topics[name].partitions:
-            partition = self._partitions.get(PartitionId(image.topics[name].topic_id, info.partition))
-            if partition is not None:
-                partition.reconfigure(config, _log_settings(config))
+    async def _decide(self, command: DeleteTopic | AlterTopicConfigs | RemoveBroker) -> None:
+        done = await self._channel.submit(command, Done, seconds_max=COMMAND_S_MAX)
+        await self._in_force(done.position)
 
     def topic(self, name: str) -> Topic:
         """Raises `UnknownTopic`."""
-        return topic_named(self.image, name)
+        topic = self.image.topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name!r}; create it first")
+        return topic
 
     def topic_config(self, name: str) -> TopicConfig:
         """The settings in force for a topic. Raises `UnknownTopic`."""
-        return self._config_of(self.topic(name))
-
-    def _config_of(self, topic: Topic) -> TopicConfig:
-        return topic_config(self.config, topic.configs)
+        return topic_config(self.config, self.topic(name).configs)
 
     async def allocate_producer_id(self) -> ProducerId:
-        """An id that nobody else has, nor will have. Raises as the metadata log."""
+        """An id that nobody else has, nor will have. Raises as the controller."""
         if not self._producer_ids:
-            image = await self._controller.submit(lambda image: [decide_producer_ids(image)])
-            self._producer_ids = range(image.next_producer_id - PRODUCER_ID_BLOCK, image.next_producer_id)
+            block = await self._channel.submit(AllocateProducerIds(), ProducerIdBlock, seconds_max=COMMAND_S_MAX)
+            self._producer_ids = range(block.first, block.first + block.count)
         allocated, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return ProducerId(allocated)
 
-    # -- partitions -----------------------------------------------------------------------------------------------
-
-    def partition(self, topic: str, partition: int) -> Partition:
-        """The runtime of a partition. Raises `UnknownTopic`, `UnknownPartition`, `LeaderNotAvailable`."""
-        described = self.topic(topic)
-        if not 0 <= partition < len(described.partitions):
-            raise UnknownPartition(
-                f"topic {topic} has partitions 0 to {len(described.partitions) - 1}, but no partition {partition}"
-            )
-        found = self._partitions.get(PartitionId(described.topic_id, partition))
-        if found is None:
-            raise LeaderNotAvailable(f"partition {topic}-{partition} is not available on its leader now; try again")
-        return found
-
-    async def _open_topic(self, topic: Topic) -> None:
-        for info in topic.partitions:
-            if PartitionId(topic.topic_id, info.partition) not in self._partitions:
-                self._open_partition(topic, info)
-                await asyncio.sleep(0)
-
-    def _open_partition(self, topic: Topic, info: PartitionInfo) -> None:
-        partition_id = PartitionId(topic.topic_id, info.partition)
-        config = self._config_of(topic)
-        try:
-            log, report = self._manager.open_log(partition_id, _log_settings(config), self._clock.wall_ms())
-        except OSError as error:
-            logger.error("partition cannot be opened", topic=topic.name, partition=info.partition, error=str(error))
-            return
-        self._report(f"{topic.name}-{info.partition}", report)
-        protocol = new_protocol(
-            node_id=self.node_id,
-            leader_epoch=info.leader_epoch,
-            replicas=info.replicas,
-            log_end_offset=log.log_end_offset,
-            is_fsynced=config.ack_durability == "fsynced",
-        )
-        partition = Partition(
-            topic.name,
-            partition_id,
-            info.leader_epoch,
-            log,
-            protocol,
-            config,
-            len(info.replicas),
-            self._surroundings,
-        )
-        self._partitions[partition_id] = partition
-        self._spawn(f"partition-{partition_id}", partition.run())
-
-    def _report(self, name: str, report: LoadReport) -> None:
-        self.stats.load_findings += len(report.findings)
-        for finding in report.findings:
-            logger.warning("loading", log=name, finding=finding)
-
-    async def _remove_topic(self, topic_id: TopicId) -> None:
-        """Closes and removes a deleted topic's logs; at the next start if the disk refuses now."""
-        gone = [key for key in self._partitions if key.topic_id == topic_id]
-        for key in gone:
-            self._partitions[key].close()
-        await self.log_writer.drain()
-        for key in gone:
-            await self._cancel([f"partition-{key}"])
-            del self._partitions[key]
-        try:
-            self._manager.remove_topic(topic_id)
-            await self._controller.submit(lambda image: [TopicRemoved(topic_id)])
-        except (OSError, TidelogError) as error:
-            logger.error("a deleted topic's data could not be removed", topic_id=topic_id, error=str(error))
+    def partition(self, topic: str, partition: int) -> PartitionHandle:
+        """A partition, here or on the broker that leads it. Raises `UnknownTopic`, `UnknownPartition`,
+        `LeaderNotAvailable`."""
+        return self._routing.partition(topic, partition)
 
 
-def _log_settings(config: TopicConfig) -> LogSettings:
-    return LogSettings(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
+def _as_placed(request: NewTopic, placed: TopicPlaced) -> Topic:
+    """The topic as it would be, of an answer to `validate_only`."""
+    replicas = [tuple(NodeId(node) for node in nodes) for nodes in placed.assignments]
+    partitions = tuple(PartitionInfo(p, nodes[0], 0, nodes, nodes[:1]) for p, nodes in enumerate(replicas))
+    return Topic(request.name, TopicId(placed.topic_id), request.configs, partitions)

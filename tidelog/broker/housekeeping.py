@@ -6,7 +6,7 @@ Nothing here is needed for correctness: a mark or a checkpoint that never happen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import structlog
@@ -35,11 +35,13 @@ class Housekeeper:
         log_writer: LogWriter,
         config: BrokerConfig,
         clock: Clock,
+        mark_metadata: Callable[[], None],
     ) -> None:
         self._partitions = partitions
         self._log_writer = log_writer
         self._config = config
         self._clock = clock
+        self._mark_metadata = mark_metadata
         self._stored: dict[PartitionId, Metainfo] = {}
 
     async def run(self) -> None:
@@ -52,6 +54,7 @@ class Housekeeper:
             await asyncio.sleep(MARK_INTERVAL_S)
             for partition in self._partitions.values():
                 partition.log.mark()
+            self._mark_metadata()
             if now() >= next_checkpoint_s:
                 await self._checkpoint()
                 next_checkpoint_s = now() + CHECKPOINT_INTERVAL_S

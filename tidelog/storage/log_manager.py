@@ -2,7 +2,9 @@
 
     lock, format                           who may use the directory (`data_directory`)
     reserve                                space for emptying a full disk (`reserve`)
-    metadata/                              the cluster's metadata log
+    metadata/                              this broker's replica of the cluster's metadata log (`slot_store`)
+    metadata-2/ ...                        the same, begun anew because the one before forgot what it had promised
+    snapshots/                             images of the cluster, each the sum of a stretch of that log (`snapshots`)
     topics/<topic id>/<partition>/         one log
 
 Nothing is ever removed because it is unknown: a directory that no metadata mentions may be what a damaged metadata log
@@ -23,14 +25,17 @@ from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
-from tidelog.storage.slot_store import JOURNAL_SETTINGS, SlotStore, StoredSlots
+from tidelog.storage.slot_store import SlotStore, StoredSlots
+from tidelog.storage.snapshots import SnapshotStore
 
 TOPICS = "topics"
 METADATA = "metadata"
+SNAPSHOTS = "snapshots"
 METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
 """The identity of the log in `metadata/`; no controller ever draws this topic id."""
 
 _TOPIC_ID = re.compile(r"[0-9a-f]{32}")
+_METADATA = re.compile(rf"{METADATA}(-[0-9]{{1,6}})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class LogManager:
         self._opened.reserve.fill(create=True)
         self._new_incarnation = new_incarnation
         self._logs: dict[PartitionId, PartitionLog] = {}
+        self.snapshots = SnapshotStore(files, SNAPSHOTS)
 
     @property
     def logs(self) -> Mapping[PartitionId, PartitionLog]:
@@ -83,17 +89,24 @@ class LogManager:
         self._logs[partition_id] = log
         return log, report
 
-    def open_slots(self, now_ms: int, settings: LogSettings = JOURNAL_SETTINGS) -> tuple[SlotStore, StoredSlots]:
-        """Opens the metadata log's slot store, or makes an empty one. Blocking; raises as `SlotStore.open`.
-
-        Its journal is one of `logs`, and is closed with them.
-        """
-        assert METADATA_LOG not in self._logs, "the metadata log is open already"
+    def open_slots(self, now_ms: int, *, anew: bool = False) -> tuple[SlotStore, StoredSlots]:
+        """Opens the newest replica of the metadata log, or makes an empty one; `anew`, one beside those that are there,
+        which stay as they are. Blocking. Raises as `SlotStore.open`."""
+        previous = self._logs.pop(METADATA_LOG, None)
+        if previous is not None:
+            previous.close(previous.log_start_offset)
+        directory = metadata_directories(self._files)[-1]
+        if anew:
+            directory = f"{METADATA}-{1 + int(directory.rpartition('-')[2] if '-' in directory else 1)}"
         store, stored = SlotStore.open(
-            self._opened, METADATA, METADATA_LOG, settings, new_incarnation=self._new_incarnation(), now_ms=now_ms
+            self._opened, directory, METADATA_LOG, new_incarnation=self._new_incarnation(), now_ms=now_ms
         )
         self._logs[METADATA_LOG] = store.journal
         return store, stored
+
+    def remove_snapshots(self) -> None:
+        """Removes all snapshots: they are found to be of something else. Blocking. Raises `OSError`."""
+        self._files.remove_tree(SNAPSHOTS)
 
     def topic_ids(self) -> list[TopicId]:
         """Topics that have a directory here, known to anybody or not; sorted."""
@@ -149,9 +162,15 @@ def log_directory(partition_id: PartitionId) -> str:
     return f"{TOPICS}/{partition_id.topic_id}/{partition_id.partition}"
 
 
+def metadata_directories(files: Files) -> list[str]:
+    """Where replicas of the metadata log live, the newest last; the first one's place if there is none."""
+    names = [name for name in files.list("") if _METADATA.fullmatch(name)]
+    return sorted(names, key=lambda name: (len(name), name)) or [METADATA]
+
+
 def stored_logs(files: Files) -> dict[str, PartitionId]:
     """The logs that have a directory, by directory, whether a manager has them open or not."""
-    found = {METADATA: METADATA_LOG} if files.exists(METADATA) else {}
+    found = {name: METADATA_LOG for name in metadata_directories(files) if files.exists(name)}
     for topic_id in stored_topics(files):
         for name in sorted(filter(str.isdecimal, files.list(f"{TOPICS}/{topic_id}")), key=int):
             partition_id = PartitionId(topic_id, int(name))

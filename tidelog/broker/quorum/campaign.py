@@ -47,6 +47,13 @@ class Campaigner:
         self._events: deque[ElectionEvent] = deque()
         self._is_stepping = False
         self._timer: asyncio.TimerHandle | None = None
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Takes part from now on: before a replica may vote, to be elected would be of no use."""
+        if not self._has_begun:
+            self._has_begun = True
+            self.step(Tick())
 
     @property
     def has_lease(self) -> bool:
@@ -58,6 +65,8 @@ class Campaigner:
 
     def step(self, event: ElectionEvent) -> None:
         """Tells the core, and does what it asks for."""
+        if not self._has_begun:
+            return
         self._events.append(event)
         if self._is_stepping:
             return
@@ -97,4 +106,11 @@ class Campaigner:
         self._timer = None
         if not isinf(at_s):
             delay_s = max(0.0, at_s - self._clock.monotonic_s())
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self.step, Tick())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake, at_s)
+
+    def _wake(self, at_s: float) -> None:
+        """Loops count in milliseconds: one that is early by a part of one must not let the core sleep on for ever."""
+        if self._clock.monotonic_s() < at_s:
+            self._wake_at(at_s)
+        else:
+            self.step(Tick())

@@ -72,12 +72,16 @@ class ReplicaDisk:
         if effect.is_urgent:
             self._log_writer.submit(self)
 
+    def refresh(self, metadata: Metadata) -> None:
+        """Writes the facts anew: something beside the engine's part of them has changed. Nobody waits for it."""
+        self._newest = self._encode_facts(metadata)
+        self._facts_asked += 1
+        self._has_facts.set()
+
     def _put(self, record: Metadata | Prefix | Slot, payloads: Payloads) -> None:
         match record:
             case Metadata():
-                self._newest = self._encode_facts(record)
-                self._facts_asked += 1
-                self._has_facts.set()
+                self.refresh(record)
             case Prefix():
                 self._end = self._store.set_floor(record.position, msgspec.msgpack.encode(record))
             case Slot(position, number, value, learned):
@@ -96,9 +100,7 @@ class ReplicaDisk:
 
     def read(self, position: int, value: Value) -> bytes:
         """The payload of this value at its position. Raises `DamagedBatch` if no copy of it is to be had here."""
-        if not self._store.has_payload(position, value.digest):
-            raise DamagedBatch(f"position {position} of the metadata log is not on this disk")
-        return self._store.payload(position)
+        return self._store.payload(position, value.digest)
 
     # -- becoming durable --------------------------------------------------------------------------------------------
 

@@ -54,20 +54,24 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
 
 
 class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):
-    """The newest snapshot, from byte `start` on; of the given position, once the first part has come."""
+    """Some chunks of a snapshot, from the given one on. Answered by `SnapshotPart`."""
 
     position: int = -1
-    start: int = 0
+    """Which one; the newest if it is -1."""
+    first: int = 0
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
-    """One part of a snapshot; its bytes follow."""
+    """Chunks of a snapshot, which follow, one behind the other."""
 
-    position: int
     header: bytes
-    size: int
-    """Of the whole body, in bytes."""
-    start: int
+    """As in the file."""
+    first: int
+    count: int
+
+
+QUORUM_MESSAGES = (PaxosFrame, ElectionFrame, DescribeQuorum, QuorumDescribed, FetchSnapshot, SnapshotPart)
+"""All messages of this page: a peer node has to know them."""
 
 
 def values_of(message: Message) -> list[tuple[int, Value]]:

@@ -15,14 +15,16 @@ from dataclasses import dataclass
 
 import msgspec
 import structlog
+from msgspec import structs
 from xxhash import xxh3_64_hexdigest
 
 from tidelog.broker.quorum.messages import QuorumDescribed
 from tidelog.config.errors import ConfigError
+from tidelog.model.cluster import Voter
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Entropy
-from tidelog.replication.paxos.state import Metadata, Status
-from tidelog.replication.paxos.voters import Voter, VoterSet, decode_voters, encode_voters
+from tidelog.replication.paxos.state import Metadata
+from tidelog.replication.paxos.voters import VoterSet, decode_voters, encode_voters
 
 ASK_AGAIN_S = 0.05
 ASK_AGAIN_S_MAX = 1.0
@@ -38,11 +40,11 @@ Ask = Callable[[Address], Awaitable[QuorumDescribed]]
 class Facts(msgspec.Struct, frozen=True):
     """What a broker's metadata disk must remember of itself; two copies of it are kept (`SlotStore.store_facts`)."""
 
+    node_id: int
+    cluster_id: str
     metadata: Metadata
     voters: bytes
     """The newest voter set it went by, encoded: whom to ask when it starts again."""
-    voter_id: int = 0
-    """The id under which it votes; 0 if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +163,6 @@ def _founding(incarnations: dict[int, str], named: Sequence[NamedVoter], cluster
 
 def founders_of(metadata: Metadata, voters: VoterSet) -> VoterSet:
     """The founding set, with the incarnations that the founders found each other to have."""
-    incarnations = dict(metadata.founders)
-    founders = tuple(msgspec.structs.replace(voter, incarnation=incarnations[voter.voter_id]) for voter in voters.voters)
+    found = dict(metadata.founders)
+    founders = tuple(structs.replace(voter, incarnation=found[voter.voter_id]) for voter in voters.voters)
     return VoterSet(founders, voters.next_voter_id)
-
-
-def may_resume(facts: Facts | None) -> bool:
-    """Does this disk remember a cluster?"""
-    return facts is not None and (bool(facts.metadata.cluster_id) or facts.metadata.status is not Status.EMPTY)

@@ -22,7 +22,9 @@ from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.disk import ReplicaDisk
 from tidelog.broker.quorum.engine import Engine, Told
 from tidelog.broker.quorum.messages import ElectionFrame, PaxosFrame
+from tidelog.broker.quorum.origin import founders_of
 from tidelog.broker.quorum.routes import Routes
+from tidelog.model.cluster import Voter
 from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
 from tidelog.model.ports import Clock, Entropy
 from tidelog.replication.election import Election
@@ -34,7 +36,6 @@ from tidelog.replication.election_events import (
     Promised,
     Reconfigured,
     StepAside,
-    Tick,
     Won,
 )
 from tidelog.replication.election_settings import ElectionSettings
@@ -60,8 +61,16 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.messages import LearnResponse, PromiseRequest
 from tidelog.replication.paxos.node import PaxosNode
+from tidelog.replication.paxos.numbers import NODE_MAX
 from tidelog.replication.paxos.state import Kind, Slot, Status, Value
-from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters, learner_id
+from tidelog.replication.paxos.voters import (
+    InvalidVoters,
+    Membership,
+    VoterSet,
+    decode_voters,
+    encode_voters,
+    learner_id,
+)
 
 WINDOW = 64
 APPEND_S_MAX = 5.0
@@ -90,6 +99,10 @@ class LogListener(Protocol):
 
     def leader_changed(self, node_id: int | None) -> None:
         """Who leads, as far as this broker knows."""
+        ...
+
+    def lacks_snapshot(self) -> None:
+        """The log goes on behind what was delivered: `install` a snapshot that reaches `Delivery.needs_snapshot`."""
         ...
 
 
@@ -156,6 +169,10 @@ class QuorumLog:
         self._learners: tuple[int, ...] = ()
         self._assigned = 0
         routes.set_voters(membership.voters)
+        floor = node.replica.floor.position
+        if floor > delivered:
+            membership.on_jumped(floor)
+            self.delivery.jumped(floor)
 
     @property
     def is_leading(self) -> bool:
@@ -172,12 +189,33 @@ class QuorumLog:
         """What this broker's disk may do."""
         return self.engine.node.replica.metadata.status
 
+    @property
+    def voting_id(self) -> int:
+        """The id under which this disk votes, or would if a voter set named it; 0 if it may not."""
+        me = self.engine.node.node
+        return me if me <= NODE_MAX and self.status is Status.VOTING else 0
+
+    @property
+    def belongs(self) -> bool:
+        """True unless this broker is still founding its cluster."""
+        return self.status is Status.VOTING or self.engine.node.node > NODE_MAX
+
+    def install(self, position: int, voters: VoterSet, voters_position: int) -> None:
+        """A snapshot of everything below `position` has been delivered, and these are the voters by it."""
+        if self.membership.on_snapshot(voters, voters_position, position):
+            self._reconfigure()
+        self.delivery.installed(position)
+
     def start(self, found: str | None) -> None:
         """Begins; `found` is the id of the cluster that this broker is one of the founders of, on a new disk."""
         self.engine.step(Started())
         if found is not None:
             self.engine.step(Found(found))
-        self._campaigner.step(Tick())
+        self._begin_campaigning()
+
+    def _begin_campaigning(self) -> None:
+        if self.belongs:
+            self._campaigner.begin()
 
     def close(self) -> None:
         """No timer fires any more, and nobody waits; what is asked of the disk may still come."""
@@ -188,8 +226,8 @@ class QuorumLog:
             _fail(proposal.outcome, unknown)
         _fail(self._changed, unknown)
 
-    def step_aside(self) -> None:
-        """Lets another broker lead, if this one does: it is about to stop."""
+    def resign(self) -> None:
+        """Stops leading, if it does: somebody is elected anew, and at once."""
         self._campaigner.step(StepAside(None))
 
     # -- from the network --------------------------------------------------------------------------------------------
@@ -246,15 +284,19 @@ class QuorumLog:
         except TimeoutError:
             raise ControllerLost("the brokers could not agree in time; whether they will is unknown") from None
 
-    async def change_voters(self, voters: VoterSet) -> None:
-        """Has another set of voters agreed on, one voter more or less; nothing may be appended meanwhile.
+    async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
+        """Has one voter added, or one (by its id) removed; nothing may be appended meanwhile.
 
         Returns when the new voters have elected this broker; if it is not one of them, when they are in force. Raises
-        `InvalidVoters` or `NotController` if nothing has begun, `ControllerLost` if it may have.
+        `NotController` if nothing has begun, `ControllerLost` if it may have.
         """
         if not self.is_leading or self._changed is not None or self._proposed:
             raise NotController("this broker cannot change the voters now; try again")
-        self.membership.begin(voters, self.number)
+        try:
+            voters = self.membership.voters.with_change(add=add, remove=remove)
+            self.membership.begin(voters, self.number)
+        except InvalidVoters as error:
+            raise NotController(f"the voters cannot be changed now: {error}") from error
         number = self._joining = self.engine.node.next_number()
         self.membership.join(number)
         self._changed = asyncio.get_running_loop().create_future()
@@ -315,8 +357,9 @@ class QuorumLog:
             case Jumped(floor):
                 self.membership.on_jumped(floor.position)
                 self.delivery.jumped(floor.position)
+                self._listener.lacks_snapshot()
             case StatusChanged():
-                self._campaigner.step(Tick())
+                self._begin_campaigning()
 
     def _on_applied(self, applied: Applied) -> None:
         self._campaigner.step(Advanced(applied.position + 1))
@@ -324,6 +367,8 @@ class QuorumLog:
             self._push(applied)
         self._tell_membership(applied)
         self.delivery.applied(applied)
+        if self.delivery.needs_snapshot is not None:
+            self._listener.lacks_snapshot()
 
     def _push(self, applied: Applied) -> None:
         """Voters hold what they accepted and need no more than a notice; learners would wait for their own timer."""
@@ -380,9 +425,12 @@ class QuorumLog:
     def _on_elected(self, number: int) -> None:
         voters = self.membership.write(number)
         if voters is None and self.engine.node.replica.voters_position < 0:
-            voters = self.membership.voters  # the founders, for all to read
+            voters = founders_of(self.engine.node.replica.metadata, self.membership.voters)  # for all to read
         if voters is not None:
             self.engine.step(Append(0, self.engine.payloads.hold(encode_voters(voters)), Kind.VOTERS))
+            return
+        if self.delivery.position < self.engine.node.replica.applied.position:
+            self.engine.step(Demote())  # something agreed on cannot be read here yet: others can do better
             return
         self._campaigner.step(Won(number))
         if self._attempt == number:

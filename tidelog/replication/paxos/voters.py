@@ -255,10 +255,11 @@ class Membership:
         self.voters.check_step(voters)
         self._change = _Change(voters, Phase.DRAINING, number)
 
-    def join(self, number: int) -> None:
-        """The window is drained: old and new voters are to elect this leader again, under `number`. Others decide."""
+    def join(self, number: int) -> VoterSet:
+        """The window is drained: old and new voters (returned) are to elect this leader again, under `number`."""
         assert self._change is not None and self._change.phase is Phase.DRAINING
         self._change = _Change(self._change.voters, Phase.JOINING, number)
+        return self._change.voters
 
     def write(self, number: int) -> VoterSet | None:
         """This node is elected under `number`: the voters that it is to append now, if it was elected for that."""

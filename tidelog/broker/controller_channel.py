@@ -1,0 +1,109 @@
+"""The way to the active controller, wherever it is: commands go there, and are repeated until they are answered.
+
+Repeating is safe, because a command carries everything that was drawn for it: done twice, it is done once, and the
+answer is the same (`controller.commands`). So a controller that dies with a command in its hands costs time only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from tidelog.broker.controller.active import ActiveController
+from tidelog.broker.controller.commands import Command, CommandAnswer
+from tidelog.broker.purgatory import Watchers
+from tidelog.model.errors import ControllerLost, NotController, Overloaded, ShuttingDown
+from tidelog.model.ports import Entropy
+from tidelog.transport.peer import Answer, PeerLost, PeerUnreachable
+
+A = TypeVar("A", bound=CommandAnswer)
+
+ATTEMPT_S_MAX = 12.0
+"""The longest that one attempt waits; more than a controller takes in the worst case, so that it has the last word."""
+PAUSE_S = 0.02
+PAUSE_S_MAX = 0.5
+
+
+class Ask(Protocol):
+    """`PeerNode.request`."""
+
+    async def __call__(self, node_id: int, message: msgspec.Struct, *, deadline_s: float) -> Answer: ...
+
+
+class ControllerChannel:
+    """One broker's. `moved` is to be called whenever another broker leads."""
+
+    def __init__(self, node_id: int, controller: ActiveController, ask: Ask, entropy: Entropy) -> None:
+        self.leader: int | None = None
+        """Who leads the metadata log, as far as this broker knows."""
+        self._node_id = node_id
+        self._controller = controller
+        self._ask = ask
+        self._entropy = entropy
+        self._news = Watchers()
+        self._is_closed = False
+
+    def moved(self, leader: int | None) -> None:
+        """Another broker leads, or nobody."""
+        self.leader = leader
+        self._news.wake_all()
+
+    def close(self) -> None:
+        """Nothing is tried again."""
+        self._is_closed = True
+        self._news.wake_all()
+
+    async def submit(self, command: Command, answer_type: type[A], *, seconds_max: float) -> A:
+        """The controller's answer. Raises what it decided; `NotController` if none could be asked in time, which means
+        that nothing was done, or `ControllerLost` if one may have done it."""
+        deadline_s = asyncio.get_running_loop().time() + seconds_max
+        pause_s = PAUSE_S
+        is_begun = False
+        while True:
+            try:
+                answer = await self._try(command, deadline_s)
+            except (NotController, PeerUnreachable, Overloaded) as error:
+                failure: Exception = error
+            except (ControllerLost, PeerLost, TimeoutError) as error:
+                is_begun, failure = True, error
+            else:
+                assert isinstance(answer, answer_type)
+                return answer
+            if self._is_closed:
+                raise ShuttingDown("this broker is stopping")
+            if not await self._pause(pause_s * self._entropy.uniform(1, 2), deadline_s):
+                raise self._gave_up(failure, is_begun=is_begun) from failure
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _try(self, command: Command, deadline_s: float) -> CommandAnswer:
+        seconds = min(deadline_s - asyncio.get_running_loop().time(), ATTEMPT_S_MAX)
+        if self.leader is None:
+            raise NotController("the cluster has no active controller now")
+        if self.leader == self._node_id:
+            return await self._controller.handle(command, seconds_max=seconds)
+        answer = (await self._ask(self.leader, command, deadline_s=seconds)).message
+        assert isinstance(answer, CommandAnswer)
+        return answer
+
+    async def _pause(self, seconds: float, deadline_s: float) -> bool:
+        """Waits for news of the leader, or so long; False if the time is up."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + seconds
+        news = loop.create_future()
+        self._news.add(news)
+        try:
+            async with asyncio.timeout_at(min(until_s, deadline_s)):
+                await news
+        except TimeoutError:
+            pass
+        finally:
+            self._news.discard(news)
+        return loop.time() < deadline_s
+
+    @staticmethod
+    def _gave_up(failure: Exception, *, is_begun: bool) -> NotController | ControllerLost:
+        if is_begun:
+            return ControllerLost(f"no controller answered in time ({failure}); repeat the request")
+        return NotController(f"no controller could be asked in time ({failure}); nothing was done, try again")

@@ -1,0 +1,47 @@
+"""Finding the cluster to join: from the HTTP address of any of its brokers to the peer addresses of all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from tidelog.config.errors import ConfigError
+from tidelog.model.errors import TidelogError
+from tidelog.model.ports import Entropy
+from tidelog.transport.errors import decode_answer
+from tidelog.transport.session import ClusterSession
+
+TRIES = 20
+PAUSE_S = 0.5
+
+
+class _Peer(msgspec.Struct):
+    peer_host: str
+    peer_port: int
+
+
+class _Peers(msgspec.Struct):
+    data: list[_Peer]
+
+
+_PEERS = msgspec.json.Decoder(_Peers)
+
+
+async def peer_contacts(url: str, entropy: Entropy) -> list[tuple[str, int]]:
+    """Where the brokers of the cluster at this address listen for other brokers; tries again for a while.
+
+    Raises `ConfigError` if nobody answers there.
+    """
+    for _ in range(TRIES):
+        session = ClusterSession(url, request_timeout_s=5.0, entropy=entropy)
+        try:
+            await session.open()
+            answer = await session.call("GET", f"/v3/clusters/{session.cluster_id}/brokers")
+            return [(peer.peer_host, peer.peer_port) for peer in decode_answer(_PEERS, answer).data]
+        except TidelogError as error:
+            failure = error
+        finally:
+            await session.close()
+        await asyncio.sleep(PAUSE_S)
+    raise ConfigError(f"cluster.join: no broker of a cluster answers at {url} ({failure}); is the address right?")

@@ -1,0 +1,45 @@
+"""What a broker answers to other brokers: one page that says which message goes where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tidelog.broker.controller.commands import ANSWERS, WIRE_COMMANDS, Command, MetadataApplied
+from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
+from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
+from tidelog.transport.peer import Answer, Hello
+
+if TYPE_CHECKING:
+    from tidelog.broker.controller.active import ActiveController
+    from tidelog.broker.quorum.metadata import ClusterMetadata
+    from tidelog.broker.routing import Routing
+
+PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (*QUORUM_MESSAGES, *WIRE_COMMANDS, *ANSWERS, *FORWARDING_MESSAGES)
+"""All messages that brokers exchange."""
+
+
+class PeerService:
+    """A `PeerHandler`. Its parts are set by the broker as they come to life."""
+
+    metadata: ClusterMetadata
+    controller: ActiveController
+    routing: Routing
+
+    async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
+        """Answers a request; see `PeerHandler`."""
+        if isinstance(message, DescribeQuorum):
+            return Answer(self.metadata.described())
+        if isinstance(message, FetchSnapshot):
+            return self.metadata.snapshot_part(message)
+        if isinstance(message, Command):
+            return Answer(await self.controller.handle(message))
+        return await self.routing.handle(message, payload)
+
+    def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
+        """Takes a message that needs no answer; see `PeerHandler`."""
+        if isinstance(message, MetadataApplied):
+            self.controller.note_applied(message)
+        else:
+            self.metadata.notified(caller.node_id, message, payload)

@@ -1,0 +1,212 @@
+"""A broker's standing in its cluster: it registers, lives by heartbeats, and leaves in good order.
+
+    register -> fenced, until a heartbeat shows that its own registration is applied here -> live
+    no heartbeat for a session's time -> fenced; its next heartbeat brings it back
+    wants to stop -> a heartbeat says so -> leads nothing any more -> flushes, leaves its clean mark, ends
+
+The epoch, the place of the registration in the metadata log, names this life of the process. If the cluster knows of a
+later one, this broker has no business any more, and registers anew, or ends if somebody else has its place.
+
+The *clean mark* is a file with the epoch, written when everything is flushed and removed, durably, before the next life
+registers: whoever registers with it has on its disk all that it ever acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from tidelog.broker.controller.commands import (
+    BrokerAdmitted,
+    BrokerHeartbeat,
+    Done,
+    HeartbeatAnswered,
+    MetadataApplied,
+    RegisterBroker,
+    ReportRemoved,
+)
+from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.errors import NodeIdInUse, StaleBrokerEpoch, TidelogError
+from tidelog.model.ids import TopicId
+from tidelog.model.ports import Files
+
+CLEAN_MARK = "clean"
+REGISTER_S_MAX = 30.0
+SHUTDOWN_S_MAX = 3.0
+
+logger = structlog.get_logger("tidelog.broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a heartbeat tells."""
+
+    position: int
+    """How far the metadata is applied, and this broker in line with it."""
+    snapshot: tuple[int, str]
+
+
+class Registration:
+    """One process's. `run` is its task; it needs `register` first."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        files: Files,
+        channel: ControllerChannel,
+        incarnation: str,
+        situation: Callable[[], Situation],
+        notify: Callable[[MetadataApplied], None],
+    ) -> None:
+        self.incarnation = incarnation
+        """Of this process."""
+        self.epoch = -1
+        """Of the registration; -1 before it."""
+        self.is_live = asyncio.Event()
+        """Set while the cluster counts on this broker."""
+        self._config = config
+        self._files = files
+        self._channel = channel
+        self._situation = situation
+        self._notify = notify
+        self._command: RegisterBroker
+        self._wake = asyncio.Event()
+        self._removed: dict[TopicId, None] = {}
+        self._told = -1
+
+    # -- joining -----------------------------------------------------------------------------------------------------
+
+    async def register(self, command: RegisterBroker) -> BrokerAdmitted:
+        """Makes this process the cluster's broker of its node id. Raises `NodeIdInUse`, `WrongCluster`."""
+        self._command = command
+        session_s = self._config.broker_session_timeout_ms / 1000
+        deadline_s = asyncio.get_running_loop().time() + 2 * session_s
+        while True:
+            try:
+                admitted = await self._channel.submit(command, BrokerAdmitted, seconds_max=REGISTER_S_MAX)
+            except NodeIdInUse:
+                if asyncio.get_running_loop().time() >= deadline_s:
+                    raise  # it goes on living: it is no predecessor of this process
+                logger.warning("another broker has this node id; waiting for the end of its session")
+                await asyncio.sleep(session_s / 10)
+            except TidelogError as error:
+                if error.definite and not error.retriable:
+                    raise
+                logger.warning("not registered yet", reason=str(error))
+            else:
+                self.epoch = admitted.broker_epoch
+                return admitted
+
+    # -- living ------------------------------------------------------------------------------------------------------
+
+    def moved(self) -> None:
+        """More of the metadata is in force here: the controller is told at once, since answers wait for it."""
+        position = self._situation().position
+        if self.epoch < 0 or position <= self._told:
+            return
+        self._told = position
+        self._notify(MetadataApplied(self._command.node_id, self.epoch, position))
+        if not self.is_live.is_set():
+            self._wake.set()
+
+    def hurry(self) -> None:
+        """Something that a heartbeat tells has changed, or there is another controller to hear it."""
+        self._told = -1
+        self._wake.set()
+
+    def report_removed(self, topic_id: TopicId) -> None:
+        """Nothing of this deleted topic is left here."""
+        self._removed[topic_id] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Sends heartbeats until cancelled. Raises `NodeIdInUse` if another broker has this one's place."""
+        interval_s = self._config.broker_heartbeat_interval_ms / 1000
+        while True:
+            try:
+                async with asyncio.timeout(interval_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                await self._beat(interval_s)
+                await self._report(interval_s)
+            except StaleBrokerEpoch as error:
+                self.is_live.clear()
+                logger.warning("registering again", reason=str(error))
+                await self.register(self._command)
+                self.hurry()
+            except TidelogError as error:
+                logger.info("a heartbeat was not answered", reason=str(error))
+
+    async def _beat(self, seconds_max: float, *, wants_shutdown: bool = False) -> HeartbeatAnswered:
+        situation = self._situation()
+        heartbeat = BrokerHeartbeat(
+            self._command.node_id,
+            self.epoch,
+            situation.position,
+            wants_shutdown,
+            situation.snapshot[0],
+            situation.snapshot[1],
+        )
+        answer = await self._channel.submit(heartbeat, HeartbeatAnswered, seconds_max=seconds_max)
+        if answer.is_fenced:
+            self.is_live.clear()
+        else:
+            self.is_live.set()
+        return answer
+
+    async def _report(self, seconds_max: float) -> None:
+        removed = list(self._removed)
+        if removed:
+            command = ReportRemoved(self._command.node_id, removed)
+            await self._channel.submit(command, Done, seconds_max=seconds_max)
+            for topic_id in removed:
+                self._removed.pop(topic_id, None)
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Asks that nobody counts on this broker any more; after a while it goes all the same."""
+        try:
+            answer = await self._beat(SHUTDOWN_S_MAX, wants_shutdown=True)
+            assert answer.may_stop, "who asked to stop is fenced by the same decision"
+        except TidelogError as error:
+            logger.warning("stopping without the controller's consent", reason=str(error))
+
+
+# -- the clean mark --------------------------------------------------------------------------------------------------
+
+
+def take_clean_mark(files: Files) -> int:
+    """The epoch under which the last life stopped in good order, -1 if it did not. The mark is gone for good when this
+    returns. Blocking. Raises `OSError`."""
+    if not files.exists(CLEAN_MARK):
+        return -1
+    file = files.open(CLEAN_MARK)
+    try:
+        content = file.pread(32, 0).strip()
+    except OSError:
+        content = b""
+    finally:
+        file.close()
+    files.remove(CLEAN_MARK)
+    files.sync_dir("")
+    return int(content) if content.isdigit() else -1
+
+
+def leave_clean_mark(files: Files, epoch: int) -> None:
+    """Says that everything is on the disk. Blocking. Raises `OSError`."""
+    file = files.open(CLEAN_MARK, create=True)
+    try:
+        file.truncate(0)
+        file.pwritev([b"%d\n" % epoch], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.sync_dir("")
