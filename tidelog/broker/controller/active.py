@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from tidelog.broker.controller.apply import apply_all
 from tidelog.broker.controller.commands import (
     AddPartitions,
     AlterTopicConfigs,
@@ -34,8 +33,8 @@ from tidelog.broker.controller.commands import (
     RemoveBroker,
 )
 from tidelog.broker.controller.decide import decide
-from tidelog.broker.controller.decision import Decision, MetadataLog
-from tidelog.broker.controller.records import MetadataRecord
+from tidelog.broker.controller.decision import MetadataLog
+from tidelog.broker.controller.requests import Group, Request
 from tidelog.broker.controller.sessions import Sessions
 from tidelog.broker.controller.upkeep import next_snapshot, overdue
 from tidelog.broker.controller.voting import ChangeVoters, next_step
@@ -60,20 +59,6 @@ AWAITED = (CreateTopic, DeleteTopic, AddPartitions, AlterTopicConfigs, RemoveBro
 logger = structlog.get_logger("tidelog.controller")
 
 
-class _Request:
-    """A command on its way."""
-
-    def __init__(self, command: Command) -> None:
-        self.command = command
-        self.answer: asyncio.Future[CommandAnswer] = asyncio.get_running_loop().create_future()
-        self.is_begun = False
-
-    def fail(self, error: TidelogError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self.answer.exception()  # whoever asked may be gone
-
-
 class ActiveController:
     """Of one broker. `run` is its task; `image` gives the broker's image, which the log's `append` has moved."""
 
@@ -86,10 +71,11 @@ class ActiveController:
         self._config = config
         self._sessions = Sessions(config.broker_session_timeout_ms)
         self._tick_s = config.broker_heartbeat_interval_ms / 1000 / TICKS_PER_HEARTBEAT
-        self._queue: deque[_Request] = deque()
+        self._queue: deque[Request] = deque()
         self._work = asyncio.Event()
         self._progress = Watchers()
         self._open = 0
+        self._ended: dict[NodeId, int] = {}
         self._reign: LeadCluster | None = None
         self._is_serving = False
 
@@ -119,10 +105,13 @@ class ActiveController:
         return NotController(f"node {self._node_id} is not the active controller; nothing was done, ask again")
 
     def on_peer_down(self, node_id: int) -> None:
-        """A broker's process has surely ended: its listener refuses connections. No need to wait for its session."""
+        """A broker's process has surely ended: its host refuses connections. No need to wait for its session's end.
+
+        Remembered until this broker decides: often it was the controller that ended.
+        """
         broker = self._image().brokers.get(NodeId(node_id))
-        if self._is_serving and broker is not None and not broker.is_fenced:
-            self._queue.append(_Request(FenceBroker(node_id, broker.epoch)))
+        if broker is not None:
+            self._ended[broker.node_id] = broker.epoch
             self._work.set()
 
     # -- commands ----------------------------------------------------------------------------------------------------
@@ -151,7 +140,7 @@ class ActiveController:
         return answer
 
     async def _decided(self, command: Command, seconds_max: float) -> CommandAnswer:
-        request = _Request(command)
+        request = Request(command)
         self._queue.append(request)
         self._work.set()
         try:
@@ -213,7 +202,7 @@ class ActiveController:
             if self._reign is not None and not self._is_serving:
                 await self._begin(self._reign)
             if self._is_serving:
-                await self._decide([self._queue.popleft() for _ in range(min(len(self._queue), GROUP_MAX))])
+                await self._decide(self._next_group())
             now_s = asyncio.get_running_loop().time()
             if self._is_serving and now_s >= tick_at:
                 tick_at = now_s + self._tick_s
@@ -228,9 +217,14 @@ class ActiveController:
                 pass
         self._work.clear()
 
+    def _next_group(self) -> list[Request]:
+        ended = [Request(FenceBroker(node, epoch)) for node, epoch in self._ended.items()]
+        self._ended.clear()
+        return ended + [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_MAX))]
+
     async def _begin(self, reign: LeadCluster) -> None:
         """Takes office: the reign's first record, and a whole session for every broker."""
-        request = _Request(reign)
+        request = Request(reign)
         await self._decide([request])
         if self._reign is not reign:
             return
@@ -242,33 +236,19 @@ class ActiveController:
             self._work.set()
             await asyncio.sleep(self._tick_s)
 
-    async def _decide(self, requests: Sequence[_Request]) -> None:
+    async def _decide(self, requests: Sequence[Request]) -> None:
         """Decides on each, appends the records of all, then answers all."""
         reign = self._reign
-        waiting = [request for request in requests if not request.answer.done()]
-        before = image = self._image()
-        outcomes: list[tuple[_Request, Decision | TidelogError]] = []
-        records: list[MetadataRecord] = []
-        for request in waiting:
-            request.is_begun = True
-            try:
-                decision = decide(image, request.command, self._config)
-            except TidelogError as error:
-                outcomes.append((request, error))
-                continue
-            outcomes.append((request, decision))
-            records.extend(decision.records)
-            image = apply_all(image, decision.records, image.position)
+        group = Group(requests, self._image(), self._config)
         try:
-            offset = await self._log.append(records) if records else before.position
+            offset = await self._log.append(group.records) if group.records else self._image().position
         except TidelogError as error:
-            for request in waiting:
-                request.fail(error)  # also what was refused: perhaps for something that has not happened
+            group.fail(error)
             if not error.definite and self._reign is reign:
                 self.on_lost()
                 self._log.resign()
             return
-        _answer(outcomes, before, offset)
+        group.answer(offset)
 
     # -- of its own accord -------------------------------------------------------------------------------------------
 
@@ -292,7 +272,7 @@ class ActiveController:
 
     async def _do(self, *commands: Command) -> None:
         if self._is_serving and commands:
-            await self._decide([_Request(command) for command in commands])
+            await self._decide([Request(command) for command in commands])
 
     async def _change_voters(self, change: ChangeVoters) -> None:
         if not self._is_serving:
@@ -302,14 +282,3 @@ class ActiveController:
             await self._log.change_voters(add=change.add, remove=change.remove)
         except TidelogError as error:
             logger.warning("the voters could not be changed now", error=str(error))
-
-
-def _answer(outcomes: Sequence[tuple[_Request, Decision | TidelogError]], image: ClusterImage, offset: int) -> None:
-    for request, outcome in outcomes:
-        if isinstance(outcome, TidelogError):
-            request.fail(outcome)
-            continue
-        image = apply_all(image, outcome.records, offset)
-        offset += len(outcome.records)
-        if not request.answer.done():
-            request.answer.set_result(outcome.answer(image))

@@ -23,6 +23,7 @@ from tidelog.broker.controller.commands import (
     ProducerIdBlock,
     TopicPlaced,
 )
+from tidelog.broker.controller.decide import decide
 from tidelog.broker.controller.records import (
     MetadataRecord,
     SnapshotAgreed,
@@ -185,6 +186,21 @@ def test_a_process_that_has_surely_ended_is_fenced_at_once() -> None:
         bench.controller.on_peer_down(2)
         await asyncio.sleep(APPEND_S * 3)
         assert not bench.log.image.is_live(2)
+
+    on_bench(story)
+
+
+def test_the_end_of_a_controller_is_noticed_before_there_is_another() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.lead()
+        await bench.register(1, 2, 3)
+        bench.controller.on_lost()
+        bench.controller.on_peer_down(2)
+        bench.controller.on_peer_down(3)
+        await bench.log.append(decide(bench.log.image, registration(3, process="q"), CONFIG).records)
+        await bench.lead(1 << 17)
+        await bench.heartbeat(3)
+        assert [broker.node_id for broker in bench.log.image.live_brokers] == [1, 3]
 
     on_bench(story)
 

@@ -1,0 +1,69 @@
+"""Commands on their way through the active controller: decided in groups, answered together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from tidelog.broker.controller.apply import apply_all
+from tidelog.broker.controller.commands import Command, CommandAnswer
+from tidelog.broker.controller.decide import decide
+from tidelog.broker.controller.decision import Decision
+from tidelog.broker.controller.records import MetadataRecord
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import TidelogError
+
+
+class Request:
+    """A command, and the answer that somebody may be waiting for."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.answer: asyncio.Future[CommandAnswer] = asyncio.get_running_loop().create_future()
+        self.is_begun = False
+        """It may have an effect from now on."""
+
+    def fail(self, error: TidelogError) -> None:
+        """Nobody needs to be waiting."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()
+
+
+class Group:
+    """Requests decided one after the other, each on the image that those before it leave; one append for all."""
+
+    def __init__(self, requests: Sequence[Request], image: ClusterImage, config: BrokerConfig) -> None:
+        self.records: list[MetadataRecord] = []
+        self._image = image
+        self._outcomes: list[tuple[Request, Decision | TidelogError]] = []
+        for request in requests:
+            if request.answer.done():
+                continue  # whoever asked has given up
+            request.is_begun = True
+            try:
+                decision = decide(image, request.command, config)
+            except TidelogError as error:
+                self._outcomes.append((request, error))
+                continue
+            self._outcomes.append((request, decision))
+            self.records.extend(decision.records)
+            image = apply_all(image, decision.records, image.position)
+
+    def answer(self, offset: int) -> None:
+        """The records are in the log, the first at `offset`."""
+        image = self._image
+        for request, outcome in self._outcomes:
+            if isinstance(outcome, TidelogError):
+                request.fail(outcome)
+                continue
+            image = apply_all(image, outcome.records, offset)
+            offset += len(outcome.records)
+            if not request.answer.done():
+                request.answer.set_result(outcome.answer(image))
+
+    def fail(self, error: TidelogError) -> None:
+        """They are not, as far as is known. Whoever was refused may have been so for what has not happened."""
+        for request, _ in self._outcomes:
+            request.fail(error)
