@@ -292,7 +292,7 @@ class Sender:
 
 
 def _broker_timeout_ms(timeout_s: float) -> int:
-    """How long a broker may take, so that its verdict still arrives: it knows whether the records were appended."""
+    """How long a broker may take: so long that its verdict, appended or not, still arrives."""
     return int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))
 
 
