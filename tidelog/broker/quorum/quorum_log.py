@@ -146,7 +146,7 @@ class QuorumLog:
             membership.quorum(),
             settings,
             now_s=clock.monotonic_s(),
-            has_voted_before=metadata.promised > 0,
+            has_voted_before=metadata.status is Status.VOTING,  # who granted a lease need not have promised
             uniform=entropy.uniform,
             promised=metadata.promised,
         )
