@@ -1,8 +1,8 @@
 """The one place that builds and wires a broker process, and decides the order of start and stop.
 
 Start: disk, broker, listener (so that port 0 becomes a number), then the broker joins its cluster under that address
-and is ready; until then it may be stopped as at any time. Stop: the listener ends its waits and takes no more requests, the broker commits what is appended, the logs are
-marked clean, the disk thread ends.
+and is ready; until then it may be stopped as at any time. Stop: the listener ends its waits and takes no more requests,
+the broker commits what is appended, the logs are marked clean, the disk thread ends.
 """
 
 from __future__ import annotations

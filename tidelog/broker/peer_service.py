@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from tidelog.broker.quorum.metadata import ClusterMetadata
     from tidelog.broker.routing import Routing
 
-PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (*QUORUM_MESSAGES, *WIRE_COMMANDS, *ANSWERS, *FORWARDING_MESSAGES)
+PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
+    *QUORUM_MESSAGES,
+    *WIRE_COMMANDS,
+    *ANSWERS,
+    *FORWARDING_MESSAGES,
+)
 """All messages that brokers exchange."""
 
 

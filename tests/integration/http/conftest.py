@@ -25,6 +25,7 @@ from tidelog.model.ports import BlockingRunner, Files
 from tidelog.model.records import Record, StoredRecord
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.environment import SimRunner
+from tidelog.sim.network import SimNetwork
 from tidelog.storage.disk_files import DiskFiles
 
 JSON_V2 = {"Content-Type": "application/vnd.kafka.json.v2+json"}
@@ -42,12 +43,13 @@ class Site:
         self.clock = SystemClock()
         self.runner = runner
         self._limits = limits
+        self._network = SimNetwork(random.Random(1))
         self.broker: Broker
         self.server: HttpServer
 
     async def start(self, settings: Mapping[str, object] | None = None) -> None:
         config = BrokerConfig.model_validate(settings or {})
-        self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self.runner)
+        self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self.runner, self._network.host("127.0.0.1"))
         limits = replace(Limits.of(config), **self._limits)
         self.server = await start_http(self.broker, "127.0.0.1", 0, limits=limits)
         await self.broker.start(self.server.address)

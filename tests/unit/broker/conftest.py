@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
 from tidelog.model.ports import Files
 from tidelog.model.records import Record, StoredRecord
+from tidelog.sim.network import SimNetwork
 from tidelog.storage.disk_files import DiskFiles
 
-ADDRESS = ("127.0.0.1", 8082)
+HOST = "127.0.0.1"
+ADDRESS = (HOST, 8082)
 
 
 class Bench:
@@ -30,10 +33,11 @@ class Bench:
         self.clock = SystemClock()
         self.broker: Broker
         self._disk = DiskThread()
+        self._network = SimNetwork(random.Random(1))
 
     async def start(self, settings: Mapping[str, object] | None = None) -> Broker:
         config = BrokerConfig.model_validate(settings or {})
-        self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self._disk)
+        self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self._disk, self._network.host(HOST))
         await self.broker.start(ADDRESS)
         return self.broker
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.broker.conftest import Bench, batch, produce, values
 from tidelog.broker.broker import NewTopic
-from tidelog.broker.controller.metadata_log import MetadataDamaged
+from tidelog.broker.quorum.metadata import MetadataDamaged
 from tidelog.broker.controller.records import TopicDeleted
 from tidelog.config.errors import ConfigError
 from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, UnknownPartition, UnknownTopic

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from tidelog.broker.controller.state import NewTopic
+from tidelog.broker.controller.commands import NewTopic
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
