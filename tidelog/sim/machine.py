@@ -108,6 +108,8 @@ class Machine:
         self.config = config
         self.disk_delay_s = DISK_DELAY_S
         """Mean time of a blocking call; `change_disk_delay` changes it."""
+        self.contacts: tuple[tuple[str, int], ...] = ()
+        """Peer addresses of a cluster that its broker is to join."""
         self.lives = 0
         """How often it was started."""
         self._seed = seed
@@ -148,7 +150,8 @@ class Machine:
         await self._run(now, self._start(now))
 
     async def _start(self, now: Incarnation) -> None:
-        now.broker = Broker(self.config, now.disk, self.clock, self._entropy, now.runner)
+        parts = (self.config, now.disk, self.clock, self._entropy, now.runner, now.network)
+        now.broker = Broker(*parts, self.contacts)
         await now.broker.start((self.name, HTTP_PORT))
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:

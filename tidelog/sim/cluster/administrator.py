@@ -32,6 +32,7 @@ from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
 from tidelog.sim.machine import ConnectionLost, Unreachable
 
+TOPIC = "topic"
 CONFIG = "segment.bytes"
 CONFIG_FIRST = 2_000
 """Settings are numbered from here on, one for each command."""
@@ -56,7 +57,7 @@ class Command:
 def key_of(record: MetadataRecord) -> str | None:
     """The key of the command that this record carries out; None if it is not an administrator's."""
     match record:
-        case TopicCreated(name):
+        case TopicCreated(name) if name.startswith(TOPIC):
             return f"create {name}"
         case TopicDeleted(topic_id):
             return f"delete {topic_id}"
@@ -193,7 +194,7 @@ def _prepare(number: int, order: Order, image: ClusterImage) -> tuple[str, Work]
 
 
 def _create(number: int, order: Order, image: ClusterImage) -> tuple[str, Work]:
-    name = f"t{number}"
+    name = f"{TOPIC}{number}"
     live = len(image.live_brokers)
     partitions = (None, 1, 2, 5)[order.target % 4]
     factor = None if order.target % 3 else max(1, live)

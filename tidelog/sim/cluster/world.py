@@ -38,6 +38,8 @@ class World:
 
     def _make(self, seed: int, node: int) -> Keeper:
         machine = Machine(f"{seed}/{node}", _config(self.swarm, node), name=address_of(node), network=self.network)
+        if node not in self.swarm.founders:
+            machine.contacts = tuple((address_of(founder), PEER_PORT) for founder in self.swarm.founders)
         machine.disk_delay_s = self.swarm.disk_delay_s
         drift = self.swarm.clock_drift
         machine.time.rate = 1 + stream(seed, f"clock {node}").uniform(-drift, drift)
