@@ -28,26 +28,19 @@ from dataclasses import replace
 from msgspec import structs
 from xxhash import xxh3_128_digest
 
-from tidelog.model.errors import DamagedBatch, DiskFull, Overloaded, TidelogError
+from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
 from tidelog.storage.metainfo import Metainfo
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
-from tidelog.storage.rows import Row
-from tidelog.storage.segment import Segment
-from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, decode_entry, encode_entry
+from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head
 from tidelog.storage.slot_index import SlotIndex
-from tidelog.storage.slot_loader import JOURNAL_SETTINGS, StoredSlot, StoredSlots, load_slots, read_entry
+from tidelog.storage.slot_journal import SlotJournal
+from tidelog.storage.slot_loader import JOURNAL_SETTINGS, StoredSlot, StoredSlots, load_slots
 from tidelog.storage.unsynced import Commit
 
 FACTS_BYTES_MAX = 2048
-MOVED_BYTES_MAX = 1 << 20
-"""What one `delete_below` writes anew at most: a millisecond or so of the caller's time."""
-MOVED_SHARE = 4
-"""A segment is worth giving up if no more than one part in so many of it has to be moved."""
-ENTRY_BYTES = 256
-"""What an entry is taken to cost besides its payload."""
 
 __all__ = ["JOURNAL_SETTINGS", "SlotStore", "StoredSlot", "StoredSlots"]
 
@@ -61,9 +54,7 @@ class SlotStore:
 
     def __init__(self, journal: PartitionLog, index: SlotIndex, now_ms: int) -> None:
         self.journal = journal
-        self._index = index
-        self._now_ms = now_ms
-        self._epoch = journal.tail.epoch + 1  # an opening is an epoch: see `rows`
+        self._entries = SlotJournal(journal, index, now_ms)
         self._deletion: tuple[int, int] | None = None
         """(journal offset to delete below, where the journal has to be durable up to before)."""
         self._noted_segment = -1
@@ -102,28 +93,28 @@ class SlotStore:
         not written again. A digest without payload stands for the one that is stored (`has_payload`); if none is, the
         slot is faulty until a put brings it.
         """
-        floor = self._index.floor
+        floor = self._entries.index.floor
         assert floor is None or position >= floor.position, f"position {position} is below the floor"
         assert number < FLOOR_NUMBER
         if digest is None:
             digest = b"" if payload is None else xxh3_128_digest(payload)
         assert payload is None or digest, "a payload has a digest"
         if digest and (payload is None or self.has_payload(position, digest)):
-            return self._append(Head(EntryKind.REFERENCE, position, number, digest, identity), None)
-        return self._append(Head(EntryKind.SLOT, position, number, digest, identity), payload)
+            return self._entries.append(Head(EntryKind.REFERENCE, position, number, digest, identity), None)
+        return self._entries.append(Head(EntryKind.SLOT, position, number, digest, identity), payload)
 
     def set_floor(self, position: int, floor: bytes) -> int:
         """Says that the log begins here; `floor` is what is to be known of what lay before. Returns as `put`.
 
         Slots below are not given back at the next opening once this is durable; `delete_below` removes them.
         """
-        last = self._index.floor
+        last = self._entries.index.floor
         assert last is None or position >= last.position, "a floor never falls"
-        return self._append(Head(EntryKind.FLOOR, position, FLOOR_NUMBER, content=floor), None)
+        return self._entries.append(Head(EntryKind.FLOOR, position, FLOOR_NUMBER, content=floor), None)
 
     def has_payload(self, position: int, digest: bytes) -> bool:
         """True if a payload with this digest is stored for this position, and was sound when last read."""
-        return self._index.find(position, digest) is not None
+        return self._entries.index.find(position, digest) is not None
 
     def payload(self, position: int, digest: bytes | None = None) -> bytes:
         """The payload with this digest that was stored for the position, or that of the slot's value; verified.
@@ -132,28 +123,8 @@ class SlotStore:
         the files cannot be opened now.
         """
         if digest is None:
-            digest = self._index.slots[position].digest
-        stored = self._index.find(position, digest)
-        if stored is None:
-            raise DamagedBatch(f"the payload at position {position} is not stored on this disk")
-        try:
-            head, payload = self._read(stored.offset)
-        except DamagedBatch:
-            self._index.forget_payload(position, digest)
-            raise
-        assert (head.position, head.digest) == (position, digest) and payload is not None
-        return payload
-
-    def _read(self, offset: int) -> tuple[Head, bytes | None]:
-        entry = decode_entry(self.journal.read(offset, 1, self.journal.log_end_offset).data)
-        assert entry is not None, "what was replayed or written was an entry"
-        return entry
-
-    def _append(self, head: Head, payload: Buffer | None) -> int:
-        offset = self.journal.log_end_offset
-        self.journal.append([encode_entry(head, payload, offset, self._epoch)], self._now_ms)
-        self._index.note(head, offset, None if payload is None else len(payload))
-        return self.journal.log_end_offset
+            digest = self._entries.index.slots[position].digest
+        return self._entries.payload(position, digest)
 
     # -- facts ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +183,13 @@ class SlotStore:
             return commit
         self._noted_segment = self.journal.active.base_offset
         info = structs.replace(self.journal.metainfo(0), durable_sequence=commit.sequence, end_offset=commit.offset)
-        return replace(commit, afterwards=lambda: self._store_metainfo(info))
+        return replace(commit, afterwards=lambda: self._note(info))
+
+    def _note(self, info: Metainfo) -> None:
+        """On the thread of commits, behind the fsyncs: unless a write has failed meanwhile and its undoing, too. Then
+        these fsyncs may have said yes to pages that are lost."""
+        if self.journal.offline_reason is None:
+            self._store_metainfo(info)
 
     def end_commit(self, commit: Commit, error: OSError | None) -> None:
         """As `PartitionLog.end_commit`; then orders the deletion that waited for this commit, if one did. So the store
@@ -234,56 +211,14 @@ class SlotStore:
         """Forgets the slots below `position`, which the floor must allow, and gives back the space of segments that are
         of no more use: when all that was put until now, the floor included, is durable. Raises as a put.
         """
-        floor = self._index.floor
+        floor = self._entries.index.floor
         assert floor is not None and position <= floor.position, f"the floor is not at {position} yet"
-        self._index.drop_below(position)
-        start = self._vacate()
+        self._entries.index.drop_below(position)
+        start = self._entries.vacate()
         if start > self.journal.log_start_offset:
-            self._index.drop_entries_below(start)
+            self._entries.index.drop_entries_below(start)
             self._deletion = (start, self.journal.log_end_offset)
             self._delete_prefix()
-
-    def _vacate(self) -> int:
-        """Moves what is live in the oldest segments, as far as that is worth it; returns where the rest begins."""
-        sealed = self.journal.segments[:-1]
-        moved_bytes = 0
-        live = self._index.live_in(segment.end_offset for segment in sealed)
-        for segment, needs in zip(sealed, live, strict=True):
-            cost = sum(ENTRY_BYTES + self._index.bytes_of(need) for need in needs)
-            moved_bytes += cost
-            if cost * MOVED_SHARE > segment.log_bytes or moved_bytes > MOVED_BYTES_MAX:
-                return segment.base_offset
-            try:
-                for need in needs:
-                    self._move(need)
-            except (DiskFull, Overloaded):
-                return segment.base_offset
-        return sealed[-1].end_offset if sealed else 0
-
-    def _move(self, position: int | None) -> None:
-        """Writes a slot, or the floor (None), anew behind the end, as far as it can be read."""
-        if position is None:
-            floor = self._index.floor
-            assert floor is not None
-            self._append(Head(EntryKind.FLOOR, floor.position, FLOOR_NUMBER, content=floor.content), None)
-            return
-        slot = self._index.slots[position]
-        head, payload = self._head_of(position), None
-        if slot.payload is not None:
-            with suppress(DamagedBatch):
-                payload = self.payload(position)
-        if head.kind is not EntryKind.UNKNOWN:
-            whole = payload is not None or not head.digest
-            head = head._replace(kind=EntryKind.SLOT if whole else EntryKind.REFERENCE)
-        self._append(head, payload)
-
-    def _head_of(self, position: int) -> Head:
-        slot = self._index.slots[position]
-        part = next(self.journal.parts(slot.offset))
-        row = next(part.entries(slot.offset)) if isinstance(part, Segment) else None
-        if isinstance(part, Segment) and isinstance(row, Row):
-            return read_entry(part, row)[0]
-        return Head(EntryKind.UNKNOWN, position, slot.number)
 
     def _delete_prefix(self) -> None:
         """Orders the deletion if what was moved for it is durable. One that fails for now is tried again."""

@@ -18,7 +18,7 @@ from tidelog.model.ports import Files
 from tidelog.storage.dump import dump_batches, dump_rows
 from tidelog.storage.loader import load_log
 from tidelog.storage.log_manager import METADATA, METADATA_LOG, LogManager
-from tidelog.storage.metainfo import NAMES
+from tidelog.storage.metainfo import NAMES, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings
 from tidelog.storage.slot_entries import FLOOR_NUMBER
@@ -507,6 +507,23 @@ def test_a_failed_write_leaves_the_slot_as_it_was_told(place: Place) -> None:
     with pytest.raises(InternalError):
         place.store.put(0, 2, b"another", b"other")
     assert place.store.payload(0) == b"payload"
+
+
+def test_fsyncs_after_a_failed_one_are_not_believed(place: Place) -> None:
+    """A put runs out of space while a commit is under way, and cutting it off again fails: the kernel has let go of
+    pages that the commit's own fsyncs say yes to."""
+    place.store.put(0, 1, b"identity", b"payload")
+    commit = place.store.begin_commit()
+    place.files.fails = lambda kind, path: {"pwritev": errno.ENOSPC, "sync": errno.EIO}.get(kind, 0)
+    with pytest.raises(InternalError):
+        place.store.put(1, 1, b"identity", b"payload")
+    place.files.fails = lambda kind, path: 0
+    commit.run()
+    place.store.end_commit(commit, None)
+    assert place.store.durable_end == 0
+    loaded = MetainfoStore(place.files, "metadata", IDENTITY).load()
+    assert loaded is not None
+    assert (loaded.info.end_offset, loaded.info.durable_sequence) == (0, 0)
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,103 @@
+"""The journal of a slot store: entries written, read, and moved out of old segments.
+
+A segment of the journal goes as a whole or not at all, and only from the front. So giving back space means that what is
+live in the oldest segments is written anew behind the end. That is worth it only for segments that are nearly dead; the
+rest waits until it is. As positions rise with time and a floor follows them, there is hardly ever much to move.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from tidelog.model.errors import DamagedBatch, DiskFull, Overloaded
+from tidelog.model.ports import Buffer
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.rows import Row
+from tidelog.storage.segment import Segment
+from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, decode_entry, encode_entry
+from tidelog.storage.slot_index import SlotIndex
+from tidelog.storage.slot_loader import read_entry
+
+MOVED_BYTES_MAX = 1 << 20
+"""What one `delete_below` writes anew at most: a millisecond or so of the caller's time."""
+MOVED_SHARE = 4
+"""A segment is worth giving up if no more than one part in so many of it has to be moved."""
+ENTRY_BYTES = 256
+"""What an entry is taken to cost besides its payload."""
+
+
+class SlotJournal:
+    """A `PartitionLog` and the index of what it holds, kept in step."""
+
+    def __init__(self, log: PartitionLog, index: SlotIndex, now_ms: int) -> None:
+        self.log = log
+        self.index = index
+        self._now_ms = now_ms
+        self._epoch = log.tail.epoch + 1  # an opening is an epoch: see `rows`
+
+    def append(self, head: Head, payload: Buffer | None) -> int:
+        """Writes an entry; returns where the journal then ends. Raises as `PartitionLog.append`."""
+        offset = self.log.log_end_offset
+        self.log.append([encode_entry(head, payload, offset, self._epoch)], self._now_ms)
+        self.index.note(head, offset, None if payload is None else len(payload))
+        return self.log.log_end_offset
+
+    def payload(self, position: int, digest: bytes) -> bytes:
+        """A payload that was stored, verified. `DamagedBatch` if there is none, and from then on if it is damaged."""
+        stored = self.index.find(position, digest)
+        if stored is None:
+            raise DamagedBatch(f"the payload at position {position} is not stored on this disk")
+        try:
+            data = self.log.read(stored.offset, 1, self.log.log_end_offset).data
+        except DamagedBatch:
+            self.index.forget_payload(position, digest)
+            raise
+        entry = decode_entry(data)
+        assert entry is not None, "what was replayed or written was an entry"
+        head, payload = entry
+        assert (head.position, head.digest) == (position, digest) and payload is not None
+        return payload
+
+    # -- moving ---------------------------------------------------------------------------------------------------
+
+    def vacate(self) -> int:
+        """Moves what is live in the oldest segments, as far as that is worth it; returns where the rest begins."""
+        sealed = self.log.segments[:-1]
+        moved_bytes = 0
+        live = self.index.live_in(segment.end_offset for segment in sealed)
+        for segment, needs in zip(sealed, live, strict=True):
+            cost = sum(ENTRY_BYTES + self.index.bytes_of(need) for need in needs)
+            moved_bytes += cost
+            if cost * MOVED_SHARE > segment.log_bytes or moved_bytes > MOVED_BYTES_MAX:
+                return segment.base_offset
+            try:
+                for need in needs:
+                    self._move(need)
+            except (DiskFull, Overloaded):
+                return segment.base_offset
+        return sealed[-1].end_offset if sealed else 0
+
+    def _move(self, position: int | None) -> None:
+        """Writes a slot, or the floor (None), anew behind the end, as far as it can be read."""
+        if position is None:
+            floor = self.index.floor
+            assert floor is not None
+            self.append(Head(EntryKind.FLOOR, floor.position, FLOOR_NUMBER, content=floor.content), None)
+            return
+        slot = self.index.slots[position]
+        head, payload = self._head_of(position), None
+        if slot.payload is not None:
+            with suppress(DamagedBatch):
+                payload = self.payload(position, slot.digest)
+        if head.kind is not EntryKind.UNKNOWN:
+            whole = payload is not None or not head.digest
+            head = head._replace(kind=EntryKind.SLOT if whole else EntryKind.REFERENCE)
+        self.append(head, payload)
+
+    def _head_of(self, position: int) -> Head:
+        slot = self.index.slots[position]
+        part = next(self.log.parts(slot.offset))
+        row = next(part.entries(slot.offset)) if isinstance(part, Segment) else None
+        if isinstance(part, Segment) and isinstance(row, Row):
+            return read_entry(part, row)[0]
+        return Head(EntryKind.UNKNOWN, position, slot.number)
