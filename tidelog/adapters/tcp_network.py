@@ -104,7 +104,10 @@ async def _resolve(host: str, port: int) -> list[str]:
     """The addresses of a host, each once. Raises `OSError` if it has none."""
     with contextlib.suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
-    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(f"{host!r} is no name of a host") from error
     return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
@@ -207,13 +210,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._receiver = self._make_receiver(self)
 
     def _set_up(self, sock: Any) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        unsent_ms = int(self._timeouts.unsent_s_max * 1000)
-        with contextlib.suppress(OSError, AttributeError):  # not Linux: the system's own timeouts, then
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, unsent_ms // 1000))
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+        unsent_s = max(1, round(self._timeouts.unsent_s_max))
+        with contextlib.suppress(OSError):  # the peer is gone already
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            with contextlib.suppress(AttributeError):  # not Linux: the system's own timeouts, then
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_s * 1000)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, unsent_s)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, unsent_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells the receiver."""
@@ -226,6 +230,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """Half a connection is of no use: it closes, and what waits is still sent."""
+        self.close()
         return False
 
     def pause_writing(self) -> None:

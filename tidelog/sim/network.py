@@ -188,6 +188,7 @@ class SimHost:
             self._network.statistics["lost its power"] += 1
             self.is_gone = True
             self._die()
+            self._network.wake(self.address)
 
     def _die(self) -> None:
         self.is_alive = False

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -46,6 +47,8 @@ class Pipe:
         self._items: deque[Item] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._last_due_s = 0.0
+        self._unheard_since_s = math.inf
+        """Since when the first item waits for a cut to heal, or for a machine to be switched on."""
         self.bytes = 0
         """Under way."""
         link.pipes[self] = None
@@ -88,6 +91,7 @@ class Pipe:
         if self._is_blocked():
             self._wait()
             return
+        self._unheard_since_s = math.inf
         item = self._items.popleft()
         self.bytes -= item.size
         self.wake()
@@ -102,8 +106,10 @@ class Pipe:
         """Who is waited for wakes the pipe; a cut also ends a sender's patience."""
         is_lost = self.link.is_cut or not self._network.is_up(self.link.target)
         if not is_lost or self.on_lost_patience is None:
+            self._unheard_since_s = math.inf
             return
-        over_s = self._items[0].due_s + self.link.patience_s
+        self._unheard_since_s = min(self._unheard_since_s, self._loop.time())
+        over_s = self._unheard_since_s + self.link.patience_s
         if self._loop.time() >= over_s:
             self._network.statistics["timed out in a cut"] += 1
             self.on_lost_patience()

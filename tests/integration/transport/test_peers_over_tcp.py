@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import socket
 import struct
+import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -23,6 +25,7 @@ from tidelog.transport.peer.frames import Kind, MessageCodec, pack, unpack
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
+ROOT = Path(__file__).parents[3]
 
 
 class Echo(msgspec.Struct, tag=True):
@@ -215,6 +218,31 @@ def test_a_peer_that_goes_away_is_down_and_is_found_when_it_comes_back(play: Cal
         await one.node.request(2, Echo(2), deadline_s=PATIENCE_S)
         assert again.handler.handled == [Echo(2)]
         assert downs == [2]
+
+    play(scenario)
+
+
+@pytest.mark.process
+def test_a_killed_process_is_down(play: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        one = await brokers.start(1)
+        program = (sys.executable, "-m", "tests.integration.transport.child")
+        process = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(PATIENCE_S):
+                port = int(await process.stdout.readline())
+            downs: list[int] = []
+            one.node.on_peer_down.append(downs.append)
+            one.node.know(2, HOST, port)
+            request = asyncio.create_task(one.node.request(2, Hold(), deadline_s=PATIENCE_S))
+            await until(lambda: one.node.statistics.requests)
+        finally:
+            process.kill()
+            await process.wait()
+        with pytest.raises(PeerLost):
+            await request
+        await until(lambda: downs == [2])
 
     play(scenario)
 

@@ -42,6 +42,7 @@ class AnsweringEnd(Line):
         """Requests under way, by correlation id."""
         self._running_bytes = 0
         """Their payloads."""
+        self._is_cancelled = False
         self._handshake = self._loop.call_later(common.bounds.handshake_s_max, self._too_slow)
 
     @property
@@ -75,14 +76,20 @@ class AnsweringEnd(Line):
         else:
             raise BadFrame(f"a frame of kind {frame.kind.name} asks for nothing")
 
-    def ended(self, error: Exception | None) -> None:
-        self.cancel()
+    def close(self) -> None:
+        """Works for nobody any more, also while the connection sends its last words."""
+        super().close()
+        self._cancel()
 
-    def cancel(self) -> None:
-        """Works for nobody any more."""
-        self._handshake.cancel()
-        for task in self.tasks:
-            task.cancel()
+    def ended(self, error: Exception | None) -> None:
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if not self._is_cancelled:  # a second time would disturb whoever cleans up after the first
+            self._is_cancelled = True
+            self._handshake.cancel()
+            for task in self.tasks:
+                task.cancel()
 
     def _notified(self, frame: Frame) -> None:
         assert self.theirs is not None

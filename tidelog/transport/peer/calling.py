@@ -57,6 +57,8 @@ class CallingEnd(Line):
 
     async def request(self, message: msgspec.Struct, payload: Sequence[Buffer], timeout_s: float) -> Answer:
         """Sends a request and waits for its answer; see `PeerNode.request` for what it raises."""
+        if timeout_s <= 0:
+            raise PeerUnreachable(f"no time is left for a request to {self._name()}")
         header = self._admit(message, payload)
         self._last_id += 1
         correlation = self._last_id

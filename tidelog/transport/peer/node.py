@@ -122,7 +122,7 @@ class PeerNode:
         return None
 
     def _tell_down(self, node_id: int) -> None:
-        for callback in list(self.on_peer_down):
+        for callback in list(self.on_peer_down) if node_id in self._peers else ():
             callback(node_id)
 
     # -- talking -----------------------------------------------------------------------------------------------------
@@ -207,10 +207,9 @@ class PeerNode:
             self.forget(node_id)
         tasks = [task for peer in self._stopped for task in peer.tasks]
         for line in list(self._common.lines):
-            line.close()
             if isinstance(line, AnsweringEnd):
                 tasks += line.tasks
-                line.cancel()
+            line.close()
         async with asyncio.timeout(self._bounds.close_s_max):
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._common.wait_no_lines()

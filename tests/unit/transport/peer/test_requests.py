@@ -99,6 +99,17 @@ def test_who_is_not_known_or_not_there_is_unreachable_at_once() -> None:
     in_world(scenario)
 
 
+def test_a_request_without_time_is_not_sent() -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start_pair()
+        with pytest.raises(PeerUnreachable, match="no time is left"):
+            await one.node.request(2, Echo(""), deadline_s=0)
+        await asyncio.sleep(1)
+        assert len(two.handler.handled) == 1
+
+    in_world(scenario)
+
+
 def test_a_request_waits_for_an_attempt_that_is_under_way_but_not_beyond_its_deadline() -> None:
     async def scenario(world: World) -> None:
         one, two = await world.start(1), await world.start(2)
