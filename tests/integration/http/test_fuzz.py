@@ -111,7 +111,10 @@ async def test_what_is_right_is_accepted_by_every_route(site: Site, route: Route
         None if route.method in ("GET", "DELETE") else body,
         {"Content-Type": route.request_media[0]},
     )
-    assert reply.status in route.statuses, reply.body
+    if route.method == "DELETE" and "/brokers/" in target:  # of a cluster of one, nothing is right
+        assert reply.status == 400 and b"only one" in reply.body
+    else:
+        assert reply.status in route.statuses, reply.body
     assert reply.status == 204 or reply.headers["content-type"].split(";")[0] in route.answer_media
 
 
