@@ -118,8 +118,9 @@ class Replicas:
             log_end_offset=log.log_end_offset,
             is_fsynced=config.ack_durability == "fsynced",
         )
+        # The replicas beyond those in sync hold nothing yet, so a default is not to count on them.
         partition = Partition(
-            topic.name, partition_id, info.leader_epoch, log, protocol, config, len(info.replicas), self._surroundings
+            topic.name, partition_id, info.leader_epoch, log, protocol, config, len(info.isr), self._surroundings
         )
         self.partitions[partition_id] = partition
         self._tasks[partition_id] = asyncio.get_running_loop().create_task(
