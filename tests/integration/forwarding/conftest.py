@@ -39,6 +39,9 @@ from tidelog.transport.peer.errors import Fault
 from tidelog.transport.peer.frames import MessageCodec
 
 
+FIRST_EPOCH = 0
+
+
 class Trouble(enum.Enum):
     UNSENT = "there is no connection"
     UNHEARD = "the connection breaks after the request was sent, before it arrives"
@@ -179,7 +182,7 @@ class Cluster:
         for site in self.sites.values():
             await site.topic(name, len(leaders), **configs)
         for partition, leader in enumerate(leaders):
-            self._crown(name, partition, leader, 1)
+            self._crown(name, partition, leader, FIRST_EPOCH)
         self.tell(1, 2, 3)
 
     def move(self, topic: str, partition: int, leader: int) -> None:
@@ -221,7 +224,7 @@ class Cluster:
     def _led(self, topic: Topic) -> Topic:
         infos = []
         for info in topic.partitions:
-            leader, epoch = self._leaders.get((topic.name, info.partition), (1, 1))
+            leader, epoch = self._leaders.get((topic.name, info.partition), (1, FIRST_EPOCH))
             infos.append(replace(info, leader=NodeId(leader), leader_epoch=epoch))
         return replace(topic, partitions=tuple(infos))
 
