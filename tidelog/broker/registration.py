@@ -30,7 +30,7 @@ from tidelog.broker.controller.commands import (
 )
 from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.errors import NodeIdInUse, StaleBrokerEpoch, TidelogError
+from tidelog.model.errors import BrokerRemoved, NodeIdInUse, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import TopicId
 from tidelog.model.ports import Files
 
@@ -124,7 +124,8 @@ class Registration:
         self._wake.set()
 
     async def run(self) -> None:
-        """Sends heartbeats until cancelled. Raises `NodeIdInUse` if another broker has this one's place."""
+        """Sends heartbeats until cancelled. Raises `NodeIdInUse` if another broker has this one's place, and
+        `BrokerRemoved` if it has none any more."""
         interval_s = self._config.broker_heartbeat_interval_ms / 1000
         while True:
             try:
@@ -141,6 +142,9 @@ class Registration:
                 logger.warning("registering again", reason=str(error))
                 await self.register(self._command)
                 self.hurry()
+            except BrokerRemoved:
+                self.is_live.clear()
+                raise
             except TidelogError as error:
                 logger.info("a heartbeat was not answered", reason=str(error))
 

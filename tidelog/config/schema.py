@@ -41,6 +41,7 @@ from tidelog.config.values import (
 
 MIB = 1 << 20
 DAY_MS = 24 * 60 * 60 * 1000
+ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 -- to recognise them, not to bind to them
 DEFAULT_REPLICATION_FACTOR_MAX = 3
 """Where `default.replication.factor` is not set: as many replicas as there are brokers, but no more than this."""
 
@@ -90,8 +91,8 @@ class BrokerConfig(Settings):
         "peer.listener",
         "127.0.0.1:9192",
         "Where other brokers connect, HOST:PORT. They find this broker under the address that `cluster.voters` has for "
-        "it, with the same port, or else under this one; if that is all addresses (0.0.0.0 or [::]), under this "
-        "machine's name.",
+        "it, with the same port, or else under this one; if that is all addresses (0.0.0.0 or [::]), under the host "
+        "that HTTP clients are told.",
     )
     cluster_voters: Voters = setting(
         "cluster.voters",
@@ -340,6 +341,13 @@ class BrokerConfig(Settings):
     def named_voters(self) -> tuple[tuple[int, str, int], ...]:
         """`cluster.voters` as node id, host and port."""
         return tuple(split_voter(entry) for entry in self.cluster_voters)
+
+    def peer_address(self, bound: tuple[str, int], *, http_host: str) -> tuple[str, int]:
+        """The address that other brokers are told, of one that listens at `bound`: nobody can connect to "all"."""
+        named = {node_id: (host, port) for node_id, host, port in self.named_voters}
+        if self.node_id in named:
+            return named[self.node_id]
+        return (http_host, bound[1]) if bound[0] in ALL_ADDRESSES else bound
 
     def replication_factor_for(self, brokers: int) -> int:
         """Replicas of a topic created without a number, in a cluster of `brokers` brokers, fenced ones included."""

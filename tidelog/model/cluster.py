@@ -48,10 +48,10 @@ class BrokerInfo:
     """The place of its registration in the metadata log; whoever comes with an older one is a process of the past."""
     incarnation: str
     """Of its process."""
-    peer_host: str = ""
+    peer_host: str
     """With `peer_port`, where other brokers find it."""
-    peer_port: int = 0
-    storage: str = ""
+    peer_port: int
+    storage: str
     """Incarnation of its disk: another one means that the disk was lost, and with it every promise made on it."""
     is_fenced: bool = False
     voter_id: int = NO_VOTER

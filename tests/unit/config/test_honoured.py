@@ -15,15 +15,8 @@ READ_BY_METHOD = {
     "min.insync.replicas": "min_insync_replicas_for",
 }
 """Settings whose default is computed, with the method that gives their value."""
-WITHOUT_A_CHOICE = {"auto.create.topics.enable", "cluster.voters", "commit.protocol", "peer.listener"}
-"""Settings with one possible value, or one of use only with other brokers: the schema itself refuses all else."""
-NOT_YET_WIRED = {
-    "cluster.join",
-    "controller.lease.ms",
-    "controller.quorum.election.timeout.ms",
-    "controller.quorum.heartbeat.ms",
-}
-"""Settings of the cluster that `Broker` is about to use."""
+WITHOUT_A_CHOICE = {"auto.create.topics.enable", "commit.protocol"}
+"""Settings with one possible value: the schema itself refuses all else."""
 
 
 def attributes_read() -> set[str]:
@@ -37,4 +30,4 @@ def test_every_setting_is_read() -> None:
     through_topics = set(broker_synonyms().values())
     names = [*names_of(TopicConfig), *(name for name in names_of(BrokerConfig) if name not in through_topics)]
     ignored = [name for name in names if READ_BY_METHOD.get(name, field_name(name)) not in read]
-    assert set(ignored) <= WITHOUT_A_CHOICE | NOT_YET_WIRED
+    assert set(ignored) <= WITHOUT_A_CHOICE

@@ -173,6 +173,15 @@ def test_a_broker_may_be_none_of_the_voters() -> None:
     assert config.named_voters == ((1, "10.0.0.1", 9193), (2, "::1", 9194))
 
 
+def test_other_brokers_are_told_an_address_that_they_can_connect_to() -> None:
+    named = load_config(None, {}, {"peer.listener": "0.0.0.0:9193", "cluster.voters": "1@b1.example:9193"})
+    assert named.peer_address(("0.0.0.0", 9193), http_host="b1") == ("b1.example", 9193)
+    unnamed = load_config(None, {}, {"node.id": "2", "cluster.voters": "1@b1.example:9193"})
+    assert unnamed.peer_address(("10.0.0.2", 9192), http_host="b2") == ("10.0.0.2", 9192)
+    for everywhere in ("0.0.0.0", "::"):
+        assert unnamed.peer_address((everywhere, 9192), http_host="b2") == ("b2", 9192)
+
+
 def test_times_that_contradict_each_other_are_refused() -> None:
     assert "broker.session.timeout.ms" in error(broker_session_timeout_ms="3000")
     assert "controller.quorum.heartbeat.ms" in error(controller_quorum_heartbeat_ms="300")

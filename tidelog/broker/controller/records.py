@@ -59,10 +59,10 @@ class BrokerRegistered(MetadataRecord, frozen=True, tag=True):
     host: str
     port: int
     rack: str | None
-    peer_host: str = ""
-    peer_port: int = 0
-    storage: str = ""
-    is_clean: bool = False
+    peer_host: str
+    peer_port: int
+    storage: str
+    is_clean: bool
     """Its predecessor stopped in good order: what it acknowledged is on its disk."""
 
 
@@ -107,7 +107,7 @@ class TopicRemoved(MetadataRecord, frozen=True, tag=True):
     """The broker holds no data of the deleted topic any more."""
 
     topic_id: str
-    node_id: int = -1
+    node_id: int
 
 
 class PartitionsAdded(MetadataRecord, frozen=True, tag=True):
