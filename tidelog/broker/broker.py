@@ -148,12 +148,13 @@ class Broker:
         """The address that peers are told. A broker that is alone by configuration can do without one."""
         host, port = split_address(self.config.peer_listener)
         try:
-            return await self._peers.listen(host, port)
+            bound = await self._peers.listen(host, port)
         except OSError as error:
             if self.config.cluster_voters or self._contacts or "peer_listener" in self.config.model_fields_set:
                 raise
             logger.warning("no other broker can join: the peer address is taken", address=host, error=str(error))
             return host, port
+        return self.config.peer_address(bound, http_host=self.http_address[0])
 
     def _introduce(self, cluster_id: str, epoch: int) -> None:
         self._hello = Hello(self.node_id, self._hello.incarnation, cluster_id, epoch)
