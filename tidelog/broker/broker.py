@@ -100,7 +100,9 @@ class Broker:
         self._peers = PeerNode(network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy)
         self._metadata = ClusterMetadata(config, self._manager, self.log_writer, self._peers, clock, entropy, self)
         self._controller = ActiveController(self.node_id, self._metadata, lambda: self.image, config)
-        self._channel = ControllerChannel(self.node_id, self._controller, self._peers.request, entropy)
+        self._channel = ControllerChannel(
+            self.node_id, self._controller, self._peers.request, entropy, lambda: self._metadata.voter_nodes
+        )
         self._registration = Registration(
             config, files, self._channel, self._hello.incarnation, self._situation, self._tell_applied
         )

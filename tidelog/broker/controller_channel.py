@@ -7,6 +7,7 @@ answer is the same (`controller.commands`). So a controller that dies with a com
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -33,15 +34,28 @@ class Ask(Protocol):
 
 
 class ControllerChannel:
-    """One broker's. `moved` is to be called whenever another broker leads."""
+    """One broker's. `moved` is to be called whenever another broker leads.
 
-    def __init__(self, node_id: int, controller: ActiveController, ask: Ask, entropy: Entropy) -> None:
+    A broker that has not registered yet hears no heartbeat of a leader. As long as it knows of none, it asks the
+    `voters`, one after the other: whoever does not lead says so.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        controller: ActiveController,
+        ask: Ask,
+        entropy: Entropy,
+        voters: Callable[[], Sequence[int]],
+    ) -> None:
         self.leader: int | None = None
         """Who leads the metadata log, as far as this broker knows."""
         self._node_id = node_id
         self._controller = controller
         self._ask = ask
         self._entropy = entropy
+        self._voters = voters
+        self._turn = 0
         self._news = Watchers()
         self._is_closed = False
 
@@ -79,13 +93,19 @@ class ControllerChannel:
 
     async def _try(self, command: Command, deadline_s: float) -> CommandAnswer:
         seconds = min(deadline_s - asyncio.get_running_loop().time(), ATTEMPT_S_MAX)
-        if self.leader is None:
+        leader = self.leader if self.leader is not None else self._guess()
+        if leader is None:
             raise NotController("the cluster has no active controller now")
-        if self.leader == self._node_id:
+        if leader == self._node_id:
             return await self._controller.handle(command, seconds_max=seconds)
-        answer = (await self._ask(self.leader, command, deadline_s=seconds)).message
+        answer = (await self._ask(leader, command, deadline_s=seconds)).message
         assert isinstance(answer, CommandAnswer)
         return answer
+
+    def _guess(self) -> int | None:
+        others = [node for node in self._voters() if node != self._node_id]
+        self._turn += 1
+        return others[self._turn % len(others)] if others else None
 
     async def _pause(self, seconds: float, deadline_s: float) -> bool:
         """Waits for news of the leader, or so long; False if the time is up."""

@@ -295,6 +295,11 @@ class ClusterMetadata:
         self._store.mark()
 
     @property
+    def voter_nodes(self) -> tuple[int, ...]:
+        """Brokers that vote, as far as this one knows."""
+        return tuple(voter.node_id for voter in self._log.membership.voters.voters) if self._is_open else ()
+
+    @property
     def has_lease(self) -> bool:
         """As `QuorumLog.has_lease`."""
         return self._log.has_lease
