@@ -26,7 +26,6 @@ from tidelog.replication.paxos.voters import Membership
 from tidelog.replication.quorum import Joint, Majority
 from tidelog.sim.mutants import Mutant, patched, skip_fsync
 
-
 _Image = Callable[[], ClusterImage]
 
 
