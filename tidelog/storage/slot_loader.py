@@ -85,6 +85,7 @@ def load_slots(
         journal, report = load_log(
             opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms
         )
+        _settle(journal, opened.files)
     replay = _Replay(journal)
     amnesia = amnesia or replay.run()
     if amnesia is not None:
@@ -121,6 +122,19 @@ def _holds_entries(files: Files, directory: str, name: str) -> bool:
         return file.size() > (ROW_BYTES if name.endswith(".catalog") else 0) or int(name[:20]) > 0
     finally:
         file.close()
+
+
+def _settle(journal: PartitionLog, files: Files) -> None:
+    """Cuts the files where they end once more, and durably: a process that failed to write may have cut off what it
+    could not write, and died before that was on the disk. What a replica does not show it must not show later."""
+    if journal.offline_reason is not None:
+        return
+    try:
+        journal.active.cut(journal.active.slots, [], journal.tail)
+        journal.active.log.sync()
+        files.sync_dir(journal.directory)
+    except OSError as error:
+        journal.take_offline(f"what was found could not be made durable: {error}")
 
 
 class _Replay:
