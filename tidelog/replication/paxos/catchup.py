@@ -19,19 +19,27 @@ from tidelog.replication.paxos.replica import Replica
 
 
 class Catchup:
-    """Of one replica; `peers` are the other members."""
+    """Of one replica; `peers` are the other members, as far as it knows."""
 
     def __init__(self, peers: Sequence[int], replica: Replica) -> None:
         self._peers = tuple(peers)
         self._replica = replica
+        self._stranger: int | None = None
         self._turn = 0
 
+    def meet(self, proposer: int) -> None:
+        """Somebody writes to this log, or tries to. If it is no peer, the members have changed, and all that were known
+        here may be gone: it is asked as well."""
+        if proposer not in self._peers:
+            self._stranger = proposer
+
     def on_timer(self) -> list[Action]:
-        """Asks the next peer, and sets the timer again. A replica without peers has nobody to learn from."""
-        if not self._peers:
-            return []
-        self._turn = (self._turn + 1) % len(self._peers)
-        return [*self.ask(self._peers[self._turn]), SetTimer(Timer.CATCHUP)]
+        """Asks the next peer, and sets the timer again."""
+        peers = self._peers if self._stranger is None else (*self._peers, self._stranger)
+        if not peers:
+            return [SetTimer(Timer.CATCHUP)]
+        self._turn = (self._turn + 1) % len(peers)
+        return [*self.ask(peers[self._turn]), SetTimer(Timer.CATCHUP)]
 
     def ask(self, peer: int) -> list[Action]:
         """Asks for what is next, and for the first payload that is missing."""

@@ -161,10 +161,8 @@ class PaxosNode:
 
     def _on_message(self, sender: int, message: Message) -> list[Action]:
         match message:
-            case WriteRequest():
-                return self.replica.write(sender, message)
-            case PromiseRequest():
-                return self.replica.promise(sender, message)
+            case WriteRequest() | PromiseRequest():
+                return self._on_proposer(sender, message)
             case WriteResponse() | PromiseResponse():
                 return self._on_answer(sender, message)
             case Learned():
@@ -177,6 +175,13 @@ class PaxosNode:
                 return self._founding.answer(sender)
             case RecoverResponse():
                 return self._founding.on_response(sender, message)
+
+    def _on_proposer(self, sender: int, message: WriteRequest | PromiseRequest) -> list[Action]:
+        if sender != self.node:
+            self._catchup.meet(sender)
+        if isinstance(message, WriteRequest):
+            return self.replica.write(sender, message)
+        return self.replica.promise(sender, message)
 
     def _on_answer(self, sender: int, message: WriteResponse | PromiseResponse) -> list[Action]:
         proposer = self._proposer_of(message.number)

@@ -88,14 +88,15 @@ class Proposer:
     def _begin_to_write(self) -> list[Action]:
         """Writes nothing until it knows all that a quorum can tell: what somebody has learned is copied, and every open
         position decided. Any of it may be about other voters, with whom others decide already."""
-        end = self._fill.end
-        is_ready = self._fill.is_complete and self._replica.applied.position >= self._fill.learned_end
-        if end is None or not is_ready or self._may_write or self.is_lost or not self._knows_voters():
+        end, applied = self._fill.end, self._replica.applied.position
+        if end is None or self._may_write or self.is_lost or not self._knows_voters():
             return []
-        is_open = [settled for settled in self._settled if settled.position >= self._replica.applied.position]
+        is_open = [settled for settled in self._settled if settled.position >= max(applied, self._fill.learned_end)]
         found = [VotersFound(settled.position, settled.value) for settled in is_open if self._is_news(settled.value)]
         if found:
             return [*found, *self.lose(self.number)]
+        if not self._fill.is_complete or applied < self._fill.learned_end:
+            return []
         self._may_write = True
         actions: list[Action] = []
         for settled in is_open:

@@ -11,9 +11,19 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from tidelog.replication.paxos.events import Effect, Persist, Send
+from tidelog.replication.paxos.events import (
+    Applied,
+    Chosen,
+    Effect,
+    Elected,
+    Lost,
+    Persist,
+    Proposed,
+    Send,
+    VotersFound,
+)
 from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply, WriteRequest, WriteResponse
-from tidelog.replication.paxos.state import Metadata, Prefix, Slot, Status
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Status
 
 
 class ElectNode(msgspec.Struct, frozen=True, tag=True):
@@ -41,6 +51,15 @@ class DemoteOne(msgspec.Struct, frozen=True, tag=True):
     """A coordinator's caller gives up, with whatever is under way."""
 
     pick: int
+
+
+class ChangeVoters(msgspec.Struct, frozen=True, tag=True):
+    """A coordinator is told to change the voters: by one more, one less, or one in the place of another."""
+
+    pick: int
+    kind: str
+    """add, remove or replace."""
+    choice: int
 
 
 class CrashNode(msgspec.Struct, frozen=True, tag=True):
@@ -86,6 +105,14 @@ class DamageSlot(msgspec.Struct, frozen=True, tag=True):
     pick: int
 
 
+class LoseName(msgspec.Struct, frozen=True, tag=True):
+    """The machine stops; when it starts, a slot has lost its value with its name."""
+
+    node: int
+    pick: int
+    ticks: int
+
+
 class CutLink(msgspec.Struct, frozen=True, tag=True):
     """One direction of one link is dead for a while."""
 
@@ -114,12 +141,14 @@ Action = (
     | AppendSome
     | TruncateSome
     | DemoteOne
+    | ChangeVoters
     | CrashNode
     | CrashAfter
     | CrashAll
     | WipeNode
     | FailStore
     | DamageSlot
+    | LoseName
     | CutLink
     | IsolateNode
     | Connect
@@ -132,6 +161,20 @@ def _says(effect: Effect, kind: type[PromiseResponse | WriteResponse]) -> bool:
 
 def _asks(effect: Effect, kind: type[PromiseRequest | WriteRequest]) -> bool:
     return isinstance(effect, Send) and isinstance(effect.message, kind)
+
+
+def _proposes_voters(effect: Effect) -> bool:
+    return isinstance(effect, Proposed) and effect.value.kind is Kind.VOTERS
+
+
+def _accepts_voters(effect: Effect) -> bool:
+    return isinstance(effect, Persist) and any(
+        isinstance(record, Slot) and record.value.kind is Kind.VOTERS for record in effect.records
+    )
+
+
+def _applies_voters(effect: Effect) -> bool:
+    return isinstance(effect, Applied) and effect.value.kind is Kind.VOTERS
 
 
 def _writes(effect: Effect, kind: type[Slot | Prefix]) -> bool:
@@ -155,3 +198,14 @@ TRIGGERS: Mapping[str, Callable[[Effect], bool]] = {
     "begins later": lambda effect: _writes(effect, Prefix),
     "is about to vote": _admits,
 }
+VOTER_TRIGGERS: Mapping[str, Callable[[Effect], bool]] = {
+    "is elected": lambda effect: isinstance(effect, Elected),
+    "proposes voters": _proposes_voters,
+    "accepts voters": _accepts_voters,
+    "has voters chosen": lambda effect: isinstance(effect, Chosen) and effect.value.kind is Kind.VOTERS,
+    "applies voters": _applies_voters,
+    "finds voters": lambda effect: isinstance(effect, VotersFound),
+    "is lost": lambda effect: isinstance(effect, Lost),
+}
+"""The steps of a change of voters."""
+ALL_TRIGGERS = {**TRIGGERS, **VOTER_TRIGGERS}

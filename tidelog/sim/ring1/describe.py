@@ -17,6 +17,11 @@ def number_text(number: int) -> str:
     return "none" if number == NO_NUMBER else f"{round_of(number)}.{owner_of(number)}"
 
 
+def digest_text(digest: bytes) -> str:
+    """Digests are names here: a batch's, or voter ids."""
+    return digest.decode()
+
+
 def value_text(value: Value) -> str:
     match value.kind:
         case Kind.NOP:
@@ -28,10 +33,10 @@ def value_text(value: Value) -> str:
         case Kind.UNKNOWN:
             return "unknown"
         case Kind.VOTERS if not value.count:
-            return f"voters {value.digest.decode()} @{number_text(value.birth)}"
+            return f"voters {digest_text(value.digest)} @{number_text(value.birth)}"
         case Kind.APPEND | Kind.VOTERS:
             end = value.base_offset + value.count
-            return f"{value.digest.decode()}[{value.base_offset},{end})@{number_text(value.birth)}"
+            return f"{digest_text(value.digest)}[{value.base_offset},{end})@{number_text(value.birth)}"
 
 
 def quorum_text(quorum: Quorum) -> str:
@@ -118,17 +123,26 @@ def event_text(event: e.Event) -> str:
             return f"stored {sequence}"
         case e.Elect(number) | e.Rejoin(number):
             return f"{type(event).__name__.lower()} {number_text(number)}"
-        case e.Append(count, digest, kind):
-            return f"append {'voters ' if kind is Kind.VOTERS else ''}{digest.decode()} of {count}"
         case e.Reconfigure(node, quorum, position, settling):
             found = f" settling {', '.join(map(value_text, settling))}" if settling else ""
             return f"reconfigure as {node}: {quorum_text(quorum)} from {position}{found}"
-        case e.Truncate(position) | e.Damaged(position):
-            return f"{type(event).__name__.lower()} {position}"
-        case e.Found(cluster_id):
-            return f"found {cluster_id}"
         case _:
-            return type(event).__name__.lower()
+            return _request_text(event)
+
+
+def _request_text(event: e.Event) -> str:
+    name = type(event).__name__.lower()
+    match event:
+        case e.Append(_, digest, Kind.VOTERS):
+            return f"{name} voters {digest_text(digest)}"
+        case e.Append(count, digest):
+            return f"{name} {digest_text(digest)} of {count}"
+        case e.Truncate(position) | e.Damaged(position):
+            return f"{name} {position}"
+        case e.Found(cluster_id):
+            return f"{name} {cluster_id}"
+        case _:
+            return name
 
 
 def effect_text(effect: e.Effect) -> str:

@@ -1,170 +1,40 @@
-"""Draws scenarios from seeds.
-
-Two styles of plan, in equal parts. *Mixed*: actions of a few kinds, at random times, on a network that mostly works.
-*Episodes*: again and again other nodes reach each other, one or two are told to become coordinator, clients write,
-something breaks, and on to the next. Old coordinators stay behind, half done, with answers still under way to them;
-that is where Paxos' corners are.
-"""
+"""Draws scenarios from seeds: two of three with a group that stays (`plans.py`), one with voters that change
+(`voter_plans.py`)."""
 
 from __future__ import annotations
 
-import random
+from msgspec import structs
 
-from tidelog.sim.ring1.actions import (
-    TRIGGERS,
-    Action,
-    AppendSome,
-    Connect,
-    CrashAfter,
-    CrashAll,
-    CrashNode,
-    CutLink,
-    DamageSlot,
-    DemoteOne,
-    ElectNode,
-    FailStore,
-    IsolateNode,
-    TruncateSome,
-    WipeNode,
-)
-from tidelog.sim.ring1.scenario import Scenario, Swarm
+from tidelog.sim.ring1.plans import Plan, draw_early_loss, draw_episodes, draw_mixed, draw_swarm
+from tidelog.sim.ring1.scenario import Scenario
+from tidelog.sim.ring1.voter_plans import draw_changes, draw_lineage
 from tidelog.sim.seeds import stream
 
-NODES = (1, 2, 3, 3, 3, 3, 3, 4, 5, 5)
-WINDOWS = (1, 2, 2, 3, 4, 8)
-MOODS = ("none", "none", "all", "some", "some", "torn")
-FAULTS = ("truncate", "demote", "crash", "trap", "trap", "power", "wipe", "wipe", "store", "damage", "damage")
-CUTS = ("link", "isolate")
-
-Plan = list[tuple[int, Action]]
+VOTERS_EVERY = 3
+NODES = (1, 1, 2, 2, 3, 3, 3, 4, 5)
+SPARES = (1, 1, 2, 3)
 
 
 def draw_scenario(seed: int) -> Scenario:
     """The scenario that this seed stands for."""
+    if seed % VOTERS_EVERY == VOTERS_EVERY - 1:
+        return _draw_changing(seed)
     rng = stream(seed, "plan")
-    swarm = _draw_swarm(rng)
-    plan = _draw_mixed(rng, swarm) if rng.random() < 0.4 else _draw_episodes(rng, swarm)
+    swarm = draw_swarm(rng)
+    plan = draw_mixed(rng, swarm) if rng.random() < 0.4 else draw_episodes(rng, swarm)
     if not swarm.is_founded and rng.random() < 0.5:
-        plan = sorted([*plan, *_draw_early_loss(rng, swarm)], key=lambda item: item[0])
+        plan = sorted([*plan, *draw_early_loss(rng, swarm)], key=lambda item: item[0])
     return Scenario(seed, swarm, tuple(plan))
 
 
-def _draw_swarm(rng: random.Random) -> Swarm:
-    choose = rng.choice
-    low, spread, disk = choose((1, 1, 5)), choose((0, 5, 20)), choose((0, 3, 15, 40))
-    round_trip = 2 * (low + spread) + 2 + disk
-    return Swarm(
-        nodes=choose(NODES),
-        window=choose(WINDOWS),
-        is_founded=rng.random() < 0.85,
-        delay_low=low,
-        delay_spread=spread,
-        loss=choose((0.0, 0.0, 0.05, 0.2)),
-        deafness=choose((0.0, 0.0, 0.5, 1.0)),
-        duplicate=choose((0.0, 0.0, 0.1)),
-        late=choose((0.0, 0.05, 0.2)),
-        late_ticks=round_trip * choose((2, 8)),
-        disk_ticks=disk,
-        ambition=choose((0.0, 0.2, 0.5, 0.8)),
-        patience=choose((5, 5, 20, 80)),
-        mood=choose(MOODS),
-        catchup_ticks=round_trip * choose((3, 10, 30)),
-    )
-
-
-def _draw_mixed(rng: random.Random, swarm: Swarm) -> Plan:
-    kinds = [kind for kind in (*FAULTS, *CUTS) if rng.random() < 0.4]
-    kinds += ["elect", "append", "append"]
-    gap = swarm.round_trip * rng.choice((1, 2, 4)) // 2 + 1
-    time = swarm.round_trip * 3
-    plan: Plan = [(1, ElectNode(rng.randint(1, swarm.nodes)))]
-    for _ in range(rng.randint(6, 24)):
-        plan += _draw_trouble(rng, swarm, rng.choice(kinds), time)
-        time += rng.randint(0, 2 * gap)
-    return plan
-
-
-def _draw_episodes(rng: random.Random, swarm: Swarm) -> Plan:
-    faults = [kind for kind in FAULTS if rng.random() < 0.25]
-    chance = rng.choice((0.2, 0.5)) if faults else 0.0
-    gap = swarm.round_trip * rng.choice((1, 2, 4))
-    time = 1
-    plan: Plan = []
-    for _ in range(rng.randint(3, 10)):
-        plan.append((time, Connect(_draw_links(rng, swarm.nodes))))
-        for _ in range(rng.choice((0, 1, 1, 1, 2))):
-            plan.append((time, ElectNode(rng.randint(1, swarm.nodes))))
-        for _ in range(rng.randint(1, 4)):
-            time += rng.randint(0, gap)
-            kind = rng.choice(faults) if rng.random() < chance else "append"
-            plan += _draw_trouble(rng, swarm, kind, time)
-        time += rng.randint(0, 2 * gap)
-    return plan
-
-
-def _draw_early_loss(rng: random.Random, swarm: Swarm) -> Plan:
-    """A disk is lost while the group is being founded, perhaps after its first vote, and is taken for new."""
-    node, time = rng.randint(1, swarm.nodes), rng.randint(0, 4 * swarm.round_trip)
-    return [(max(0, time - swarm.round_trip), ElectNode(node)), (time, WipeNode(node, 1, is_founding=True))]
-
-
-def _draw_links(rng: random.Random, nodes: int) -> tuple[tuple[int, int], ...]:
-    """Some of the nodes among themselves, or around one in the middle, or any links."""
-    links = [(a, b) for a in range(1, nodes + 1) for b in range(1, nodes + 1) if a != b]
-    match rng.randrange(3):
-        case 0:
-            members = rng.sample(range(1, nodes + 1), rng.randint((nodes + 1) // 2, nodes))
-            return tuple((a, b) for a, b in links if a in members and b in members)
-        case 1:
-            hub = rng.randint(1, nodes)
-            return tuple((a, b) for a, b in links if hub in {a, b})
-        case _:
-            chance = rng.choice((0.5, 0.7, 0.9))
-            return tuple(link for link in links if rng.random() < chance)
-
-
-def _draw_trouble(rng: random.Random, swarm: Swarm, kind: str, time: int) -> Plan:
-    """An action, and with the loss of a disk perhaps another, at the worst moment of coming back."""
-    plan: Plan = [(time, _draw_action(rng, swarm, kind))]
-    if kind == "wipe" and rng.random() < 0.4:
-        plan.append((time, CrashAfter("is about to vote", 1)))
-    return plan
-
-
-def _draw_action(rng: random.Random, swarm: Swarm, kind: str) -> Action:
-    node = rng.randint(1, swarm.nodes)
-    ticks = swarm.round_trip * rng.choice((1, 3, 8))
-    match kind:
-        case "append":
-            return AppendSome(rng.randrange(1000), rng.randint(1, swarm.window), rng.randint(1, 3))
-        case "elect":
-            return ElectNode(node)
-        case "truncate":
-            return TruncateSome(rng.randrange(1000), rng.random())
-        case "demote":
-            return DemoteOne(rng.randrange(1000))
-        case "damage":
-            return DamageSlot(node, rng.randrange(1000))
-        case "link":
-            return CutLink(node, rng.randint(1, swarm.nodes), ticks)
-        case "isolate":
-            direction = rng.randrange(3)
-            return IsolateNode(node, ticks, inbound=direction != 1, outbound=direction != 2)
-        case _:
-            return _draw_crash(rng, swarm, kind, node, ticks)
-
-
-def _draw_crash(rng: random.Random, swarm: Swarm, kind: str, node: int, ticks: int) -> Action:
-    match kind:
-        case "crash":
-            return CrashNode(node, ticks)
-        case "trap":
-            return CrashAfter(rng.choice(tuple(TRIGGERS)), rng.choice((1, ticks)))
-        case "power":
-            return CrashAll(ticks)
-        case "wipe":
-            return WipeNode(node, rng.choice((1, 1, ticks)), rng.random() < (0.2 if swarm.is_founded else 0.6))
-        case "store":
-            return FailStore(node, ticks)
-        case _:
-            raise AssertionError(kind)
+def _draw_changing(seed: int) -> Scenario:
+    rng = stream(seed, "plan")
+    swarm = structs.replace(draw_swarm(rng), nodes=rng.choice(NODES), is_founded=True, spares=rng.choice(SPARES))
+    style = rng.random()
+    if style < 0.6:
+        swarm = structs.replace(swarm, loss=rng.choice((0.0, swarm.loss)), patience=rng.choice((20, 80)))
+        plan: Plan = draw_lineage(rng, swarm)
+    else:
+        plan = draw_mixed(rng, swarm) if style < 0.7 else draw_episodes(rng, swarm)
+        plan = draw_changes(rng, swarm, plan)
+    return Scenario(seed, swarm, tuple(sorted(plan, key=lambda item: item[0])))

@@ -13,7 +13,9 @@ from __future__ import annotations
 from itertools import combinations
 
 from tidelog.replication.paxos.events import Timer, TimerFired
-from tidelog.replication.paxos.state import Slot, Status
+from tidelog.replication.paxos.numbers import NO_NUMBER
+from tidelog.replication.paxos.state import UNKNOWN, Kind, Slot, Status
+from tidelog.replication.paxos.voters import VoterSet
 from tidelog.sim.ring1.sim_node import SimNode
 from tidelog.sim.ring1.story import Story
 from tidelog.sim.ring1.truth import Violation
@@ -35,22 +37,31 @@ class Healing:
     def run(self) -> None:
         """Heals a quorum, and more nodes if that cannot be enough; raises `Violation` if it is not enough after all."""
         sim = self._sim
-        voters = [node for node in sim.nodes.values() if node.disk.metadata.status is Status.VOTING]
-        core = sorted(sim.rng.sample(voters, min(sim.quorum.size, len(voters))), key=lambda node: node.node)
-        if len(core) < sim.quorum.size or not _is_recoverable(core, sim.quorum.size):
-            core = list(sim.nodes.values())
+        core = self._draw_core()
+        if not self._is_enough(core) or not self._is_recoverable(core):
+            core = list(sim.machines.values())
         sim.network.heal()
         sim.traps.clear()
         self._isolate(core)
         if self._converges(core):
             sim.truth.counters["a quorum is healed"] += 1
-        elif _is_recoverable(core, sim.quorum.size):
+        elif self._is_recoverable(core):
             raise Violation(f"a healed quorum settles: {[node.node for node in core]} do not")
         else:
             sim.truth.counters["the last copies are lost"] += 1
 
+    def _draw_core(self) -> list[SimNode]:
+        """Voters, as few as are a majority of all who may be needed."""
+        sim = self._sim
+        voters = [node for node in sim.machines.values() if node.disk.metadata.status is Status.VOTING]
+        core: set[int] = set()
+        for node in sim.rng.sample(voters, len(voters)):
+            if any(node.node in needed.ids and not _is_majority(core, needed) for needed in sim.truth.needed_voters()):
+                core.add(node.node)
+        return [node for node in voters if node.node in core]
+
     def _isolate(self, core: list[SimNode]) -> None:
-        for node in self._sim.nodes.values():
+        for node in self._sim.machines.values():
             if node.is_up and (node not in core or node.core.replica.is_halted):
                 self._sim.stop(node, self._sim.scenario.swarm.mood)
         for node in core:
@@ -60,7 +71,7 @@ class Healing:
         sim = self._sim
         wanted = len(sim.truth.acked) + BATCHES
         for turn in range(ROUNDS_MAX):
-            if turn == ROUNDS_WITHOUT_HOPE and not _is_recoverable(core, sim.quorum.size):
+            if turn == ROUNDS_WITHOUT_HOPE and not self._is_recoverable(core):
                 return False
             sim.run_until(sim.now + 3 * sim.scenario.swarm.round_trip)
             leaders = [node for node in core if node.is_up and node.core.coordinator is not None]
@@ -87,12 +98,14 @@ class Healing:
 
     def _is_settled(self, core: list[SimNode]) -> bool:
         acked = max(self._sim.truth.acked, default=-1)
-        ends = {node.core.replica.applied.position for node in core}
+        _, newest = self._sim.truth.voters[-1]
+        voters = [node for node in core if node.node in newest.ids]
+        ends = {node.core.replica.applied.position for node in voters}
         return (
             len(ends) == 1
             and min(ends) > acked
-            and all(node.core.replica.metadata.status is Status.VOTING for node in core)
-            and not any(self._can_be_repaired(node, core) for node in core)
+            and all(node.core.replica.metadata.status is Status.VOTING for node in voters)
+            and not any(self._can_be_repaired(node, voters) for node in voters)
         )
 
     def _can_be_repaired(self, node: SimNode, core: list[SimNode]) -> bool:
@@ -100,24 +113,45 @@ class Healing:
         others = [other.core.replica.slots.get(position) for other in core] if position is not None else []
         return any(slot is not None and not slot.faulty for slot in others)
 
+    def _is_recoverable(self, nodes: list[SimNode]) -> bool:
+        """Do these disks hold enough to settle every position? Tries every quorum, as the rule says it."""
+        needed = self._sim.truth.needed_voters()
+        voters = [node for node in nodes if node.disk.metadata.status is Status.VOTING]
+        asked = needed[0].ids  # later voters are not, until somebody knows of them
+        slots = [slot for node in nodes if node.node in asked for slot in node.disk.slots.values()]
+        floor = max((node.disk.floor.position for node in nodes), default=0)
+        for position in sorted({slot.position for slot in slots if slot.position >= floor}):
+            here = [slot for slot in slots if slot.position == position]
+            learned = [slot for slot in here if slot.learned]
+            if not (_is_readable(learned) if learned else _may_be_settled(voters, here, position, needed)):
+                return False
+        is_new = all(node.disk.incarnations == 1 for node in nodes) and not self._sim.scenario.swarm.spares
+        return is_new or self._is_enough(nodes)
 
-def _is_recoverable(nodes: list[SimNode], quorum_size: int) -> bool:
-    """Do these disks hold enough to settle every position? Tries every quorum, as the rule says it."""
-    voters = [node for node in nodes if node.disk.metadata.status is Status.VOTING]
-    slots = [slot for node in nodes for slot in node.disk.slots.values()]
-    floor = max((node.disk.floor.position for node in nodes), default=0)
-    for position in sorted({slot.position for slot in slots if slot.position >= floor}):
-        here = [slot for slot in slots if slot.position == position]
-        if not any(slot.learned for slot in here) and not _may_be_settled(voters, here, position, quorum_size):
-            return False
-    is_new = all(node.disk.incarnations == 1 for node in nodes)  # if it is not founded yet, it can be
-    return len(voters) >= quorum_size or is_new
+    def _is_enough(self, nodes: list[SimNode]) -> bool:
+        """Do enough of them vote?"""
+        ids = {node.node for node in nodes if node.disk.metadata.status is Status.VOTING}
+        return all(_is_majority(ids, members) for members in self._sim.truth.needed_voters())
 
 
-def _may_be_settled(voters: list[SimNode], here: list[Slot], position: int, quorum_size: int) -> bool:
-    for group in combinations(voters, quorum_size):
-        held = [node.disk.slots[position] for node in group if position in node.disk.slots]
-        best = max(held, key=lambda slot: slot.number, default=None)
-        if best is None or any(slot.value == best.value and not slot.faulty for slot in here):
-            return True
+def _is_majority(nodes: set[int], voters: VoterSet) -> bool:
+    return 2 * len(nodes.intersection(voters.ids)) > len(voters.ids)
+
+
+def _is_readable(learned: list[Slot]) -> bool:
+    """Who the voters are, somebody must be able to read."""
+    return learned[0].value.kind is not Kind.VOTERS or any(not slot.faulty for slot in learned)
+
+
+def _may_be_settled(voters: list[SimNode], here: list[Slot], position: int, needed: list[VoterSet]) -> bool:
+    """Is there a quorum that has nothing above a value that is known, and intact somewhere?"""
+    for size in range(1, len(voters) + 1):
+        for group in combinations(voters, size):
+            if not all(_is_majority({node.node for node in group}, members) for members in needed):
+                continue
+            held = [node.disk.slots[position] for node in group if position in node.disk.slots]
+            number = max((slot.number for slot in held), default=NO_NUMBER)
+            names = {slot.value for slot in here if slot.number == number and slot.value != UNKNOWN}
+            if number == NO_NUMBER or any(slot.value in names and not slot.faulty for slot in here):
+                return True
     return False

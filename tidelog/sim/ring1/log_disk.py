@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from tidelog.replication.paxos.events import Persist
-from tidelog.replication.paxos.state import WITH_PAYLOAD, Metadata, Prefix, Record, Slot, Status, StoredLog
+from tidelog.replication.paxos.state import UNKNOWN, WITH_PAYLOAD, Metadata, Prefix, Record, Slot, Status, StoredLog
 
 
 class LogDisk:
@@ -65,6 +65,15 @@ class LogDisk:
             return None
         position = sound[pick % len(sound)]
         self.slots[position] = structs.replace(self.slots[position], faulty=True)
+        return position
+
+    def lose_name(self, pick: int) -> int | None:
+        """Makes one slot's payload and its value's name unreadable; returns its position."""
+        known = [p for p in sorted(self.slots) if self.slots[p].value != UNKNOWN]
+        if not known:
+            return None
+        position = known[pick % len(known)]
+        self.slots[position] = Slot(position, self.slots[position].number, UNKNOWN, faulty=True)
         return position
 
     def _put(self, records: tuple[Record, ...]) -> Iterator[Record]:

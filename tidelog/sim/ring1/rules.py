@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from tidelog.replication.paxos.events import DeletePrefix, Effect, Elected, Persist, StatusChanged
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Applied, DeletePrefix, Effect, Elected, Persist, Proposed, StatusChanged
 from tidelog.replication.paxos.messages import (
     Message,
     PromiseRequest,
@@ -162,7 +163,9 @@ class NewAboveReported(Invariant):
         """The first answers of others, as many as are in the quorum for sure; its own answer goes unheard."""
         assert isinstance(message, PromiseResponse)
         ends = self._reported.setdefault(message.number, {})
-        if message.reply is Reply.ACCEPT and len(ends) < self.truth.quorum_size - 1:
+        if message.reply is not Reply.ACCEPT or self.truth.is_quorum(message.number, {node.node, *ends}):
+            return
+        if message.learned_end > self.truth.attempts[message.number].voters_position:
             ends.setdefault(sender, max([message.learned_end, *(slot.position + 1 for slot in message.slots)]))
 
     def sent(self, node: SimNode, message: Message) -> None:
@@ -180,7 +183,7 @@ class BarrierFirst(Invariant):
 
     def sent(self, node: SimNode, message: Message) -> None:
         assert isinstance(message, WriteRequest)
-        if message.value.kind in {Kind.APPEND, Kind.TRUNCATE}:
+        if message.value.kind in (Kind.APPEND, Kind.TRUNCATE, Kind.VOTERS):
             self.require(message.value.birth in self.truth.barriers, node.node, message)
 
 
@@ -224,17 +227,72 @@ class EveryQuorumKnows(Invariant):
             self._judge_position(position)
 
     def _judge_position(self, position: int) -> None:
-        voters = [disk for disk in self.truth.disks if disk.metadata.status is Status.VOTING]
-        for quorum in combinations(voters, self.truth.quorum_size):
-            self._judge(position, self.truth.chosen[position], quorum)
+        """As far as the voters there are known; what later ones have not copied, they cannot decide."""
+        truth = self.truth
+        _, members = truth.voters_at(min(position, len(truth.log)))
+        disks = [truth.disks[voter] for voter in members.ids if voter in truth.disks]
+        voters = [disk for disk in disks if disk.metadata.status is Status.VOTING]
+        for quorum in combinations(voters, len(members.ids) // 2 + 1):
+            self._judge(position, truth.chosen[position], quorum)
 
     def _judge(self, position: int, value: Value, quorum: Sequence[LogDisk]) -> None:
         if any(disk.floor.position > position for disk in quorum):
             return
         slots = [disk.slots[position] for disk in quorum if position in disk.slots]
         best = max(slots, key=lambda slot: (slot.learned, slot.number), default=None)
-        nodes = [disk.node for disk in quorum]
-        self.require(best is not None and best.value == value, nodes, position, value, "but", best)
+        is_known = best is not None and self.truth.value_of(best) == value
+        if not is_known:
+            self.require(False, [disk.node for disk in quorum], position, value, "but", best)
+
+
+class QuorumsInForce(Invariant):
+    """What is chosen at a position was chosen by the voters in force there, whoever else was asked; new voters were
+    chosen by the old and by themselves, and are one step from the old."""
+
+    name = "quorums in force"
+    watches = (Applied,)
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self._judged = 0
+
+    def check(self, node: SimNode, effect: Effect) -> None:
+        truth = self.truth
+        while self._judged < len(truth.log):
+            self._judge(self._judged, *truth.log[self._judged])
+            self._judged += 1
+
+    def _judge(self, position: int, value: Value, verdict: Verdict) -> None:
+        truth = self.truth
+        groups = truth.attempts[truth.chosen_by[position]].groups
+        _, voters = truth.voters_at(position)
+        self.require(voters.ids in groups, position, value, "chosen by", groups, "voters are", voters.ids)
+        if value.kind is Kind.VOTERS and verdict is Verdict.APPLIED:
+            fresh = truth.voter_sets[value.digest]
+            self.require(fresh.ids in groups, position, value, "chosen by", groups, "not by", fresh.ids)
+            steps = max(len(set(fresh.ids) - set(voters.ids)), len(set(voters.ids) - set(fresh.ids)))
+            self.require(steps == 1, position, voters.ids, "to", fresh.ids)
+            truth.counters["voters are in force"] += 1
+
+
+class VotersComeAlone(Invariant):
+    """New voters are proposed when nothing of their leader is open, and nothing is proposed behind them."""
+
+    name = "voters come alone"
+    watches = (Proposed,)
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self._last: dict[int, int] = {}
+
+    def check(self, node: SimNode, effect: Effect) -> None:
+        assert isinstance(effect, Proposed)
+        number = effect.value.birth
+        self.require(effect.position < self._last.get(number, effect.position + 1), node.node, effect, "after voters")
+        if effect.value.kind is Kind.VOTERS:
+            self._last[number] = effect.position
+            applied = node.core.replica.applied.position
+            self.require(applied >= effect.position, node.node, effect, "is open from", applied)
 
 
 INVARIANTS: tuple[type[Invariant], ...] = (
@@ -249,5 +307,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     BarrierFirst,
     VotersAreAdmitted,
     EveryQuorumKnows,
+    QuorumsInForce,
+    VotersComeAlone,
 )
 """All of them."""

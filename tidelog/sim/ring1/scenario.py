@@ -35,6 +35,13 @@ class Swarm(msgspec.Struct, frozen=True):
     mood: str
     """What a crash leaves of what was not durable: none, all, some, or some of it torn."""
     catchup_ticks: int
+    spares: int = 0
+    """Machines that are no voters at first. With any, the voters change and a lost disk is another voter; with none,
+    the group is fixed and a lost disk rejoins."""
+
+    @property
+    def machines(self) -> int:
+        return self.nodes + self.spares
 
     @property
     def round_trip(self) -> int:

@@ -19,29 +19,35 @@ from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import (
     Applied,
     Effect,
+    Elect,
+    Elected,
     Event,
+    Jumped,
     Lost,
     Persist,
     Proposed,
     Received,
+    Rejoin,
+    Repaired,
     Send,
     SetTimer,
     Started,
     Stored,
     Timer,
     TimerFired,
+    VotersFound,
 )
-from tidelog.replication.paxos.messages import Message
+from tidelog.replication.paxos.numbers import LEARNER_BASE
 from tidelog.replication.paxos.state import Record
-from tidelog.replication.quorum import Majority
-from tidelog.sim.ring1.actions import TRIGGERS, CrashAfter
+from tidelog.sim.ring1.actions import ALL_TRIGGERS, CrashAfter
 from tidelog.sim.ring1.invariant import Invariant
 from tidelog.sim.ring1.network import SimNetwork
 from tidelog.sim.ring1.rules import INVARIANTS
 from tidelog.sim.ring1.scenario import Scenario
-from tidelog.sim.ring1.sim_node import SimNode
+from tidelog.sim.ring1.sim_node import SimNode, founding_voters
 from tidelog.sim.ring1.sometimes import Sometimes
 from tidelog.sim.ring1.truth import Truth
+from tidelog.sim.ring1.voting import Voting
 from tidelog.sim.seeds import stream
 
 Observer = Callable[[int, SimNode, Event, list[Effect]], None]
@@ -63,18 +69,25 @@ class Simulation:
         self.events = 0
         self.trace = 0
         self.rng = stream(scenario.seed, "chance")
-        self.quorum = Majority(range(1, swarm.nodes + 1))
-        self.nodes = {number: SimNode(number, self.quorum, swarm.window) for number in self.quorum.members}
+        founders = founding_voters(swarm.nodes)
+        machines = range(1, swarm.nodes + swarm.spares + 1)
+        self.nodes = {number: SimNode(number, number, founders, swarm.window) for number in machines}
+        """By voter id; of those whose disk is lost, too."""
+        self.machines = dict(self.nodes)
+        """By machine: the disk that it has now."""
         self.network = SimNetwork(scenario, stream(scenario.seed, "network"))
-        self.truth = Truth(self.quorum.size)
+        self.truth = Truth(founders)
+        self.voting = Voting(self)
         self.on_lost: Callable[[SimNode, int], None] = lambda _, __: None
         """Told when a proposer has failed, and its number."""
+        self.on_changed: Callable[[SimNode], None] = lambda _: None
+        """Told when a leader has changed the voters."""
         self.on_trap: Callable[[SimNode, CrashAfter], None] = lambda _, __: None
         """Told when a node has stepped into a trap."""
         self.traps: list[CrashAfter] = []
         self._observer = observer
         self._sometimes = Sometimes(self)
-        self.truth.disks = [node.disk for node in self.nodes.values()]
+        self.truth.disks = {node.node: node.disk for node in self.nodes.values()}
         self._invariants = [invariant(self.truth) for invariant in invariants]
         self._checks = self._index("watches", "check")
         self._sent = self._index("sends", "sent")
@@ -87,6 +100,10 @@ class Simulation:
             Proposed: self._proposed,
             Applied: self._applied,
             Lost: self._lost,
+            Elected: self.voting.on_elected,
+            Repaired: self.voting.on_repaired,
+            Jumped: self.voting.on_jumped,
+            VotersFound: self.voting.on_found,
         }
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = 0
@@ -128,6 +145,8 @@ class Simulation:
         """One event of one node, and what follows from it; nothing, if the node is down."""
         if not node.is_up:
             return
+        if isinstance(event, (Elect, Rejoin)):
+            self.truth.on_attempt(event.number, node.membership)
         effects = node.core.step(event)
         self.events += 1
         kind = type(event.message if isinstance(event, Received) else event).__name__
@@ -145,14 +164,42 @@ class Simulation:
 
     def _spring_traps(self, node: SimNode, effects: list[Effect]) -> None:
         for trap in self.traps:
-            if any(TRIGGERS[trap.trigger](effect) for effect in effects):
+            if any(ALL_TRIGGERS[trap.trigger](effect) for effect in effects):
                 self.traps.remove(trap)
                 self.on_trap(node, trap)
                 return
 
     def start(self, node: SimNode) -> None:
-        node.start()
+        position, voters = self.truth.voters_at(node.disk.floor.position)
+        node.start(voters, position)
         self.step(node, Started())
+
+    def replace(self, node: SimNode) -> SimNode:
+        """A machine loses its disk, and gets another: another node, with another voter id. Not started yet."""
+        node.is_dead = True
+        del self.truth.disks[node.node]
+        fresh = SimNode(self.truth.draw_id(), node.machine, self.truth.founders, self.scenario.swarm.window)
+        self.nodes[fresh.node] = self.machines[node.machine] = fresh
+        self.truth.disks[fresh.node] = fresh.disk
+        return fresh
+
+    def rename(self, node: SimNode) -> None:
+        """The same disk votes again, under an id of its own."""
+        former, node.node = node.node, self.truth.draw_id()
+        node.incarnation = f"{node.machine}/{node.node}"
+        node.disk.node = node.node
+        del self.nodes[former]
+        self.nodes[node.node] = node
+        self.truth.disks[node.node] = self.truth.disks.pop(former)
+
+    def is_lost(self, voter: int) -> bool:
+        """Is there no disk any more that votes under this id?"""
+        return voter not in self.nodes or self.nodes[voter].is_dead
+
+    def find(self, engine_id: int) -> SimNode | None:
+        """Whom a message to this id reaches, if anybody."""
+        node = self.nodes.get(engine_id) or self.machines.get(engine_id - LEARNER_BASE)
+        return node if node is not None and node.core.node == engine_id else None
 
     def stop(self, node: SimNode, mood: str) -> None:
         """A crash; `mood` says what it leaves of what was not durable."""
@@ -165,18 +212,21 @@ class Simulation:
     def _send(self, node: SimNode, effect: Send) -> None:
         for judge in self._sent.get(type(effect.message), ()):
             judge(node, effect.message)
-        incarnation = node.disk.incarnations
-        for ticks in self.network.delays(node.node, effect.to, effect.message, self.now):
-            self.after(ticks, self._deliver, node, incarnation, self.nodes[effect.to], effect.message)
+        target = self.find(effect.to)
+        machine = target.machine if target is not None else 0
+        for ticks in self.network.delays(node.machine, machine, effect.message, self.now):
+            self.after(ticks, self._deliver, node, node.core.node, node.disk.incarnations, effect)
 
-    def _deliver(self, sender: SimNode, incarnation: int, node: SimNode, message: Message) -> None:
-        if not node.is_up:
+    def _deliver(self, sender: SimNode, sender_id: int, incarnation: int, effect: Send) -> None:
+        """To who goes by that id now: an answer to a disk that is lost reaches nobody."""
+        node, message = self.find(effect.to), effect.message
+        if node is None or not node.is_up:
             return
-        if incarnation != sender.disk.incarnations:
+        if incarnation != sender.disk.incarnations or sender.is_dead:
             self.truth.counters["a message of a lost incarnation arrives"] += 1
         for listen in self._heard.get(type(message), ()):
-            listen(node, sender.node, message)
-        self.step(node, Received(sender.node, message))
+            listen(node, sender_id, message)
+        self.step(node, Received(sender_id, message))
 
     def _persist(self, node: SimNode, effect: Persist) -> None:
         node.disk.write(effect)
@@ -212,9 +262,12 @@ class Simulation:
 
     def _applied(self, node: SimNode, effect: Applied) -> None:
         """A client hears of its batch, even from a coordinator that has been replaced meanwhile."""
+        self.truth.on_applied(effect)
+        self.voting.on_applied(node, effect)
         value = node.pending.pop(effect.position, None)
         if value == effect.value and effect.verdict is Verdict.APPLIED:
             self.truth.acked[effect.position] = effect.value
 
     def _lost(self, node: SimNode, effect: Lost) -> None:
+        self.voting.on_lost(node, effect)
         self.on_lost(node, effect.number)

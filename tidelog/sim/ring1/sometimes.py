@@ -20,6 +20,7 @@ from tidelog.replication.paxos.events import (
     Refused,
     Repaired,
     StatusChanged,
+    VotersFound,
 )
 from tidelog.replication.paxos.messages import (
     Message,
@@ -38,9 +39,14 @@ if TYPE_CHECKING:
 SOMETIMES = (
     "a batch is acknowledged",
     "a batch is acknowledged after its coordinator was replaced",
+    "a candidate is two changes of voters behind",
+    "a change of voters is given up",
+    "a change of voters is lost with its leader",
+    "a change of voters is proposed",
     "a coordinator is elected",
     "a coordinator is lost with several batches in flight",
     "a disk is wiped",
+    "a disk votes again under another id",
     "a duel takes three rounds",
     "a faulty payload is applied unread",
     "a faulty payload is repaired",
@@ -48,6 +54,7 @@ SOMETIMES = (
     "a ghost is adopted",
     "a ghost is void",
     "a hole is filled",
+    "a leader leaves the voters",
     "a learned slot answers a write",
     "a log begins later",
     "a log jumps to a floor",
@@ -60,6 +67,10 @@ SOMETIMES = (
     "a quorum is healed",
     "a rejoin begins",
     "a rejoined replica votes",
+    "a second change of voters is refused",
+    "a slot has lost its value's name",
+    "a voter is enlisted",
+    "a voter is told of voters",
     "a window is full",
     "a write is refused",
     "a write is refused by what was accepted alone",
@@ -67,6 +78,10 @@ SOMETIMES = (
     "offsets have a gap",
     "several batches are in flight",
     "the last copies are lost",
+    "voters are applied unread",
+    "voters are changed",
+    "voters are found",
+    "voters are in force",
 )
 
 
@@ -74,7 +89,8 @@ class Sometimes:
     """Counts what it recognises. Judges nothing."""
 
     sends = (PromiseRequest, PromiseResponse, WriteRequest, WriteResponse)
-    watches = (Applied, Elected, Jumped, Lost, Persist, Proposed, Refused, Repaired, StatusChanged)
+    hears = (PromiseResponse,)
+    watches = (Applied, Elected, Jumped, Lost, Persist, Proposed, Refused, Repaired, StatusChanged, VotersFound)
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
@@ -107,7 +123,10 @@ class Sometimes:
                 self._saw("a faulty payload is repaired")
             case Refused(reason=Reason.WINDOW_FULL):
                 self._saw("a window is full")
+            case VotersFound():
+                self._saw("voters are found")
             case StatusChanged(Status.VOTING):
+                self._saw("a voter is enlisted", bool(self._sim.scenario.swarm.spares))
                 self._saw("a rejoined replica votes", node.disk.metadata.promised > 0)
             case _:
                 pass
@@ -116,6 +135,8 @@ class Sometimes:
         match message:
             case PromiseRequest():
                 self._saw("an election waits for a payload", bool(node.core.unsettled))
+                newer = [position for position, _ in self._sim.truth.voters if position > node.membership.position]
+                self._saw("a candidate is two changes of voters behind", len(newer) >= 2)
             case WriteRequest(number, _, value):
                 self._saw("a hole is filled", value.kind is Kind.NOP)
                 self._saw("a ghost is adopted", value.birth not in {0, number})
@@ -135,6 +156,11 @@ class Sometimes:
                 self._saw("a faulty slot is reported in a promise", any(slot.faulty for slot in slots))
             case _:
                 pass
+
+    def heard(self, node: SimNode, sender: int, message: Message) -> None:
+        attempt = self._sim.truth.attempts.get(node.core.replica.metadata.issued)
+        if isinstance(message, PromiseResponse) and attempt is not None and message.reply is Reply.ACCEPT:
+            self._saw("a voter is told of voters", message.learned_end <= attempt.voters_position)
 
     def _applied(self, node: SimNode, effect: Applied) -> None:
         is_own = node.pending.get(effect.position) == effect.value and effect.verdict is Verdict.APPLIED

@@ -9,6 +9,8 @@ At most as many disks are wiped at a time as leave a quorum of the others: with 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tidelog.replication.paxos.events import (
     Append,
     Damaged,
@@ -24,6 +26,7 @@ from tidelog.replication.paxos.state import Status
 from tidelog.sim.ring1.actions import (
     Action,
     AppendSome,
+    ChangeVoters,
     Connect,
     CrashAfter,
     CrashAll,
@@ -34,9 +37,11 @@ from tidelog.sim.ring1.actions import (
     ElectNode,
     FailStore,
     IsolateNode,
+    LoseName,
     TruncateSome,
     WipeNode,
 )
+from tidelog.sim.ring1.changes import Changes
 from tidelog.sim.ring1.sim_node import SimNode
 from tidelog.sim.ring1.simulation import Simulation
 
@@ -52,7 +57,9 @@ class Story:
         self.sim = sim
         self._swarm = sim.scenario.swarm
         self._batches = 0
-        self._attempts = dict.fromkeys(sim.nodes, 0)
+        self._change = Changes(self)
+        self._attempts: Counter[SimNode] = Counter()
+        sim.on_changed = lambda node: self.elect(node, node.boot)
         sim.on_lost = self._on_lost
         sim.on_trap = self._on_trap
 
@@ -60,8 +67,9 @@ class Story:
         """Runs the plan to its end, and a little on."""
         sim = self.sim
         if self._swarm.is_founded:
-            founders = tuple((node.node, node.disk.metadata.incarnation) for node in sim.nodes.values())
-            for node in sim.nodes.values():
+            voters = [node for node in sim.nodes.values() if node.is_enlisted]
+            founders = tuple((node.node, node.disk.metadata.incarnation) for node in voters)
+            for node in voters:
                 node.disk.found(founders)
         for node in sim.nodes.values():
             self.start(node)
@@ -76,9 +84,11 @@ class Story:
 
     def start(self, node: SimNode) -> None:
         """A process starts, and its operator sees to it that it votes."""
-        if node.is_up:
+        if node.is_up or node.is_dead:
             return
         self.sim.start(node)
+        if self._swarm.spares:
+            return
         if node.disk.metadata.status is Status.EMPTY and node.disk.incarnations == 1:
             self.sim.step(node, Found(CLUSTER_ID))
         elif node.disk.metadata.status in {Status.EMPTY, Status.RECOVERING}:
@@ -129,7 +139,7 @@ class Story:
             if node.core.coordinator is None:
                 self.sim.step(node, Demote())
             else:
-                self._attempts[node.node] = 0
+                self._attempts[node] = 0
 
     def _on_lost(self, node: SimNode, number: int) -> None:
         if node.core.replica.metadata.issued != number:  # another attempt has begun already
@@ -137,19 +147,20 @@ class Story:
         if node.core.replica.metadata.status is Status.RECOVERING:
             self.sim.after(self.sim.between(self._swarm.round_trip), self._retry, node, node.boot, number)
             return
-        self._attempts[node.node] += 1
-        if self._attempts[node.node] < ATTEMPTS_MAX and self.sim.rng.random() < self._swarm.ambition:
+        self._attempts[node] += 1
+        if self._attempts[node] < ATTEMPTS_MAX and self.sim.rng.random() < self._swarm.ambition:
             self.sim.after(self.sim.between(self._swarm.round_trip), self.elect, node, node.boot)
 
     # -- the plan ----------------------------------------------------------------------------------------------------
 
     def _perform(self, action: Action) -> None:
         match action:
-            case AppendSome() | TruncateSome() | DemoteOne():
+            case AppendSome() | TruncateSome() | DemoteOne() | ChangeVoters():
                 self._ask_coordinator(action)
-            case ElectNode(node):
+            case ElectNode(machine):
+                node = self.sim.machines[machine]
                 self._attempts[node] = 0
-                self.elect(self.sim.nodes[node], self.sim.nodes[node].boot)
+                self.elect(node, node.boot)
             case CutLink() | IsolateNode():
                 self._cut(action)
             case Connect(links):
@@ -157,7 +168,7 @@ class Story:
             case _:
                 self._strike(action)
 
-    def _ask_coordinator(self, action: AppendSome | TruncateSome | DemoteOne) -> None:
+    def _ask_coordinator(self, action: AppendSome | TruncateSome | DemoteOne | ChangeVoters) -> None:
         coordinators = [node for node in self.sim.nodes.values() if node.is_up and node.core.coordinator is not None]
         if not coordinators:
             return
@@ -172,9 +183,13 @@ class Story:
                 self.sim.step(node, Truncate(begin))
             case DemoteOne():
                 self.sim.step(node, Demote())
+            case ChangeVoters():
+                self._change.begin(node, action)
 
     def append(self, node: SimNode, records: int) -> None:
-        """A client's batch, unlike any other."""
+        """A client's batch, unlike any other. While its voters change, a leader takes none."""
+        if node.membership.phase is not None:
+            return
         self._batches += 1
         digest = b"%d" % self._batches
         self.sim.truth.offered.add(digest)
@@ -183,29 +198,32 @@ class Story:
     def _strike(self, action: Action) -> None:
         match action:
             case CrashNode(number, ticks):
-                self.stop(self.sim.nodes[number], ticks)
+                self.stop(self.sim.machines[number], ticks)
             case CrashAfter():
                 self.sim.traps.append(action)
             case CrashAll(ticks):
-                for node in self.sim.nodes.values():
+                for node in self.sim.machines.values():
                     self.stop(node, self.sim.between(ticks))
             case WipeNode():
-                self._wipe(self.sim.nodes[action.node], action)
+                self._wipe(self.sim.machines[action.node], action)
             case FailStore(number, ticks):
-                node = self.sim.nodes[number]
+                node = self.sim.machines[number]
                 if node.is_up and not node.core.replica.is_halted:
                     self.sim.step(node, StoreFailed())
                     self.sim.after(ticks, self.stop, node, 1)
-            case DamageSlot(number, pick):
-                self._damage(self.sim.nodes[number], pick)
+            case DamageSlot(number) | LoseName(number):
+                self._damage(self.sim.machines[number], action)
 
     def _wipe(self, node: SimNode, action: WipeNode) -> None:
+        if self._swarm.spares:
+            self._change.wipe(node, action)
+            return
         lost = [
             n
             for n in self.sim.nodes.values()
             if n.disk.incarnations > 1 and n.disk.metadata.status is not Status.VOTING
         ]
-        if not node.is_up or node in lost or len(self.sim.nodes) - len(lost) - 1 < self.sim.quorum.size:
+        if not node.is_up or node in lost or len(self.sim.nodes) - len(lost) - 1 < self.sim.truth.quorum_size:
             return
         self.sim.truth.counters["a disk is wiped"] += 1
         self.stop(node, action.ticks)
@@ -219,8 +237,13 @@ class Story:
             self.sim.truth.counters["a lost disk is taken for a new one"] += 1
             self.sim.step(node, Found(CLUSTER_ID))
 
-    def _damage(self, node: SimNode, pick: int) -> None:
-        position = node.disk.damage(pick)
+    def _damage(self, node: SimNode, action: DamageSlot | LoseName) -> None:
+        if isinstance(action, LoseName):
+            self.stop(node, action.ticks)
+            if node.disk.lose_name(action.pick) is not None:
+                self.sim.truth.counters["a slot has lost its value's name"] += 1
+            return
+        position = node.disk.damage(action.pick)
         if position is not None:
             self.sim.truth.counters["a payload is damaged"] += 1
             if node.is_up:
@@ -231,7 +254,7 @@ class Story:
         if isinstance(action, CutLink):
             network.cut(action.source, action.target, until)
             return
-        for other in self.sim.nodes:
+        for other in self.sim.machines:
             if other != action.node:
                 if action.inbound:
                     network.cut(other, action.node, until)
