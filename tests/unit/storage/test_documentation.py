@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.storage import metainfo, rows, snapshot_format
+from tidelog.storage import metainfo, rows, slot_entries, snapshot_format
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data-files.md").read_text()
 CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i16": "h", "i32": "i", "i64": "q"}
@@ -81,3 +81,11 @@ def test_snapshots() -> None:
     assert int(cells[6][0]) == snapshot_format.HASH_BYTES + snapshot_format._HEAD.size
     assert cells[0][3] == f"0x{snapshot_format.MAGIC:X}"
     assert f"up to {snapshot_format.CHUNK_BYTES} bytes of content" in PAGE
+
+
+def test_the_head_of_a_slot_entry() -> None:
+    cells = table("## Slot stores")
+    assert "".join(CODES[type_] for _, type_, *_ in cells[:5]) == slot_entries._HEAD.format.lstrip(">")
+    assert [int(byte) for byte, *_ in cells[:6]] == [0, 2, 4, 12, 20, slot_entries._HEAD.size]
+    kinds = dict(re.findall(r"(0x[0-9A-F]{4}) ([A-Z]+)", cells[1][3]))
+    assert kinds == {f"0x{kind.value:X}": kind.name for kind in slot_entries.EntryKind}
