@@ -1,4 +1,4 @@
-"""`tidelog log`: what is on the disk of a stopped broker, and whether it is whole."""
+"""`tidelog log`: what is on the disk of a stopped broker, and whether it is whole; and how fast a log can be."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.cli.data_dir import StoredLog, containing, stored
+from tidelog.cli.log_benchmark import benchmark
 from tidelog.cli.options import Json
 from tidelog.cli.record_text import as_object
 from tidelog.cli.tables import byte_progress, print_table
@@ -22,7 +23,8 @@ from tidelog.storage.dump import Dumped, dump_batches, dump_rows
 from tidelog.storage.segment import Damage
 from tidelog.storage.verify import verify as verify_log
 
-app = typer.Typer(help="Look into the data of a stopped broker, and verify it.", no_args_is_help=True)
+app = typer.Typer(help="Look into the data of a stopped broker, verify it; measure a log.", no_args_is_help=True)
+app.command()(benchmark)
 
 DEFAULT_DATA_DIR = "tidelog-data"
 DAMAGE_SHOWN_MAX = 20

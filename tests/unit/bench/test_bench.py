@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from tidelog.bench.history import append_history
+from tidelog.bench.log import LogOptions, LogRun
+from tidelog.bench.log_replica import DISTINCT as PAYLOADS
+from tidelog.bench.log_replica import Measured, make_payloads
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.result import Result, percentiles_ms, rates
 from tidelog.bench.target import Reading, costs
@@ -69,3 +72,20 @@ def test_history_is_one_json_line_per_run(tmp_path: Path) -> None:
 def test_figures_are_shown_to_people_with_sensible_digits() -> None:
     result = Result("x", {}, {"records_per_s": 1_234_567.8, "p99_ms": 0.012345, "zero": 0.0})
     assert result.lines() == [("records per s", "1,234,568"), ("p99 ms", "0.0123"), ("zero", "0")]
+
+
+def test_a_log_run_s_figures() -> None:
+    measured = Measured([0.001, 0.003], fsync_seconds=0.003, elapsed_s=0.004, started_s=1e9)
+    result = LogRun((10, 10), measured).result(LogOptions(replicas=5, kind="one"))
+    assert result.parameters == {"bytes": 10, "appends": 2, "replicas": 5, "kind": "one"}
+    assert result.figures["appends_per_s"] == pytest.approx(500)
+    assert result.figures["mean_ms"] == pytest.approx(2)
+    assert result.figures["p99_ms"] == pytest.approx(3)
+    assert result.figures["fsync_share"] == pytest.approx(0.75)
+    assert LogRun((10, 11), measured).result(LogOptions()).parameters["bytes"] is None
+
+
+def test_what_a_log_is_measured_with() -> None:
+    assert make_payloads("zero", 3) == [b"\0\0\0"] and make_payloads("one", 2) == [b"\xff\xff"]
+    random = make_payloads("random", 20)
+    assert len(set(random)) == PAYLOADS and {len(payload) for payload in random} == {20}

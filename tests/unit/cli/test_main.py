@@ -12,8 +12,8 @@ from tidelog.cli.main import COMMANDS
 
 LEAVES = [
     "start", "produce", "consume", "sim", "openapi", "topic create", "topic list", "topic describe", "topic alter",
-    "topic delete", "log dump", "log verify", "config show", "config docs", "config check", "bench", "bench produce",
-    "bench consume", "bench latency", "bench raw",
+    "topic delete", "log benchmark", "log dump", "log verify", "config show", "config docs", "config check", "bench",
+    "bench produce", "bench consume", "bench latency", "bench raw",
 ]  # fmt: skip
 
 

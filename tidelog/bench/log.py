@@ -1,0 +1,151 @@
+"""Workload `log`: appends to a replicated log, one in flight, each durable on a quorum before the next.
+
+What Mesos' replicated log is measured with (`mesos-log benchmark`): a list of sizes, each appended when the one before
+it is agreed on. The replicas are processes of this machine, on one disk, so figures say more about its fsync than about
+networks; the share of it is told.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+import tidelog
+from tidelog.bench.log_replica import Appends, Measured
+from tidelog.bench.result import Result, percentiles_ms
+
+SIZES = (10, 100, 1_000, 10_000, 50_000)
+APPENDS = 1_000
+DEFAULT_RUNS = tuple((size,) * APPENDS for size in SIZES)
+ELECTED_S_MAX = 30.0
+STOP_S_MAX = 10.0
+
+
+class BenchmarkFailed(Exception):
+    """The replicas did not come to an end; nothing was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """`runs` are lists of sizes in bytes, each measured by itself, in order, on the same log."""
+
+    runs: Sequence[Sequence[int]] = DEFAULT_RUNS
+    replicas: int = 3
+    kind: str = "zero"
+    """Of the payloads: zero, one or random."""
+    directory: Path = Path()
+    """On the disk that is to be measured. The replicas make a directory of their own in it, and remove it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRun:
+    """One list of sizes, and how long each took."""
+
+    sizes: Sequence[int]
+    measured: Measured
+
+    def result(self, options: LogOptions) -> Result:
+        """Its figures."""
+        seconds = self.measured.seconds
+        figures = {
+            "appends_per_s": len(seconds) / self.measured.elapsed_s,
+            "mean_ms": 1000 * sum(seconds) / len(seconds),
+            **percentiles_ms(seconds),
+            "fsync_share": self.measured.fsync_seconds / self.measured.elapsed_s,
+        }
+        parameters = {"bytes": self.sizes[0] if len(set(self.sizes)) == 1 else None, "appends": len(self.sizes)}
+        return Result("log", {**parameters, "replicas": options.replicas, "kind": options.kind}, figures)
+
+
+def run_log(options: LogOptions, progress: Callable[[int, int], None] | None = None) -> list[LogRun]:
+    """Starts the replicas, and measures each run at their leader. Raises `BenchmarkFailed`."""
+    report = progress or (lambda done, total: None)
+    total = sum(map(len, options.runs))
+    runs: list[LogRun] = []
+    with ExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-benchmark-", dir=options.directory))
+        children = [_start(stack, node, options, place) for node in range(1, options.replicas + 1)]
+        ports = [_hear(child, int) for child in children]
+        for child in children:
+            _tell(child, ports)
+        leader = _leader(children)
+        for sizes in options.runs:
+            _tell(leader, Appends(list(sizes), options.kind))
+            answer = _hear(leader, Measured | str)
+            if isinstance(answer, str):
+                raise BenchmarkFailed(answer)
+            runs.append(LogRun(sizes, answer))
+            report(sum(len(run.sizes) for run in runs), total)
+    return runs
+
+
+def _start(stack: ExitStack, node: int, options: LogOptions, place: str) -> subprocess.Popen[bytes]:
+    arguments = [str(node), str(options.replicas), str(Path(place) / str(node))]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tidelog.bench.log_replica", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=_environment(),
+    )
+    stack.callback(_stop, child)
+    return child
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with this very package importable."""
+    paths = [str(Path(tidelog.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    """The end of its input ends it."""
+    try:
+        child.communicate(timeout=STOP_S_MAX)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+
+
+def _leader(children: Sequence[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """The first that says so. Raises `BenchmarkFailed` if none does."""
+    until_s = time.monotonic() + ELECTED_S_MAX
+    with selectors.DefaultSelector() as selector:
+        for child in children:
+            selector.register(_pipe(child.stdout), selectors.EVENT_READ, child)
+        ready = selector.select(until_s - time.monotonic())
+    if not ready:
+        raise BenchmarkFailed(f"the replicas elected no leader within {ELECTED_S_MAX:.0f} s")
+    leader: subprocess.Popen[bytes] = ready[0][0].data
+    _hear(leader, dict[str, int])
+    return leader
+
+
+def _tell(child: subprocess.Popen[bytes], message: object) -> None:
+    try:
+        _pipe(child.stdin).write(msgspec.json.encode(message) + b"\n")
+        _pipe(child.stdin).flush()
+    except OSError as error:
+        raise BenchmarkFailed(f"a replica has ended: {error}") from error
+
+
+def _hear(child: subprocess.Popen[bytes], type_: Any) -> Any:
+    line = _pipe(child.stdout).readline()
+    if not line:
+        raise BenchmarkFailed("a replica has ended; what it said is above")
+    return msgspec.json.decode(line, type=type_)
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe

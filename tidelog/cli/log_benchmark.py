@@ -1,0 +1,118 @@
+"""`tidelog log benchmark`: the workload of `tidelog.bench.log`, as Mesos' tool has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.imports import imported
+from tidelog.cli.options import Json
+from tidelog.cli.tables import count_progress, print_table
+from tidelog.cli.terminal import CommandError, UsageError, print_json
+
+if TYPE_CHECKING:
+    from tidelog.bench.log import LogRun
+
+SIZE = re.compile(r"(\d+)\s*(B|KB|MB)?", re.IGNORECASE)
+UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000}
+BYTES_MAX = 4_000_000
+"""Of one append: brokers send no more at a time to a peer."""
+HEAD = ("bytes", "appends", "appends/s", "mean ms", "p99 ms", "in fsync")
+
+
+class Type(StrEnum):
+    """What is appended."""
+
+    ZERO = "zero"
+    ONE = "one"
+    RANDOM = "random"
+
+
+def benchmark(
+    sizes: Annotated[
+        Path | None, typer.Option("--input", metavar="FILE", help="What to append: a size a line, as 100B or 2MB.")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="A line per append: bytes, milliseconds, Unix time of its end."),
+    ] = None,
+    kind: Annotated[Type, typer.Option("--type", help="The bytes that are appended.")] = Type.ZERO,
+    replicas: Annotated[int, typer.Option(min=1, max=9, metavar="N", help="Processes, on this machine.")] = 3,
+    directory: Annotated[
+        Path, typer.Option(metavar="DIR", help="The disk to measure: replicas live in it as long as this takes.")
+    ] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Measure appends to a replicated log, one at a time.
+
+    Each is durable on a majority of the replicas before the next begins. Without --input: 1,000 appends each of 10 B,
+    100 B, 1 KB, 10 KB and 50 KB. No broker is needed.
+
+    \b
+    Examples:
+      tidelog log benchmark
+      tidelog log benchmark --replicas 5 --type random --json
+      tidelog log benchmark --input sizes.txt --output trace.tsv --directory /var/lib/tidelog
+    """
+    log = imported("tidelog.bench.log")
+    runs = log.DEFAULT_RUNS if sizes is None else [_read_sizes(sizes)]
+    options = log.LogOptions(runs=runs, replicas=replicas, kind=kind.value, directory=directory)
+    try:
+        with count_progress() as progress:
+            bar = progress.add_task("measuring", total=None)
+            done = log.run_log(options, lambda count, total: progress.update(bar, completed=count, total=total))
+    except log.BenchmarkFailed as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"no replicas can live in {directory}: {error.strerror}") from None
+    if trace is not None:
+        _write_trace(trace, done)
+    results = [run.result(options) for run in done]
+    if as_json:
+        print_json([{"parameters": dict(one.parameters), "figures": dict(one.figures)} for one in results])
+    else:
+        print_table(HEAD, [_row(one.parameters, one.figures) for one in results], numbers=HEAD)
+
+
+def _row(parameters: Mapping[str, object], figures: Mapping[str, float]) -> list[object]:
+    size = "mixed" if parameters["bytes"] is None else parameters["bytes"]
+    times = [f"{figures['appends_per_s']:,.0f}", f"{figures['mean_ms']:.2f}", f"{figures['p99_ms']:.2f}"]
+    return [size, parameters["appends"], *times, f"{figures['fsync_share']:.0%}"]
+
+
+def _read_sizes(path: Path) -> tuple[int, ...]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    found = tuple(parse_size(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip())
+    if not found:
+        raise UsageError(f"{path} has no sizes; write one a line, such as 100B")
+    return found
+
+
+def parse_size(text: str, where: str) -> int:
+    """Bytes: 100, 100B, 2KB, 2MB; powers of ten. Raises `UsageError`, with the place it stands in."""
+    match = SIZE.fullmatch(text.strip())
+    size = int(match[1]) * UNITS[(match[2] or "B").upper()] if match else 0
+    if not 1 <= size <= BYTES_MAX:
+        raise UsageError(f"{where}: {text.strip()!r} is no size from 1B to 4MB")
+    return size
+
+
+def _write_trace(path: Path, runs: Sequence[LogRun]) -> None:
+    lines = []
+    for run in runs:
+        moment_s = run.measured.started_s
+        for size, seconds in zip(run.sizes, run.measured.seconds, strict=True):
+            moment_s += seconds
+            lines.append(f"{size}\t{1000 * seconds:.3f}\t{moment_s:.6f}\n")
+    try:
+        path.write_text("".join(lines))
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
