@@ -101,7 +101,7 @@ def _print(described: _Described) -> None:
             [
                 voter.voter_id,
                 voter.broker_id,
-                f"{voter.host}:{voter.port}",
+                f"{voter.host}:{voter.port}" if voter.host else None,
                 epochs.get(voter.voter_id),
                 "live" if voter.is_live else "silent",
             ]

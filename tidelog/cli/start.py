@@ -30,7 +30,9 @@ def start(
     node_id: Annotated[str | None, typer.Option(metavar="N", help="node.id: this broker's number.")] = None,
     rack: Annotated[str | None, typer.Option(metavar="RACK", help="broker.rack: where it stands.")] = None,
     settings: Settings = None,
-    join: Annotated[str | None, typer.Option(metavar="URL", help="Not in this version.")] = None,
+    join: Annotated[
+        str | None, typer.Option(metavar="URL", help="cluster.join: a broker of a cluster to join.")
+    ] = None,
 ) -> None:
     """Run a broker, until SIGTERM or Ctrl-C.
 
@@ -45,15 +47,15 @@ def start(
       tidelog start
       tidelog start --data-dir /var/lib/tidelog --http 0.0.0.0:8082
       tidelog start --config tidelog.toml --set log.retention.ms=86400000
+      tidelog start --node-id 4 --data-dir d4 --http 127.0.0.1:8085 --peer 127.0.0.1:9195 --join http://127.0.0.1:8082
     """
-    if join is not None:
-        raise UsageError("--join: in this version a cluster has one broker, so there is none to join; leave it out")
     named = {
         "log.dir": data_dir,
         "http.listener": http,
         "peer.listener": peer,
         "node.id": node_id,
         "broker.rack": rack,
+        "cluster.join": join,
     }
     try:
         loaded = load_config(config, os.environ, _flags(named, parse_settings(settings, "--set")))

@@ -1,7 +1,7 @@
 """One real broker as a child process: `tidelog start`, its ready line, its signals, its output when it fails.
 
-A broker that is given no address lets the system choose a port at its first start; every later one keeps it, so that
-clients find the broker again. Standard error goes to a file, of which a failure shows the end.
+Its addresses are chosen beforehand and stay what they are, so that clients and other brokers find it again. Standard
+error goes to a file, of which a failure shows the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tidelog
-from tidelog.testing.commands import HOST, READY, start_command
+from tidelog.testing.commands import READY, start_command
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
@@ -28,20 +28,10 @@ class BrokerFailed(RuntimeError):
 
 
 class BrokerProcess:
-    """A broker with its data in `directory`/data. `settings` are given by their dotted names.
+    """A broker with its data in `directory`/data. `settings` are given by their dotted names; `http` and `peer`, where
+    clients and other brokers find it, are HOST:PORT."""
 
-    `http` and `peer` are HOST:PORT; without `peer` that is the default's or none.
-    """
-
-    def __init__(
-        self,
-        node_id: int,
-        directory: Path,
-        settings: Mapping[str, str],
-        *,
-        http: str = f"{HOST}:0",
-        peer: str | None = None,
-    ) -> None:
+    def __init__(self, node_id: int, directory: Path, settings: Mapping[str, str], *, http: str, peer: str) -> None:
         self.node_id = node_id
         self.directory = directory
         self.data_dir = directory / "data"
@@ -98,7 +88,6 @@ class BrokerProcess:
             raise BrokerFailed(f"broker {self.node_id} printed something else than its ready line\n{self._tail()}")
         self.url = ready["url"]
         self.cluster_id = ready["cluster"]
-        self._http = self.url.removeprefix("http://")
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stops gracefully (SIGTERM), paused or not. Raises `BrokerFailed` if that takes too long or ends badly."""

@@ -17,14 +17,10 @@ def voters_setting(peer_ports: Sequence[int]) -> str:
     return ",".join(f"{node_id}@{HOST}:{port}" for node_id, port in enumerate(peer_ports, start=1))
 
 
-def start_command(
-    node_id: int, data_dir: Path, http: str, *, peer: str | None = None, settings: Mapping[str, str] | None = None
-) -> list[str]:
+def start_command(node_id: int, data_dir: Path, http: str, *, peer: str, settings: Mapping[str, str]) -> list[str]:
     """The words of `tidelog start`, which can be typed again by hand. Addresses are HOST:PORT."""
     words = [sys.executable, "-m", "tidelog", "start", "--data-dir", str(data_dir), "--node-id", str(node_id)]
-    words += ["--http", http]
-    if peer is not None:
-        words += ["--peer", peer]
-    for name, value in (settings or {}).items():
+    words += ["--http", http, "--peer", peer]
+    for name, value in settings.items():
         words += ["--set", f"{name}={value}"]
     return words

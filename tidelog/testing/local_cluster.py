@@ -44,8 +44,7 @@ class LocalCluster:
             self._temporary = tempfile.TemporaryDirectory(prefix="tidelog-test-")
             data_dir = self._temporary.name
         self._start_timeout_s = start_timeout_s
-        make = _single if brokers == 1 else _several
-        self._brokers = make(brokers, Path(data_dir), settings or {})
+        self._brokers = _brokers(brokers, Path(data_dir), settings or {})
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -163,11 +162,7 @@ class LocalCluster:
         return [self._brokers[node_id] for node_id in node_ids or (1,)]
 
 
-def _single(_: int, directory: Path, settings: Mapping[str, str]) -> dict[int, BrokerProcess]:
-    return {1: BrokerProcess(1, directory / "broker-1", settings)}
-
-
-def _several(brokers: int, directory: Path, settings: Mapping[str, str]) -> dict[int, BrokerProcess]:
+def _brokers(brokers: int, directory: Path, settings: Mapping[str, str]) -> dict[int, BrokerProcess]:
     """They must know each other before they start, so their ports are chosen here."""
     ports = free_ports(2 * brokers)
     http, peer = ports[:brokers], ports[brokers:]

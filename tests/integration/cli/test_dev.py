@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -175,3 +176,36 @@ def test_a_directory_of_somebody_elses_is_left_alone(dev: Dev, tmp_path: Path) -
     out, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, out) == (1, "")
     assert "is not what `tidelog dev` wrote" in err
+
+
+def test_three_brokers_of_which_one_is_killed_and_started_by_hand(dev: Dev, tmp_path: Path) -> None:
+    port = base_port(3)
+    process = dev("--base-port", str(port))
+    urls = ready(process, 3)
+    assert urls == [f"http://127.0.0.1:{port + number}" for number in range(3)]
+    killed = int((tmp_path / "tidelog-dev" / "broker-2" / "lock").read_text())
+    os.kill(killed, signal.SIGKILL)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("tidelog: broker 2 died, killed by SIGKILL; ")
+    assert is_alive(urls[0])
+    command = command_of(tmp_path / "tidelog-dev", 2)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as broker:
+        assert broker.stdout is not None
+        assert f"ready {urls[1]} " in broker.stdout.readline()
+        broker.terminate()
+    assert stop(process) == (0, "")
+
+
+def test_several_brokers_go_on_with_the_same_data_at_other_addresses(dev: Dev) -> None:
+    first = dev("--brokers", "3", "--base-port", str(base_port(3)))
+    identity = cluster_id(ready(first, 3)[0])
+    assert stop(first, signal.SIGTERM) == (0, "")
+    second = dev("--brokers", "3", "--base-port", str(base_port(3)))
+    assert cluster_id(ready(second, 3)[2]) == identity
+    assert stop(second)[0] == 0
+
+
+def cluster_id(url: str) -> str:
+    with urllib.request.urlopen(f"{url}/v3/clusters", timeout=5) as answer:
+        found: str = json.load(answer)["data"][0]["cluster_id"]
+        return found

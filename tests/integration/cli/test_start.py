@@ -112,7 +112,7 @@ def test_an_address_in_use_is_named(start: Start) -> None:
         (["--set", "log.dir=a", "--data-dir", "b"], "log.dir is set twice"),
         (["--node-id", "one"], "node.id = 'one': must be a whole number"),
         (["--config", "none.toml"], "cannot read the settings file none.toml"),
-        (["--join", "http://127.0.0.1:8082"], "one broker"),
+        (["--join", "127.0.0.1:"], "cluster.join = '127.0.0.1:'"),
     ],
 )
 def test_what_is_wrong_on_the_command_line_is_said_in_one_line(start: Start, words: list[str], said: str) -> None:

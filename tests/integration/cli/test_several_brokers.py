@@ -1,0 +1,105 @@
+"""The command line against clusters of several brokers: what they show, how they grow and shrink."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import Cli, Ran
+from tidelog.testing import BrokerProcess, LocalCluster
+from tidelog.testing.commands import HOST
+from tidelog.testing.ports import free_ports
+
+pytestmark = pytest.mark.process
+
+PUBLISHED = """
+p0 p5 p10 | p1 p6 p11 | p2 p7 p12 | p3 p8 p13 | p4 p9 p14
+p4 p8 p12 | p0 p9 p13 | p1 p5 p14 | p2 p6 p10 | p3 p7 p11
+p3 p7 p11 | p4 p8 p12 | p0 p9 p13 | p1 p5 p14 | p2 p6 p10
+"""
+"""15 partitions on five brokers, as Kafka's design of 2012 has them."""
+
+
+@pytest.fixture(scope="module")
+def five() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=5) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def on_five(
+    five: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Cli:
+    return Cli(five.bootstrap, tmp_path, monkeypatch, capfdbinary)
+
+
+def test_a_new_cluster_places_a_topic_as_published(on_five: Cli, five: LocalCluster) -> None:
+    asked = ["topic", "create", "new", "--partitions", "15", "--replication-factor", "3", "--validate-only", "--json"]
+    for node_id in five.node_ids:  # whoever is asked
+        shown = json.loads(on_five.succeed(*asked, "--bootstrap", five.broker(node_id).url))
+        lists = [partition["replicas"] for partition in shown["partitions"]]
+        rows = [
+            " | ".join(" ".join(f"p{p}" for p in range(15) if lists[p][j] == node) for node in five.node_ids)
+            for j in range(3)
+        ]
+        assert rows == PUBLISHED.strip().splitlines()
+    assert on_five.succeed("topic", "list").startswith(b"there are no topics")
+
+
+def test_a_cluster_is_described_by_whoever_is_asked(on_five: Cli, five: LocalCluster) -> None:
+    document = json.loads(on_five.succeed("cluster", "describe", "--json"))
+    assert document["cluster_id"] == five.cluster_id
+    assert [broker["broker_id"] for broker in document["brokers"]] == five.node_ids
+    assert [broker["is_controller"] for broker in document["brokers"]].count(True) == 1
+    assert all(broker["metadata_position"] is not None for broker in document["brokers"])
+    assert sorted(voter["broker_id"] for voter in document["voters"]) == five.node_ids
+    brokers = json.loads(on_five.succeed("broker", "list", "--json"))
+    assert [f"http://{broker['host']}:{broker['port']}" for broker in brokers] == five.bootstrap.split(",")
+
+
+def test_a_cluster_that_consists_of_whom_it_should(on_five: Cli) -> None:
+    names = ", ".join(f"broker-{node_id}" for node_id in range(1, 6))
+    created = on_five.succeed("admin", f"create cluster with brokers {names}").decode()
+    assert created.endswith(f" consists of {names}\n")
+    [line] = on_five.fail("admin", "create cluster with brokers broker-1, broker-2, broker-3")
+    assert line.startswith("error: the cluster has broker-4, broker-5 as well;")
+
+
+def test_topics_of_several_brokers_in_statements(on_five: Cli) -> None:
+    created = on_five.succeed("admin", "create topic wide with 10 partitions and 3 replicas").decode()
+    assert created == "created topic wide: 10 partitions, 3 replicas\n"
+    document = json.loads(on_five.succeed("broker", "describe", "2", "--json"))
+    held = [replica for replica in document["partition_replicas"] if replica["topic_name"] == "wide"]
+    assert len(held) == 6
+    assert sum(replica["is_leader"] for replica in held) == 2
+    [line] = on_five.fail("admin", "alter cluster remove brokers broker-2")
+    assert line.startswith("error: broker 2 holds replicas of wide")
+    on_five.succeed("admin", "drop topic wide")
+
+
+def test_brokers_join_and_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    with LocalCluster() as cluster:
+        cli = Cli(cluster.bootstrap, tmp_path, monkeypatch, capfdbinary)
+        http, peer = free_ports(2)
+        joining = BrokerProcess(
+            2,
+            tmp_path / "joining",
+            {"cluster.join": cluster.bootstrap},
+            http=f"{HOST}:{http}",
+            peer=f"{HOST}:{peer}",
+        )
+        joining.begin()
+        try:
+            added: Ran = cli("admin", "alter cluster add brokers broker-2", "--wait", "20")
+            assert added.status == 0, added.err
+            assert f"http://{HOST}:{http}" in added.out.decode()
+            assert [broker["broker_id"] for broker in json.loads(cli.succeed("broker", "list", "--json"))] == [1, 2]
+            assert cli.succeed("admin", "alter cluster remove brokers broker-2") == b"removed broker-2\n"
+            assert [broker["broker_id"] for broker in json.loads(cli.succeed("broker", "list", "--json"))] == [1]
+        finally:
+            joining.kill()
