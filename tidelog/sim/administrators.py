@@ -7,6 +7,7 @@ import random
 from functools import partial
 
 from tidelog.broker.broker import Broker, NewTopic
+from tidelog.broker.partition import Partition
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import InvalidRequest, TidelogError, UnknownTopic
@@ -64,6 +65,7 @@ class Administrator:
 
     async def _delete_prefix(self, where: TopicPartition, broker: Broker) -> None:
         partition = broker.partition(*where)
+        assert isinstance(partition, Partition), "a machine of its own leads all its partitions"
         offset = self._rng.randint(partition.log_start_offset, partition.high_watermark)
         self._history.start_asked[where] = max(self._history.start_asked.get(where, 0), offset)
         partition.delete_prefix(offset)
@@ -130,7 +132,7 @@ class Churn:
 
     async def _write(self, broker: Broker) -> None:
         partition = broker.partition(self.NAME, 0)
-        fetched = await partition.read(partition.log_start_offset, bytes_max=1 << 16)
+        fetched = await partition.read((await partition.extent()).log_start_offset, bytes_max=1 << 16)
         for _, value in records_in(fetched.data, 0):
             if int(value) != self._generation:
                 self._history.violate(

@@ -78,8 +78,9 @@ async def read_all(machine: Machine, partition: TopicPartition) -> View:
 
     async def read(broker: Broker) -> View:
         found = broker.partition(*partition)
-        start, high_watermark = found.log_start_offset, found.high_watermark
-        view = View(start, high_watermark, found.log_end_offset, {}, [])
+        extent = await found.extent()
+        start, high_watermark = extent.log_start_offset, extent.high_watermark
+        view = View(start, high_watermark, extent.log_end_offset, {}, [])
         offset = start
         while offset < high_watermark:
             try:

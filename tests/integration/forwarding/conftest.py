@@ -38,7 +38,6 @@ from tidelog.transport.peer import Answer, Lane, PeerLost, PeerUnreachable
 from tidelog.transport.peer.errors import Fault
 from tidelog.transport.peer.frames import MessageCodec
 
-
 FIRST_EPOCH = 0
 
 
@@ -128,9 +127,7 @@ class Node:
 
     def _local(self, topic: str, partition: int) -> Partition:
         assert self._site is not None
-        found = self._site.broker.partition(topic, partition)
-        assert isinstance(found, Partition)
-        return found
+        return self._site.partition(topic, partition)
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
         return self.routing.partition(topic, partition)
@@ -192,9 +189,7 @@ class Cluster:
     def _crown(self, topic: str, partition: int, leader: int, epoch: int) -> None:
         self._leaders[topic, partition] = leader, epoch
         if leader in self.sites:
-            runtime = self.sites[leader].broker.partition(topic, partition)
-            assert isinstance(runtime, Partition)
-            runtime.leader_epoch = epoch
+            self.sites[leader].partition(topic, partition).leader_epoch = epoch
 
     def reign(self, topic: str, partition: int, leader: int) -> None:
         """Changes a leader; everybody hears of it."""

@@ -162,8 +162,9 @@ async def test_producing_through_another_broker_is_as_at_the_leader(cluster: Clu
         assert through.status == at_leader.status
         assert through.body.replace(b"afar", b"here") == at_leader.body
     site = cluster.sites[1]
-    here = site.broker.partition("here", 0)
-    await site.until(lambda: here.log_end_offset == site.broker.partition("afar", 0).high_watermark)  # acks=0 is late
+    await site.until(
+        lambda: site.partition("here").log_end_offset == site.partition("afar").high_watermark
+    )  # acks=0 is late
     assert site.values("afar") == site.values("here")
 
 

@@ -18,6 +18,7 @@ from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.server import HttpServer, start_http
+from tidelog.broker.partition import Partition
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import iter_batches
@@ -49,7 +50,9 @@ class Site:
 
     async def start(self, settings: Mapping[str, object] | None = None) -> None:
         config = BrokerConfig.model_validate(settings or {})
-        self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self.runner, self._network.host("127.0.0.1"))
+        self.broker = Broker(
+            config, self.files, self.clock, SystemEntropy(), self.runner, self._network.host("127.0.0.1")
+        )
         limits = replace(Limits.of(config), **self._limits)
         self.server = await start_http(self.broker, "127.0.0.1", 0, limits=limits)
         await self.broker.start(self.server.address)
@@ -92,9 +95,15 @@ class Site:
     async def wire(self) -> Wire:
         return await Wire.open(self.address)
 
+    def partition(self, topic: str = "t", partition: int = 0) -> Partition:
+        """A partition's runtime, on its leader."""
+        found = self.broker.partition(topic, partition)
+        assert isinstance(found, Partition)
+        return found
+
     def stored(self, topic: str = "t", partition: int = 0) -> list[StoredRecord]:
         """All committed records of a partition, read without HTTP."""
-        runtime = self.broker.partition(topic, partition)
+        runtime = self.partition(topic, partition)
         found: list[StoredRecord] = []
         offset = runtime.log_start_offset
         while offset < runtime.high_watermark:

@@ -81,7 +81,7 @@ async def test_by_time(site: Site) -> None:
 
 async def test_waiting(site: Site) -> None:
     for query in ("offset=0", "offset=latest", "timestamp=1"):
-        start = site.broker.partition("t", 0).log_end_offset
+        start = site.partition().log_end_offset
         if query == "offset=0" and start:
             continue
         waiting = asyncio.ensure_future(site.get(f"{TARGET}?{query}&timeout=20000", AS_JSON))
@@ -108,7 +108,7 @@ async def test_waiting_is_never_longer_than_the_broker_allows() -> None:
 
 async def test_what_is_not_committed_is_not_read(site: Site) -> None:
     """Between the high watermark and the log end there is nothing to read, and it is no error to ask."""
-    partition = site.broker.partition("t", 0)
+    partition = site.partition()
     replies = await asyncio.gather(
         *(site.produce(i, query="?acks=1") for i in range(20)), site.get(f"{TARGET}?offset=0")
     )
@@ -121,7 +121,7 @@ async def test_what_retention_took_is_out_of_range(site: Site) -> None:
     await site.topic("r", 1, segment_bytes="1024", retention_bytes="1024")
     for i in range(40):
         await site.produce("x" * 200 + str(i), topic="r")
-    partition = site.broker.partition("r", 0)
+    partition = site.partition("r", 0)
     partition.apply_retention(site.clock.wall_ms())
     start = partition.log_start_offset
     assert start > 0

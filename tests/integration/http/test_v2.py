@@ -98,7 +98,7 @@ async def test_records_are_placed_by_partition_then_key_then_together(site: Site
     for partition in range(4):
         mine = [receipt["offset"] for receipt in offsets if receipt["partition"] == partition]
         assert mine == list(range(len(mine)))
-        assert site.broker.partition("u", partition).log_end_offset == len(mine)
+        assert site.partition("u", partition).log_end_offset == len(mine)
 
 
 async def test_records_without_key_and_partition_stay_together_and_requests_take_turns(site: Site) -> None:
@@ -114,7 +114,7 @@ async def test_records_without_key_and_partition_stay_together_and_requests_take
 
 async def test_one_post_makes_one_batch(site: Site) -> None:
     await site.produce(*range(100))
-    fetched = await site.broker.partition("t", 0).read(0, bytes_max=1)
+    fetched = await site.partition().read(0, bytes_max=1)
     assert fetched.next_offset == 100
 
 
@@ -142,7 +142,7 @@ async def test_acks(site: Site) -> None:
 async def test_compression_is_the_topics(site: Site) -> None:
     await site.topic("z", 1, compression_type="zstd")
     await site.produce("x" * 10_000, topic="z")
-    fetched = await site.broker.partition("z", 0).read(0, bytes_max=1)
+    fetched = await site.partition("z", 0).read(0, bytes_max=1)
     assert len(fetched.data) < 1000
     assert site.values("z") == [b'"' + b"x" * 10_000 + b'"']
 

@@ -48,7 +48,13 @@ class Bench:
     async def topic(self, name: str = "t", partitions: int = 1, **configs: str) -> Partition:
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
         await self.broker.create_topic(NewTopic(name, partitions, configs=overrides))
-        return self.broker.partition(name, 0)
+        return self.partition(name)
+
+    def partition(self, topic: str = "t", partition: int = 0) -> Partition:
+        """A partition's runtime, on its leader."""
+        found = self.broker.partition(topic, partition)
+        assert isinstance(found, Partition)
+        return found
 
     async def close(self) -> None:
         await self.broker.stop()

@@ -26,8 +26,8 @@ async def test_topics_records_and_configs_survive_a_restart(bench: Bench) -> Non
     assert broker.cluster_id == cluster_id
     assert [info.partition for info in broker.topic("t").partitions] == [0, 1, 2]
     assert broker.topic_config("t").retention_ms == 5000
-    assert values(broker.partition("t", 0)) == [b"a"]
-    assert broker.partition("t", 0).leader_epoch > epoch
+    assert values(bench.partition()) == [b"a"]
+    assert bench.partition().leader_epoch > epoch
 
 
 async def test_a_directory_is_named_by_the_topics_id(bench: Bench, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_partitions_only_grow(bench: Bench) -> None:
     await bench.topic("t", 2)
     topic = await bench.broker.add_partitions("t", 4)
     assert len(topic.partitions) == 4
-    assert bench.broker.partition("t", 3).high_watermark == 0
+    assert bench.partition("t", 3).high_watermark == 0
     for total in (4, 1, 10_001):
         with pytest.raises(InvalidRequest):
             await bench.broker.add_partitions("t", total)
@@ -190,7 +190,7 @@ async def test_a_damaged_metadata_log_stops_the_broker_and_touches_nothing(bench
     await bench.broker.stop()
     path.write_bytes(sound)
     await bench.start()
-    assert values(bench.broker.partition("t", 0)) == [b"a"]
+    assert values(bench.partition()) == [b"a"]
 
 
 async def test_a_partition_that_cannot_be_opened_costs_only_itself(bench: Bench, tmp_path: Path) -> None:
@@ -204,4 +204,4 @@ async def test_a_partition_that_cannot_be_opened_costs_only_itself(bench: Bench,
     await bench.start()
     with pytest.raises(LeaderNotAvailable):
         bench.broker.partition("t", 0)
-    assert (await produce(bench.broker.partition("t", 1), batch(b"a"))).base_offset == 0
+    assert (await produce(bench.partition("t", 1), batch(b"a"))).base_offset == 0

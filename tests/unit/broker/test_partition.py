@@ -186,7 +186,7 @@ async def test_producers_are_remembered_over_a_restart_and_a_roll(bench: Bench) 
         await produce(partition, batch(b"v" * 100, producer_id=7, sequence=i))
     assert len(partition.log.segments) > 2
     await bench.restart()
-    partition = bench.broker.partition("t", 0)
+    partition = bench.partition()
     assert (await produce(partition, batch(b"v" * 100, producer_id=7, sequence=29))).base_offset == 29
     assert (await produce(partition, batch(b"v" * 100, producer_id=7, sequence=30))).base_offset == 30
 
@@ -292,7 +292,7 @@ async def test_a_full_disk_refuses_definitely_and_resumes_by_itself(
             await produce(partition, batch(b"b"))
     assert (await produce(partition, batch(b"c"))).base_offset == 1
     await bench.restart()
-    assert values(bench.broker.partition("t", 0)) == [b"a", b"c"]
+    assert values(bench.partition()) == [b"a", b"c"]
 
 
 async def test_a_failed_fsync_is_final_and_indefinite(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,7 +399,7 @@ async def test_retention_by_size_lets_whole_segments_go(bench: Bench) -> None:
         await partition.read(0, bytes_max=1)
     start = partition.log_start_offset
     await bench.restart()
-    assert bench.broker.partition("t", 0).log_start_offset == start
+    assert bench.partition().log_start_offset == start
 
 
 async def test_retention_by_age_can_empty_the_log_but_never_reuses_offsets(bench: Bench) -> None:
@@ -410,7 +410,7 @@ async def test_retention_by_age_can_empty_the_log_but_never_reuses_offsets(bench
     assert (partition.log_start_offset, partition.high_watermark) == (1, 1)
     assert (await produce(partition, batch(b"new"))).base_offset == 1
     await bench.restart()
-    assert values(bench.broker.partition("t", 0)) == [b"new"]
+    assert values(bench.partition()) == [b"new"]
 
 
 async def test_an_empty_cleanup_policy_keeps_everything(bench: Bench) -> None:
