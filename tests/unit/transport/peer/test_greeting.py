@@ -105,6 +105,20 @@ def test_what_a_broker_learns_about_itself_reaches_others_on_the_same_connection
     in_world(scenario)
 
 
+def test_an_answer_comes_behind_the_news_of_who_gives_it() -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start(1), await world.start(2, cluster_id="")
+        one.know(two)
+        request = asyncio.create_task(one.node.request(2, Hold("x"), deadline_s=10))
+        await asyncio.sleep(0.1)
+        two.hello = msgspec.structs.replace(two.hello, cluster_id="c")
+        two.handler.held["x"].set()
+        await request
+        assert one.node.hello_of(2) == two.hello
+
+    in_world(scenario)
+
+
 @pytest.mark.parametrize("who_learns_last", [1, 2])
 def test_a_connection_ends_when_its_ends_turn_out_to_be_of_different_clusters(who_learns_last: int) -> None:
     async def scenario(world: World) -> None:
@@ -199,6 +213,23 @@ def test_a_later_registration_that_the_metadata_does_not_tell_yet_counts() -> No
         zombie = await world.start(1, address="10.0.0.11", incarnation="old", broker_epoch=10)
         with pytest.raises(PeerRefused, match="an earlier life"):
             await zombie.node.request_at(*two.address, Echo(""), deadline_s=1)
+
+    in_world(scenario)
+
+
+def test_a_later_life_that_calls_ends_what_is_left_of_an_earlier_one() -> None:
+    async def scenario(world: World) -> None:
+        two = await world.start(2)
+        zombie = await world.start(1, incarnation="old", broker_epoch=10)
+        zombie.know(two)
+        request = asyncio.create_task(zombie.node.request(2, Hold("x"), deadline_s=60))
+        await asyncio.sleep(0.1)
+        fresh = await world.start(1, address="10.0.0.11", incarnation="new", broker_epoch=20)
+        fresh.know(two)
+        await fresh.echo(two)
+        with pytest.raises(PeerLost, match="a later life of this node is known"):
+            await request
+        assert two.handler.cancelled == ["x"]
 
     in_world(scenario)
 

@@ -11,6 +11,8 @@ from structlog.testing import capture_logs
 from tests.unit.transport.peer.brokers import PORT, Echo, Fail, Fetch, Hold, World, in_world, now_s
 from tidelog.model.errors import InternalError, InvalidRequest, OffsetOutOfRange, Overloaded, ShuttingDown, TooLarge
 from tidelog.transport.peer import Lane, PeerBounds, PeerLost, PeerRefused, PeerUnreachable
+from tidelog.transport.peer.errors import Fault
+from tidelog.transport.peer.frames import Kind, MessageCodec, pack
 
 
 def test_an_answer_carries_message_and_payload_and_its_handler_knows_the_caller() -> None:
@@ -309,6 +311,47 @@ def test_what_arrives_twice_is_executed_twice_and_no_answer_goes_astray() -> Non
             "four notifications were under way"
         )
         assert one.node.statistics.late_answers > 0
+
+    in_world(scenario)
+
+
+def test_requests_that_came_to_nothing_do_not_count_as_under_way() -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start(1, bounds=PeerBounds(requests_max=2)), await world.start(2)
+        one.know(two)
+        for _ in range(3):
+            requests = [asyncio.create_task(one.node.request(2, Hold("x"), deadline_s=0.1)) for _ in range(2)]
+            await asyncio.wait_for(asyncio.gather(*requests, return_exceptions=True), 10)
+            requests = [asyncio.create_task(one.node.request(2, Fail(), deadline_s=10)) for _ in range(2)]
+            await asyncio.sleep(0)
+            for request in requests:
+                request.cancel()
+            await asyncio.gather(*requests, return_exceptions=True)
+        await one.echo(two)
+
+    in_world(scenario)
+
+
+def test_a_request_may_be_cancelled_in_the_instant_in_which_its_answer_comes() -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start_pair()
+        control = next(end for end in one.host.connections if not end.is_accepted and end.received > 1)
+        assert control.receiver is not None
+        codec = MessageCodec([Echo])
+        fault = codec.encode(Fault(50001, "what nobody waits for"))
+        for correlation, is_answered_first in ((2, True), (3, False)):
+            request = asyncio.create_task(one.node.request(2, Hold("x"), deadline_s=10))
+            await asyncio.sleep(0.1)
+            answer = memoryview(b"".join(pack(Kind.ERROR, fault, correlation=correlation)))
+            if is_answered_first:
+                control.receiver.frame_received(answer)
+            request.cancel()
+            if not is_answered_first:
+                control.receiver.frame_received(answer)
+            with pytest.raises(asyncio.CancelledError):
+                await request
+        assert one.node.statistics.late_answers == 1
+        await one.echo(two)
 
     in_world(scenario)
 
