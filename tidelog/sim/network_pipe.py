@@ -46,7 +46,6 @@ class Pipe:
         self._loop = asyncio.get_running_loop()
         self._items: deque[Item] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._last_due_s = 0.0
         self._unheard_since_s = math.inf
         """Since when the first item waits for a cut to heal, or for a machine to be switched on."""
         self.bytes = 0
@@ -55,8 +54,7 @@ class Pipe:
 
     def put(self, arrive: Callable[[], None], size: int = 0) -> None:
         """Sends an item; it arrives after all that were sent before."""
-        due_s = max(self._last_due_s, self._loop.time() + self.link.draw_delay_s(self._network.rng))
-        self._last_due_s = due_s
+        due_s = self._loop.time() + self.link.draw_delay_s(self._network.rng)
         self._items.append(Item(due_s, size, arrive))
         self.bytes += size
         if len(self._items) == 1:

@@ -240,11 +240,28 @@ def test_a_machine_without_power_says_nothing_until_its_next_life() -> None:
         assert isinstance(talking.losses[0], TimeoutError)
         assert quiet.losses == []
         quiet.send(2)
+        await asyncio.sleep(1)
         network.host(B)
         await asyncio.sleep(1)
         assert isinstance(quiet.losses[0], ConnectionResetError)
         with pytest.raises(ConnectionRefusedError):
             await network.host(A).connect(B, 9, End, timeout_s=1)
+
+    play(scenario)
+
+
+def test_what_waited_for_a_machine_that_lost_its_power_is_given_up() -> None:
+    async def scenario(network: SimNetwork) -> None:
+        one, _ = await connect(network)
+        link = network.link(A, B)
+        link.clog()
+        one.send(1)
+        await asyncio.sleep(3600)
+        network.host(B).cut_power()
+        await asyncio.sleep(10)
+        assert one.losses == [], "it has waited for ten seconds, not for an hour"
+        await asyncio.sleep(10)
+        assert isinstance(one.losses[0], TimeoutError)
 
     play(scenario)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.unit.transport.peer.brokers import PORT, Echo, World, in_world, now_s
-from tidelog.transport.peer import PeerUnreachable
+from tidelog.transport.peer import Lane, PeerUnreachable
 
 # -- down ------------------------------------------------------------------------------------------------------------
 
@@ -52,7 +52,8 @@ def test_silence_confirms_nothing() -> None:
         one, two = await world.start_pair()
         await asyncio.sleep(2)
         two.host.cut_power()
-        one.node.notify(2, Echo("is anybody there?"))
+        for lane in Lane:
+            one.node.notify(2, Echo("is anybody there?"), lane=lane)
         await asyncio.sleep(60)
         assert one.downs == []
         with pytest.raises(PeerUnreachable):
@@ -66,8 +67,10 @@ def test_a_cut_confirms_nothing_and_a_break_is_mended_without_a_word() -> None:
         one, two = await world.start_pair()
         await asyncio.sleep(2)
         world.network.cut("10.0.0.1", "10.0.0.2")
-        one.node.notify(2, Echo("is anybody there?"))
+        for lane in Lane:
+            one.node.notify(2, Echo("is anybody there?"), lane=lane)
         await asyncio.sleep(60)
+        assert one.node.hello_of(2) is None
         world.network.heal()
         await asyncio.sleep(5)
         await one.echo(two)
@@ -180,6 +183,35 @@ def test_a_peer_that_hangs_up_at_once_is_not_dialled_without_end() -> None:
     in_world(scenario)
 
 
+def test_a_peer_that_greets_and_hangs_up_is_not_dialled_without_end_either() -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start(1), await world.start(2, broker_epoch=5)
+        one.know(two)
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            for end in list(two.host.connections):
+                end.close()
+        assert 60 <= one.node.statistics.connects <= 300
+        assert one.downs == []
+
+    in_world(scenario)
+
+
+def test_patience_grows_anew_after_a_connection_that_lasted() -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start_pair()
+        for _ in range(2):
+            two.host.kill()
+            before = one.node.statistics.failed_connects
+            await asyncio.sleep(0.2)
+            assert one.node.statistics.failed_connects - before >= 6, "three quick attempts of each lane"
+            await asyncio.sleep(60)
+            two = await world.start(2)
+            await asyncio.sleep(3)
+
+    in_world(scenario)
+
+
 def test_a_request_right_after_a_break_waits_for_the_next_connection() -> None:
     async def scenario(world: World) -> None:
         one, two = await world.start_pair()
@@ -196,6 +228,7 @@ def test_a_peer_that_moved_is_followed_and_one_that_left_is_forgotten() -> None:
         one, two = await world.start_pair()
         moved = await world.start(2, address="10.0.0.12")
         one.know(two)
+        await asyncio.sleep(1)
         assert one.node.statistics.connects == 2
         one.know(moved)
         await one.echo(moved)

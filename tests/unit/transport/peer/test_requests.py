@@ -143,6 +143,8 @@ def test_a_peer_that_takes_the_connection_and_says_nothing_is_unreachable() -> N
         one.node.know(2, "10.0.0.2", PORT)
         with pytest.raises(PeerUnreachable, match="does not answer"):
             await one.node.request(2, Echo(""), deadline_s=60)
+        await asyncio.sleep(60)
+        assert len(one.host.connections) <= len(Lane), "no more than the attempts under way"
 
     in_world(scenario)
 
