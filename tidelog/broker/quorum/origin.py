@@ -69,17 +69,22 @@ class Origin:
 
 
 async def find_origin(
-    node_id: int, incarnation: str, named: Sequence[NamedVoter], contacts: Sequence[Address], ask: Ask, entropy: Entropy
+    me: NamedVoter,
+    incarnation: str,
+    named: Sequence[NamedVoter],
+    contacts: Sequence[Address],
+    ask: Ask,
+    entropy: Entropy,
 ) -> Origin:
     """Asks until it is clear whether there is a cluster to join, or one to be founded. For a new disk only.
 
     `contacts` are brokers of an existing cluster (`--join`). Raises `ConfigError` if the named voters contradict each
     other; waits for ever for voters that do not answer, and says so in the log: founding without them would be unsafe.
     """
+    node_id = me.node_id
     others = [voter for voter in named if voter.node_id != node_id]
     if not others and not contacts:
-        me = NamedVoter(node_id, named[0].address if named else ("", 0))
-        return _founding({node_id: incarnation}, [me], entropy.token_hex(8))
+        return _founding({node_id: incarnation}, named or [me], entropy.token_hex(8))
     addresses = [*contacts, *(voter.address for voter in others)]
     pause_s, rounds = ASK_AGAIN_S, 0
     while True:
@@ -162,7 +167,9 @@ def _founding(incarnations: dict[int, str], named: Sequence[NamedVoter], cluster
 
 
 def founders_of(metadata: Metadata, voters: VoterSet) -> VoterSet:
-    """The founding set, with the incarnations that the founders found each other to have."""
+    """These voters, the founders among them with the incarnations that they found each other to have."""
     found = dict(metadata.founders)
-    founders = tuple(structs.replace(voter, incarnation=found[voter.voter_id]) for voter in voters.voters)
-    return VoterSet(founders, voters.next_voter_id)
+    corrected = tuple(
+        structs.replace(voter, incarnation=found.get(voter.voter_id, voter.incarnation)) for voter in voters.voters
+    )
+    return VoterSet(corrected, voters.next_voter_id)
