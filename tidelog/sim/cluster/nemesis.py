@@ -228,7 +228,7 @@ class Nemesis:
 
     async def _rot(self, strike: Strike, rng: random.Random) -> None:
         node = strike.nodes[0]
-        async with self._world.keepers[node].down(Machine.kill):
+        async with self._world.keepers[node].down(Machine.cut_power):
             medium = self._world.machine(node).disk.medium
             paths = [path for path, file in medium.walk().items() if path.startswith(METADATA) and file.data]
             if paths and self._takes(node):

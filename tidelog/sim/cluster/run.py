@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -56,6 +57,7 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
         try:
             sim_loop.run(run.run, scenario.seed)
         except Exception as error:  # noqa: BLE001 - the batch goes on, the seed has failed
+            truth.events += traceback.format_exception(error)
             truth.violate("crash", f"{type(error).__name__}: {error}")
     count_logs(truth, logs)
     count_steps(truth)
