@@ -75,8 +75,6 @@ class CallingEnd(Line):
             return answer
         finally:
             timer.cancel()
-            if future.done() and not future.cancelled():
-                future.exception()  # whoever is cancelled at this very moment does not look at it
             if self._waiting.pop(correlation, None) is not None:
                 self._statistics.given_up += 1
                 self.send(Kind.CANCEL, correlation=correlation)
