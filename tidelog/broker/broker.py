@@ -47,7 +47,7 @@ from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.config.values import split_address
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
-from tidelog.model.errors import TidelogError, UnknownTopic
+from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId, ProducerId, TopicId
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
 from tidelog.storage.log_manager import LogManager
@@ -84,6 +84,8 @@ class Broker:
         self.purgatory = Purgatory()
         self.failed = asyncio.Event()
         """Set when this broker must not go on; the process should stop."""
+        self.is_removed = False
+        """True if that is because it was removed from its cluster: nothing is wrong with it."""
         self.is_ready = False
         self._files = files
         self._clock = clock
@@ -131,7 +133,7 @@ class Broker:
         self.http_address = http_address
         self._spawn("log-writer", self.log_writer.run())
         peer_address = await self._listen()
-        await self._metadata.open(self._contacts)
+        await self._metadata.open(peer_address, self._contacts)
         self._introduce(self._metadata.cluster_id, -1)
         self._spawn("replicas", self._replicas.run())
         self._spawn("controller", self._controller.run())
@@ -214,7 +216,11 @@ class Broker:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, TidelogError):
+        if isinstance(error, BrokerRemoved):
+            logger.warning("stopping", reason=str(error))
+            self.is_removed = True
+            self.failed.set()
+        elif isinstance(error, TidelogError):
             logger.critical("stopping", task=task.get_name(), reason=str(error))
             self.failed.set()
         elif error is not None:

@@ -110,8 +110,10 @@ class ClusterMetadata:
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
-    async def open(self, contacts: Sequence[Address]) -> None:
+    async def open(self, address: Address, contacts: Sequence[Address]) -> None:
         """Reads the disk, and finds out which cluster this broker belongs to; a new disk may have to wait for others.
+
+        `address` is where this broker listens for peers.
 
         Raises `MetadataDamaged`, `ConfigError`, `WrongCluster`, `OSError`.
         """
@@ -121,7 +123,7 @@ class ClusterMetadata:
         if facts is not None and facts.cluster_id:
             await self._resume(facts, stored)
         else:
-            await self._begin(stored, contacts)
+            await self._begin(stored, NamedVoter(self._node_id, address), contacts)
         self._is_open = True
 
     def _open_disk(self) -> tuple[SlotStore, StoredSlots]:
@@ -167,10 +169,8 @@ class ClusterMetadata:
                 "directory metadata/ from a copy, then start again"
             )
 
-    async def _begin(self, stored: StoredSlots, contacts: Sequence[Address]) -> None:
-        origin = await find_origin(
-            self._node_id, self.incarnation, self._named, contacts, self._ask_address, self._entropy
-        )
+    async def _begin(self, stored: StoredSlots, me: NamedVoter, contacts: Sequence[Address]) -> None:
+        origin = await find_origin(me, self.incarnation, self._named, contacts, self._ask_address, self._entropy)
         self.cluster_id = origin.cluster_id
         self._standing = Standing(origin.voters, -1)
         self._build(Metadata(self.incarnation), stored, 0)
