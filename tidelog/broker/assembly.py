@@ -54,7 +54,7 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
         host, port = split_address(config.http_listener)
         server = await start_http(broker, host, port)
         if not await _start(broker, advertised_address(config, server.address), stop_requested):
-            return 1 if broker.failed.is_set() else 0
+            return _status(broker)
         _settle_memory()
         url = f"http://{f'[{host}]' if ':' in host else host}:{server.address[1]}"
         announce(f"tidelog: ready {url} cluster={broker.cluster_id} node={broker.node_id}")
@@ -65,7 +65,12 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
                 await server.stop(STOP_GRACE_S)
             await broker.stop()
             disk.close()
-    return 1 if broker.failed.is_set() else 0
+    return _status(broker)
+
+
+def _status(broker: Broker) -> int:
+    """A broker that its cluster removed has ended well: whatever restarts one that failed would have it join again."""
+    return 1 if broker.failed.is_set() and not broker.is_removed else 0
 
 
 async def _start(broker: Broker, address: tuple[str, int], stop_requested: asyncio.Event) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,27 @@ def test_topics_of_several_brokers_in_statements(on_five: Cli) -> None:
     on_five.succeed("admin", "drop topic wide")
 
 
+def test_a_plan_shows_what_evening_out_would_move(on_five: Cli) -> None:
+    assert on_five.succeed("cluster", "rebalance", "--validate-only") == b"nothing would move: the load is even\n"
+    on_five.succeed("topic", "create", "fifteen", "--partitions", "15", "--replication-factor", "3")
+    plan = json.loads(on_five.succeed("cluster", "rebalance", "--validate-only", "--without", "4", "--json"))
+    assert plan["replica_moves"] == 9
+    assert sum(len(change["adding_replicas"]) for change in plan["reassignments"]) == 9
+    assert [broker["target_replicas"] for broker in plan["brokers"]].count(0) == 1
+    text = on_five.succeed("cluster", "rebalance", "--validate-only", "--without", "4").decode()
+    assert text.startswith("9 replicas would move, ")
+    assert "fifteen" in text
+    on_five.succeed("topic", "delete", "fifteen")
+    on_five.succeed("topic", "create", "all", "--replication-factor", "5")
+    [line] = on_five.fail("cluster", "rebalance", "--validate-only", "--without", "4")
+    assert line.startswith("error: all-0 has 5 replicas, but only 4 brokers would be left;")
+    on_five.succeed("topic", "delete", "all")
+    [line] = on_five.fail("cluster", "rebalance", "--validate-only", "--without", "9")
+    assert line.startswith("error: there is no broker 9;")
+    [line] = on_five.fail("cluster", "rebalance", status=2)
+    assert "plans moves and makes none" in line
+
+
 def test_brokers_join_and_leave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -101,5 +123,6 @@ def test_brokers_join_and_leave(
             assert [broker["broker_id"] for broker in json.loads(cli.succeed("broker", "list", "--json"))] == [1, 2]
             assert cli.succeed("admin", "alter cluster remove brokers broker-2") == b"removed broker-2\n"
             assert [broker["broker_id"] for broker in json.loads(cli.succeed("broker", "list", "--json"))] == [1]
+            joining.wait_until_stopped(time.monotonic() + 20)  # by itself, and well
         finally:
             joining.kill()
