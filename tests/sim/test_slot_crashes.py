@@ -192,7 +192,7 @@ def test_no_crash_at_any_operation_breaks_a_promise(history: History) -> None:
 
 def test_no_crash_while_a_store_is_made_looks_like_amnesia() -> None:
     outcomes = set()
-    for operation in range(1, 26):
+    for operation in range(1, 32):
         for choices in enumerate_crashes():
             disk = SimDisk(operation)
             disk.crash_at(operation)

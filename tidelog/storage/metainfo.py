@@ -88,6 +88,15 @@ class MetainfoStore:
             self._paths.remove(path)
             self._paths.append(path)  # should the next write fail, it is the other copy's turn again
 
+    def write_again(self) -> None:
+        """Writes the same bytes onto each sound copy, and syncs it: what was read may be in the page cache alone, as of
+        a process that died between a write and its fsync. A write that fails half-way does no harm. Blocking. Raises
+        `OSError`."""
+        for path in self._paths:
+            raw = self._read_raw(path)
+            if self._decode(raw) is not None:
+                self._write(path, raw)
+
     def _write(self, path: str, block: bytes) -> None:
         is_new = not self._files.exists(path)
         file = self._files.open(path, create=True)
@@ -108,19 +117,22 @@ class MetainfoStore:
         return block.ljust(-(-len(block) // COPY_BYTES) * COPY_BYTES, b"\0")
 
     def _read(self, path: str) -> tuple[int, Metainfo] | None:
+        return self._decode(self._read_raw(path))
+
+    def _read_raw(self, path: str) -> bytes:
+        """A copy's bytes; none if they cannot be read."""
         try:
             file = open_file(self._files, path)
         except PermissionError:
             raise
         except OSError:
-            return None
+            return b""
         try:
-            raw = file.pread(COPY_BYTES_MAX, 0)
+            return file.pread(COPY_BYTES_MAX, 0)
         except OSError:
-            return None
+            return b""
         finally:
             file.close()
-        return self._decode(raw)
 
     def _decode(self, raw: bytes) -> tuple[int, Metainfo] | None:
         if len(raw) < _HEAD.size:

@@ -125,13 +125,15 @@ def _holds_entries(files: Files, directory: str, name: str) -> bool:
 
 
 def _settle(journal: PartitionLog, files: Files) -> None:
-    """Cuts the files where they end once more, and durably: a process that failed to write may have cut off what it
-    could not write, and died before that was on the disk. What a replica does not show it must not show later."""
+    """What a replica shows must stay, and what it does not show must not show up later. A process may have died before
+    its facts were on both copies, or before the disk knew that it had cut off what it could not write. So both are done
+    once more, durably."""
     if journal.offline_reason is not None:
         return
     try:
         journal.active.cut(journal.active.slots, [], journal.tail)
         journal.active.log.sync()
+        MetainfoStore(files, journal.directory, journal.identity).write_again()
         files.sync_dir(journal.directory)
     except OSError as error:
         journal.take_offline(f"what was found could not be made durable: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from itertools import product
 
 import pytest
@@ -181,6 +182,29 @@ def test_every_crash_while_storing_leaves_the_old_facts_or_the_new() -> None:
             assert loaded.info == SECOND or (loaded.info == FIRST and not is_stored)
             outcomes.add((is_stored, loaded.info == SECOND, loaded.bad_copies))
     assert {(False, False, 0), (False, False, 1), (False, True, 1), (True, True, 0)} <= outcomes
+
+
+def test_what_a_killed_process_left_in_the_page_cache_is_safe_once_it_is_written_again() -> None:
+    """Else the next store may overwrite the only copy that is on the disk, and a power cut takes the other."""
+    third = Metainfo(incarnation="one", end_offset=99)
+    for operation, later in product(range(1, 7), range(1, 3)):
+        for choices in enumerate_crashes():
+            disk = SimDisk(operation)
+            stored(disk).store(FIRST)
+            disk.crash_at(operation)
+            with suppress(Crashed):
+                stored(disk).store(SECOND)
+            disk = disk.kill()
+            metainfo = stored(disk)
+            shown = metainfo.load()
+            assert shown is not None
+            metainfo.write_again()
+            disk.crash_at(later)
+            with suppress(Crashed):
+                metainfo.store(third)
+            loaded = stored(disk.crash(choices)).load()
+            assert loaded is not None
+            assert loaded.info in (shown.info, third), (operation, later)
 
 
 def test_a_store_that_failed_half_way_does_not_put_the_good_copy_at_risk() -> None:
