@@ -1,21 +1,4 @@
-"""The `Network` port on TCP: a length before each frame, and exactly as many bytes received.
-
-```
-length  u32, big-endian: bytes that follow
-frame
-```
-
-Receiving. Bytes arrive in one buffer of `CHUNK_BYTES`, out of which small frames are copied, so that a burst of them
-costs one system call. Of a frame that is not complete there, the length is compared with the bound, then a buffer of
-exactly its size is made and the system writes the rest into it: a large frame is copied at most by the part that came
-together with its beginning.
-
-Sending. Frames handed over in one turn of the event loop leave together, in one gathered write, never copied here.
-
-An incomplete frame has a deadline that grows with its size. A connection that somebody else opened is not read while
-its peer does not take our answers, so whoever asks without listening waits, and costs no more memory. The first bytes
-of HTTP are recognised and answered with directions, as this is what people try on a port they don't know.
-"""
+"""The `Network` port on TCP (`tidelog.adapters.frame_protocol` cuts the streams into frames)."""
 
 from __future__ import annotations
 
@@ -23,39 +6,14 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Final
 
-import structlog
+from tidelog.adapters.frame_protocol import FrameProtocol, Receiver, TcpTimeouts
+from tidelog.model.ports import FrameConnection, NetworkListener
 
-from tidelog.model.ports import Buffer, FrameConnection, FrameReceiver, NetworkListener
-
-LENGTH_BYTES: Final = 4
-CHUNK_BYTES: Final = 64 << 10
-FRAME_BYTES_MAX: Final = (1 << 32) - 1
 BACKLOG: Final = 256
-UNSENT_BYTES_HIGH: Final = 1 << 20
-"""Answers that wait for a slow reader, before no more of its requests are read."""
-
-_HTTP_STARTS: Final = frozenset(
-    {b"CONN", b"DELE", b"GET ", b"HEAD", b"OPTI", b"PATC", b"POST", b"PRI ", b"PUT ", b"TRAC"}
-)
-
-Receiver = Callable[[FrameConnection], FrameReceiver]
-
-
-@dataclass(frozen=True, slots=True)
-class TcpTimeouts:
-    """When to give up on a peer."""
-
-    frame_s_max: float = 10.0
-    """For an incomplete frame, plus the time its length takes at `bytes_per_s_min`."""
-    bytes_per_s_min: int = 1 << 20
-    unsent_s_max: float = 15.0
-    """For sent bytes to be acknowledged by the other machine (TCP_USER_TIMEOUT)."""
-    close_s_max: float = 1.0
-    """For a closed connection to send what it was given."""
+DEFAULT_TIMEOUTS: Final = TcpTimeouts()
 
 
 def _default_directions() -> str:
@@ -66,7 +24,7 @@ class TcpNetwork:
     """`Network` on the running event loop. `http_address` says where HTTP clients should go."""
 
     def __init__(
-        self, *, http_address: Callable[[], str] = _default_directions, timeouts: TcpTimeouts = TcpTimeouts()
+        self, *, http_address: Callable[[], str] = _default_directions, timeouts: TcpTimeouts = DEFAULT_TIMEOUTS
     ) -> None:
         self._http_address = http_address
         self._timeouts = timeouts
@@ -127,214 +85,3 @@ class TcpListener:
     async def close(self) -> None:
         """See the port."""
         self._server.close()
-
-
-class FrameProtocol(asyncio.BufferedProtocol):
-    """One connection: a `FrameConnection` for its receiver, an asyncio protocol for the system."""
-
-    def __init__(
-        self, receiver: Receiver, timeouts: TcpTimeouts, *, http_address: Callable[[], str] | None = None
-    ) -> None:
-        self.frame_bytes_max = FRAME_BYTES_MAX
-        self._make_receiver = receiver
-        self._timeouts = timeouts
-        self._http_address = http_address
-        """Given if somebody else opened the connection, until its first frame came."""
-        self._is_accepted = http_address is not None
-        self._loop = asyncio.get_running_loop()
-        self._is_closed = False
-        self._remote = "?"
-        # receiving
-        self._chunk = bytearray(CHUNK_BYTES)
-        self._chunk_view = memoryview(self._chunk)
-        self._chunk_end = 0
-        """Bytes of the chunk that hold the beginning of a frame whose length is not known, or not compared, yet."""
-        self._frame: memoryview | None = None
-        """The large frame under way, and how much of it is there."""
-        self._frame_end = 0
-        self._frames = 0
-        """Completed frames, by which the deadline of an incomplete one knows whether it is still the same."""
-        self._deadline: asyncio.TimerHandle | None = None
-        # sending
-        self._unsent: list[Buffer] = []
-        self._unsent_bytes = 0
-        self._closing: asyncio.TimerHandle | None = None
-
-    # -- the port ----------------------------------------------------------------------------------------------------
-
-    @property
-    def queued_bytes(self) -> int:
-        """See the port."""
-        return self._unsent_bytes + (0 if self._is_closed else self._transport.get_write_buffer_size())
-
-    @property
-    def remote(self) -> str:
-        """See the port."""
-        return self._remote
-
-    def send(self, buffers: Sequence[Buffer]) -> None:
-        """See the port."""
-        if self._is_closed:
-            return
-        size = sum(memoryview(buffer).nbytes for buffer in buffers)
-        assert size <= FRAME_BYTES_MAX
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
-        self._unsent.append(size.to_bytes(LENGTH_BYTES))
-        self._unsent.extend(buffers)
-        self._unsent_bytes += LENGTH_BYTES + size
-
-    def close(self) -> None:
-        """See the port."""
-        if self._is_closed:
-            return
-        self._flush()
-        self._is_closed = True
-        self._transport.close()
-        self._closing = self._loop.call_later(self._timeouts.close_s_max, self._transport.abort)
-
-    def _flush(self) -> None:
-        if self._unsent and not self._is_closed:
-            buffers, self._unsent, self._unsent_bytes = self._unsent, [], 0
-            self._transport.writelines(buffers)
-
-    # -- asyncio: the connection -------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Sets the socket up and makes the receiver."""
-        self._transport = cast("asyncio.Transport", transport)
-        peer_name = transport.get_extra_info("peername")
-        self._remote = f"{peer_name[0]}:{peer_name[1]}" if peer_name else "?"
-        self._set_up(transport.get_extra_info("socket"))
-        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        self._receiver = self._make_receiver(self)
-
-    def _set_up(self, sock: Any) -> None:
-        unsent_s = max(1, round(self._timeouts.unsent_s_max))
-        with contextlib.suppress(OSError):  # the peer is gone already
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            with contextlib.suppress(AttributeError):  # not Linux: the system's own timeouts, then
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_s * 1000)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, unsent_s)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, unsent_s)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tells the receiver."""
-        self._is_closed = True
-        self._unsent, self._unsent_bytes = [], 0
-        for timer in (self._deadline, self._closing):
-            if timer is not None:
-                timer.cancel()
-        self._receiver.connection_lost(exc)
-
-    def eof_received(self) -> bool:
-        """Half a connection is of no use: it closes, and what waits is still sent."""
-        self.close()
-        return False
-
-    def pause_writing(self) -> None:
-        """The peer takes nothing: if it is the one who asks, it is not listened to meanwhile."""
-        if self._is_accepted and not self._is_closed:
-            self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        """The peer takes answers again."""
-        if self._is_accepted and not self._is_closed:
-            self._transport.resume_reading()
-
-    # -- asyncio: bytes ----------------------------------------------------------------------------------------------
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: the rest of the large frame under way, or the chunk."""
-        if self._frame is not None:
-            return self._frame[self._frame_end :]
-        return self._chunk_view[self._chunk_end :]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
-        if self._is_closed:
-            return
-        if self._frame is None:
-            self._chunk_end += nbytes
-            self._take_chunk()
-        else:
-            self._frame_end += nbytes
-            if self._frame_end == len(self._frame):
-                frame, self._frame = self._frame, None
-                self._deliver(frame)
-        if (self._frame is not None or self._chunk_end) and self._deadline is None and not self._is_closed:
-            self._watch()
-
-    def _take_chunk(self) -> None:
-        """Delivers the frames in the chunk; what is left of it moves to its front, or into the large frame's buffer."""
-        start, end = 0, self._chunk_end
-        while end - start >= LENGTH_BYTES and not self._is_closed:
-            length = int.from_bytes(self._chunk_view[start : start + LENGTH_BYTES])
-            if length > self.frame_bytes_max:
-                self._refuse_length(length, bytes(self._chunk_view[start : start + LENGTH_BYTES]))
-                return
-            body = start + LENGTH_BYTES
-            if body + length > end:
-                if length > CHUNK_BYTES - LENGTH_BYTES:
-                    self._begin_large(length, body)
-                    return
-                break
-            self._deliver(memoryview(bytearray(self._chunk_view[body : body + length])))
-            start = body + length
-        if start:
-            left = bytes(self._chunk_view[start:end])
-            self._chunk_view[: len(left)] = left
-            self._chunk_end = len(left)
-
-    def _begin_large(self, length: int, body: int) -> None:
-        self._frame = memoryview(bytearray(length))
-        self._frame_end = self._chunk_end - body
-        self._frame[: self._frame_end] = self._chunk_view[body : self._chunk_end]
-        self._chunk_end = 0
-
-    def _deliver(self, frame: memoryview) -> None:
-        self._frames += 1
-        self._http_address = None
-        self._receiver.frame_received(frame)
-
-    # -- what is not a frame -----------------------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        """An incomplete frame has until then."""
-        length = 0 if self._frame is None else len(self._frame)
-        patience_s = self._timeouts.frame_s_max + length / self._timeouts.bytes_per_s_min
-        self._deadline = self._loop.call_later(patience_s, self._look, self._frames, self._frame is not None)
-
-    def _look(self, frames: int, was_large: bool) -> None:
-        self._deadline = None
-        if self._frame is None and not self._chunk_end:
-            return
-        if frames == self._frames and was_large == (self._frame is not None):
-            self._break_off("a frame did not arrive in time")
-        else:
-            self._watch()
-
-    def _refuse_length(self, length: int, first: bytes) -> None:
-        if self._http_address is not None and first in _HTTP_STARTS:
-            self._transport.write(_http_answer(self._http_address()))
-            self._break_off("somebody speaks HTTP to the peer port")
-        else:
-            self._break_off(
-                f"a frame of {length} bytes is announced ({first.hex()}); the bound is {self.frame_bytes_max}"
-            )
-
-    def _break_off(self, why: str) -> None:
-        structlog.get_logger("tidelog.peer").warning("a peer connection is broken off", remote=self.remote, reason=why)
-        self._chunk_end = 0
-        self.close()
-
-
-def _http_answer(http_address: str) -> bytes:
-    body = (
-        f"This is the peer port of a tidelog broker, for other brokers. HTTP clients go to {http_address}.\n".encode()
-    )
-    return (
-        b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
-        b"Content-Length: %d\r\n\r\n%b"
-    ) % (len(body), body)

@@ -17,8 +17,9 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from tidelog.adapters.frame_protocol import TcpTimeouts
 from tidelog.adapters.system import SystemClock, SystemEntropy
-from tidelog.adapters.tcp_network import TcpNetwork, TcpTimeouts
+from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.model.ports import Buffer, FrameConnection, FrameReceiver
 from tidelog.transport.peer import Answer, Hello, Lane, PeerBounds, PeerLost, PeerNode, PeerUnreachable
 from tidelog.transport.peer.frames import Kind, MessageCodec, pack, unpack

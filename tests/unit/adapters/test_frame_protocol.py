@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tidelog.adapters.tcp_network import CHUNK_BYTES, FrameProtocol, TcpTimeouts
+from tidelog.adapters.frame_protocol import CHUNK_BYTES, FrameProtocol, TcpTimeouts
 from tidelog.model.ports import Buffer, FrameConnection
 from tidelog.sim.loop import run
 

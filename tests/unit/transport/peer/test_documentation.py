@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.unit.transport.peer.brokers import Echo
-from tidelog.adapters.tcp_network import UNSENT_BYTES_HIGH, TcpTimeouts
+from tidelog.adapters.frame_protocol import UNSENT_BYTES_HIGH, TcpTimeouts
 from tidelog.transport.peer import Hello, PeerBounds
 from tidelog.transport.peer.frames import PREFIX_BYTES, Kind, MessageCodec, pack, unpack
 
