@@ -1,4 +1,4 @@
-"""`tidelog cluster`: who decides in a cluster, who votes, and how far each broker has followed."""
+"""`tidelog cluster`: who decides in a cluster, who votes, how far each broker is; and plans to even it out."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from tidelog.admin import AdminClient, ClusterDescription
 from tidelog.cli.broker import role_of, state_of
 from tidelog.cli.connection import connected, run
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.rebalance import rebalance
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import print_json
 
-app = typer.Typer(help="Show the cluster: controller, voters, brokers.", no_args_is_help=True)
-
-
-@app.callback()
-def commands() -> None:
-    """A word of its own follows, so that `describe` can have company."""
+app = typer.Typer(help="Show the cluster, and plan how to even out its load.", no_args_is_help=True)
+app.command()(rebalance)
 
 
 @app.command()

@@ -44,7 +44,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "dev": Command("dev", "dev", "Run a cluster on this machine."),
     "topic": Command("topic", "app", "Create, list, describe, alter and delete topics."),
     "broker": Command("broker", "app", "List, describe and remove brokers."),
-    "cluster": Command("cluster", "app", "Show the cluster: controller, voters, brokers."),
+    "cluster": Command("cluster", "app", "Show the cluster, and plan how to even out its load."),
     "admin": Command("admin", "admin", "Take statements: create, alter, drop, show."),
     "produce": Command("produce", "produce", "Write lines to a topic, from a file or standard input."),
     "consume": Command("consume", "consume", "Print a topic's records."),

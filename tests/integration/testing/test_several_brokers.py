@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -31,31 +31,35 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_three_brokers_are_one_cluster_that_outlives_any_of_them() -> None:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Each test leaves it whole."""
     with LocalCluster(brokers=3) as cluster:
-        assert len({cluster.broker(node_id).cluster_id for node_id in cluster.node_ids}) == 1
-        assert len(cluster.bootstrap.split(",")) == 3
-        assert brokers(cluster, asked=2) == {1: True, 2: True, 3: True}
-        cluster.kill(1)
-        until(lambda: brokers(cluster, asked=2) == {1: False, 2: True, 3: True})
-        cluster.restart(1)
-        until(lambda: brokers(cluster, asked=1) == {1: True, 2: True, 3: True})
+        yield cluster
 
 
-def test_most_of_a_cluster_is_killed_and_restarted_together() -> None:
-    with LocalCluster(brokers=3) as cluster:
-        identity, addresses = cluster.cluster_id, cluster.bootstrap
-        cluster.kill(1, 3)
-        assert [cluster.broker(node_id).is_running for node_id in cluster.node_ids] == [False, True, False]
-        cluster.restart(1, 3)
-        assert (cluster.cluster_id, cluster.bootstrap) == (identity, addresses)
-        until(lambda: all(brokers(cluster, asked=2).values()))
+def test_three_brokers_are_one_cluster_that_outlives_any_of_them(cluster: LocalCluster) -> None:
+    assert len({cluster.broker(node_id).cluster_id for node_id in cluster.node_ids}) == 1
+    assert len(cluster.bootstrap.split(",")) == 3
+    assert brokers(cluster, asked=2) == {1: True, 2: True, 3: True}
+    cluster.kill(1)
+    until(lambda: brokers(cluster, asked=2) == {1: False, 2: True, 3: True})
+    cluster.restart(1)
+    until(lambda: brokers(cluster, asked=1) == {1: True, 2: True, 3: True})
 
 
-def test_a_broker_whose_disk_was_replaced_comes_back_by_itself() -> None:
-    with LocalCluster(brokers=3) as cluster:
-        cluster.wipe(2)
-        assert not cluster.broker(2).data_dir.exists()
-        cluster.restart(2)
-        assert cluster.broker(2).cluster_id == cluster.cluster_id
-        until(lambda: brokers(cluster, asked=2) == {1: True, 2: True, 3: True})
+def test_most_of_a_cluster_is_killed_and_restarted_together(cluster: LocalCluster) -> None:
+    identity, addresses = cluster.cluster_id, cluster.bootstrap
+    cluster.kill(1, 3)
+    assert [cluster.broker(node_id).is_running for node_id in cluster.node_ids] == [False, True, False]
+    cluster.restart(1, 3)
+    assert (cluster.cluster_id, cluster.bootstrap) == (identity, addresses)
+    until(lambda: all(brokers(cluster, asked=2).values()))
+
+
+def test_a_broker_whose_disk_was_replaced_comes_back_by_itself(cluster: LocalCluster) -> None:
+    cluster.wipe(2)
+    assert not cluster.broker(2).data_dir.exists()
+    cluster.restart(2)
+    assert cluster.broker(2).cluster_id == cluster.cluster_id
+    until(lambda: brokers(cluster, asked=2) == {1: True, 2: True, 3: True})

@@ -1,0 +1,117 @@
+"""`tidelog cluster rebalance`: what evening out a cluster's load would move. This version plans and does not move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.admin import AdminClient, BrokerDescription, TopicDescription
+from tidelog.cli.connection import connected, run
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.tables import print_table
+from tidelog.cli.terminal import UsageError, counted, print_json
+from tidelog.model.errors import NotFound
+from tidelog.model.ids import TopicPartition
+from tidelog.placement.rebalance import Assignment, Plan, plan_rebalance
+from tidelog.placement.striped import UsableBroker
+
+
+def rebalance(
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only show what would move.")] = False,
+    without: Annotated[
+        list[int] | None, typer.Option("--without", metavar="NODE", help="A broker to be emptied. Repeatable.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Show which replicas would move to spread the load evenly over the brokers, as few as possible.
+
+    All registered brokers count, also those that are not heard of now: their data is still there. This version plans
+    and does not move, so --validate-only is required.
+
+    \b
+    Examples:
+      tidelog cluster rebalance --validate-only
+      tidelog cluster rebalance --validate-only --without 4 --json
+    """
+    if not validate_only:
+        raise UsageError("this version plans moves and makes none: say --validate-only to see the plan")
+
+    async def plan() -> Plan:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            return _plan(await admin.list_brokers(), await admin.describe_topics(), without or ())
+
+    planned = run(plan())
+    if as_json:
+        print_json(_document(planned))
+    else:
+        _print(planned)
+
+
+def _plan(brokers: Sequence[BrokerDescription], topics: Sequence[TopicDescription], without: Sequence[int]) -> Plan:
+    """Raises `NotFound` if a broker that is to be emptied does not exist, else as `plan_rebalance`."""
+    known = [broker.broker_id for broker in brokers]
+    for node_id in without:
+        if node_id not in known:
+            raise NotFound(f"there is no broker {node_id}; there are {', '.join(map(str, known))}")
+    current = [
+        Assignment(TopicPartition(topic.topic_name, found.partition_id), found.replicas)
+        for topic in topics
+        for found in topic.partitions
+    ]
+    usable = [UsableBroker(broker.broker_id, broker.rack) for broker in brokers]
+    staying = [broker for broker in usable if broker.node_id not in without]
+    return plan_rebalance(current, staying, [broker for broker in usable if broker.node_id in without])
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    return {
+        "replica_moves": plan.replica_moves,
+        "leader_changes": plan.leader_changes,
+        "reassignments": [
+            {
+                "topic_name": change.partition.topic,
+                "partition_id": change.partition.partition,
+                "replicas": change.old,
+                "target_replicas": change.new,
+                "adding_replicas": change.adding,
+                "removing_replicas": change.removing,
+            }
+            for change in plan.reassignments
+        ],
+        "brokers": [
+            {
+                "broker_id": node_id,
+                "replicas": plan.before[node_id].replicas,
+                "leaders": plan.before[node_id].leaders,
+                "target_replicas": plan.after[node_id].replicas,
+                "target_leaders": plan.after[node_id].leaders,
+            }
+            for node_id in plan.before
+        ],
+    }
+
+
+def _print(plan: Plan) -> None:
+    if not plan.reassignments:
+        print("nothing would move: the load is even")
+        return
+    moves, leaders = counted(plan.replica_moves, "replica"), counted(plan.leader_changes, "preferred leader")
+    print(f"{moves} would move, {leaders} would change\n")
+    rows = [
+        [change.partition.topic, change.partition.partition, _nodes(change.old), _nodes(change.new)]
+        for change in plan.reassignments
+    ]
+    print_table(["topic", "partition", "replicas", "would be"], rows)
+    print()
+    loads = [
+        [node_id, before.replicas, plan.after[node_id].replicas, before.leaders, plan.after[node_id].leaders]
+        for node_id, before in plan.before.items()
+    ]
+    print_table(["broker", "replicas", "would be", "leaders", "would be"], loads)
+
+
+def _nodes(node_ids: Sequence[int]) -> str:
+    return ",".join(map(str, node_ids))
