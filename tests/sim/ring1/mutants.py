@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from tidelog.model.cluster import Voter
 from tidelog.replication.paxos import apply
+from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.coordinator import LogCoordinator
-from tidelog.replication.paxos.events import Action, Applied, Persist, Send
+from tidelog.replication.paxos.events import Action, Append, Applied, Persist, Send, VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.journal import Journal
 from tidelog.replication.paxos.messages import (
@@ -28,11 +30,15 @@ from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.proposer import Proposer
 from tidelog.replication.paxos.recover import Fence, Founding
 from tidelog.replication.paxos.replica import Replica
-from tidelog.replication.paxos.state import NOP, Prefix, Slot, Status, StoredLog
-from tidelog.replication.quorum import Majority
+from tidelog.replication.paxos.state import NOP, Prefix, Slot, Status, StoredLog, Value
+from tidelog.replication.paxos.voters import Membership, Phase, VoterSet
+from tidelog.replication.quorum import Majority, Quorum
+from tidelog.sim.ring1.actions import WipeNode
+from tidelog.sim.ring1.changes import Changes
 from tidelog.sim.ring1.log_disk import LogDisk
 from tidelog.sim.ring1.sim_node import SimNode
 from tidelog.sim.ring1.story import Story
+from tidelog.sim.ring1.voting import Voting, digest_of
 
 Patch = tuple[object, str, Any]
 
@@ -79,7 +85,7 @@ def fence_with_a_number_computed_locally() -> list[Patch]:
 
     def fence_number(self: Story, node: SimNode) -> int:
         others = [other for other in self.sim.nodes.values() if other is not node and other.is_up]
-        asked = [other.core.replica.metadata.promised for other in others][: self.sim.quorum.size]
+        asked = [other.core.replica.metadata.promised for other in others][: self.sim.truth.quorum_size]
         return next_number(max(asked, default=0), node.node)
 
     return [(Story, "fence_number", fence_number)]
@@ -242,6 +248,134 @@ def founders_are_not_compared() -> list[Patch]:
     return [(Founding, "_may_start", may_start), (Founding, "_may_vote", may_vote)]
 
 
+# -- voters that change ----------------------------------------------------------------------------------------------
+
+
+def candidate_does_not_copy_first() -> list[Patch]:
+    """It writes above what others have learned, and learns that later: in it may be other voters."""
+
+    def begin_to_write(self: Proposer) -> list[Action]:
+        if self._fill.end is None or not self._fill.is_complete or self._may_write or self.is_lost:
+            return []
+        self._may_write = True
+        actions: list[Action] = []
+        for settled in self._settled:
+            if self._is_news(settled.value):
+                return [VotersFound(settled.position, settled.value), *self.lose(self.number)]
+            if not settled.is_learned and settled.position >= self._replica.applied.position:
+                actions += self._proposals.propose(settled.position, settled.value)
+        return [*actions, *self._on_quorum(self._fill.end)]
+
+    return [(Proposer, "_begin_to_write", begin_to_write), (Proposer, "_knows_voters", lambda self: True)]
+
+
+def open_voters_are_ignored() -> list[Patch]:
+    """What a quorum shows about voters is proposed again like anything else."""
+    return [(Proposer, "_is_news", lambda self, value: False)]
+
+
+def voters_chosen_by_the_old_alone() -> list[Patch]:
+    """As in Raft's changes of a single server: no joined quorum."""
+
+    def quorum(self: Membership) -> Quorum:
+        return self.voters.majority
+
+    return [(Membership, "quorum", quorum)]
+
+
+def voters_chosen_by_the_new_alone() -> list[Patch]:
+    def quorum(self: Membership) -> Quorum:
+        change = self._change
+        return change.voters.majority if change is not None and change.phase is not Phase.DRAINING else old(self)
+
+    old = Membership.quorum
+    return [(Membership, "quorum", quorum)]
+
+
+def new_voters_decide_before_they_are_applied() -> list[Patch]:
+    """Who finds them open goes by them, without the old."""
+    on_found = Membership.on_found
+
+    def take_over(self: Membership, position: int, value: Value, voters: VoterSet) -> bool:
+        is_news = on_found(self, position, value, voters)
+        if is_news:
+            self.voters = voters
+        return is_news
+
+    return [(Membership, "on_found", take_over)]
+
+
+def second_change_while_one_is_open() -> list[Patch]:
+    """A leader that is still to be elected by old and new voters begins another, on top of the first."""
+    join = Voting.join
+
+    def join_twice(self: Voting, node: SimNode) -> None:
+        join(self, node)
+        change = node.membership._change
+        spare = next((m for m in self._sim.machines.values() if change and m.node not in change.voters.ids), None)
+        if change is not None and spare is not None and spare.node >= change.voters.next_voter_id:
+            voter = Voter(spare.node, spare.machine, spare.incarnation, "", 0)
+            if voter.node_id not in [other.node_id for other in change.voters.voters]:
+                twice = change._replace(voters=change.voters.with_change(add=voter))
+                node.membership._change = twice
+                self._sim.truth.voter_sets[digest_of(twice.voters)] = twice.voters
+                self.enlist(spare)
+
+    return [(Voting, "join", join_twice)]
+
+
+def window_not_drained() -> list[Patch]:
+    """New voters are proposed with clients' values in flight before and behind them."""
+    append = Voting._append
+
+    def append_among_others(self: Voting, node: SimNode, boot: int, voters: VoterSet) -> None:
+        if node.is_alive(boot):
+            for _ in range(2):
+                _offer(self, node)
+            append(self, node, boot, voters)
+            _offer(self, node)
+
+    return [
+        (Voting, "_append", append_among_others),
+        (LogCoordinator, "is_drained", property(lambda self: self.is_writing)),
+        (LogCoordinator, "_refusal", lambda self: None),
+    ]
+
+
+def _offer(voting: Voting, node: SimNode) -> None:
+    offered = voting._sim.truth.offered
+    digest = b"among %d" % len(offered)
+    offered.add(digest)
+    voting._sim.step(node, Append(1, digest))
+
+
+def window_not_drained_and_void_voters_take_effect() -> list[Patch]:
+    """Void voters take effect. They are void only if something was open before them; so this is two mutants in one."""
+    on_applied = Membership.on_applied
+
+    def take_all(self: Membership, position: int, voters: VoterSet | None, verdict: Verdict) -> bool:
+        return on_applied(self, position, voters, Verdict.APPLIED if voters is not None else verdict)
+
+    return [*window_not_drained(), (Membership, "on_applied", take_all)]
+
+
+def wiped_voter_keeps_its_id() -> list[Patch]:
+    """The new disk of a voter is enlisted in the place of the lost one."""
+
+    def wipe(self: Changes, node: SimNode, action: WipeNode) -> None:
+        if node.is_up:
+            self._sim.stop(node, "none")
+            node.disk.wipe()
+            self._sim.after(action.ticks, start_again, self, node)
+
+    def start_again(self: Changes, node: SimNode) -> None:
+        self._story.start(node)
+        if node.is_up and node.is_enlisted:
+            self._sim.voting.enlist(node)
+
+    return [(Changes, "wipe", wipe)]
+
+
 MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     accept_does_not_raise_the_promise,
     promise_is_not_kept,
@@ -261,6 +395,15 @@ MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     fence_with_a_number_computed_locally,
     rejoined_before_its_log_is_durable,
     founders_are_not_compared,
+    candidate_does_not_copy_first,
+    open_voters_are_ignored,
+    voters_chosen_by_the_old_alone,
+    voters_chosen_by_the_new_alone,
+    new_voters_decide_before_they_are_applied,
+    second_change_while_one_is_open,
+    window_not_drained,
+    window_not_drained_and_void_voters_take_effect,
+    wiped_voter_keeps_its_id,
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from tidelog.sim.ring1.plans import Plan, draw_early_loss, draw_episodes, draw_mixed, draw_swarm
+from tidelog.sim.ring1.plans import Plan, draw_early_loss, draw_episodes, draw_mixed, draw_rejoins, draw_swarm
 from tidelog.sim.ring1.scenario import Scenario
 from tidelog.sim.ring1.voter_plans import draw_changes, draw_lineage
 from tidelog.sim.seeds import stream
@@ -21,8 +21,12 @@ def draw_scenario(seed: int) -> Scenario:
         return _draw_changing(seed)
     rng = stream(seed, "plan")
     swarm = draw_swarm(rng)
+    if rng.random() < 0.1:
+        nodes, mood = rng.choice((3, 3, 4, 5)), rng.choice(("some", "torn"))
+        swarm = structs.replace(swarm, nodes=nodes, mood=mood, is_founded=True, loss=0.0)
+        return Scenario(seed, swarm, tuple(draw_rejoins(rng, swarm)))
     plan = draw_mixed(rng, swarm) if rng.random() < 0.4 else draw_episodes(rng, swarm)
-    if not swarm.is_founded and rng.random() < 0.5:
+    if not swarm.is_founded and rng.random() < 0.8:
         plan = sorted([*plan, *draw_early_loss(rng, swarm)], key=lambda item: item[0])
     return Scenario(seed, swarm, tuple(plan))
 

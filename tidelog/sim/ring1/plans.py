@@ -1,9 +1,9 @@
 """Plans for a group whose members stay.
 
-Two styles. *Mixed*: actions of a few kinds, at random times, on a network that mostly works. *Episodes*: again and
-again other nodes reach each other, one or two are told to become coordinator, clients write, something breaks, and on
-to the next. Old coordinators stay behind, half done, with answers still under way to them; that is where Paxos'
-corners are.
+Two styles, mostly. *Mixed*: actions of a few kinds, at random times, on a network that mostly works. *Episodes*: again
+and again other nodes reach each other, one or two are told to become coordinator, clients write, something breaks, and
+on to the next. Old coordinators stay behind, half done, with answers still under way to them; that is where Paxos'
+corners are. A few runs are about *rejoins* alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def draw_swarm(rng: random.Random) -> Swarm:
     return Swarm(
         nodes=choose(NODES),
         window=choose(WINDOWS),
-        is_founded=rng.random() < 0.85,
+        is_founded=rng.random() < 0.8,
         delay_low=low,
         delay_spread=spread,
         loss=choose((0.0, 0.0, 0.05, 0.2)),
@@ -88,6 +88,27 @@ def draw_episodes(rng: random.Random, swarm: Swarm) -> Plan:
             kind = rng.choice(faults) if rng.random() < chance else "append"
             plan += draw_trouble(rng, swarm, kind, time)
         time += rng.randint(0, 2 * gap)
+    return plan
+
+
+def draw_rejoins(rng: random.Random, swarm: Swarm) -> Plan:
+    """Again and again: a majority writes, one of it loses its disk, and comes back by the help of those who had not
+    heard of anything; the power fails when it is about to vote."""
+    machines = range(1, swarm.nodes + 1)
+    time = 1
+    plan: Plan = []
+    for _ in range(rng.randint(1, 3)):
+        together = rng.sample(machines, swarm.nodes // 2 + 1)
+        plan.append((time, Connect(tuple((a, b) for a in together for b in together if a != b))))
+        plan.append((time, ElectNode(together[0])))
+        for _ in range(rng.randint(1, 3)):
+            time += swarm.round_trip * rng.choice((3, 6))
+            plan.append((time, AppendSome(rng.randrange(1000), rng.randint(1, swarm.window), 1)))
+        time += swarm.round_trip * rng.choice((1, 3, 6))
+        plan.append((time, Connect(tuple((a, b) for a in machines for b in machines if a != b))))
+        plan.append((time, WipeNode(rng.choice(together), 1, is_founding=False)))
+        plan.append((time, CrashAfter("is about to vote", 1)))
+        time += swarm.round_trip * rng.choice((6, 20))
     return plan
 
 

@@ -211,16 +211,19 @@ class EveryQuorumKnows(Invariant):
     """
 
     name = "every quorum knows"
-    watches = (StatusChanged,)
-    lands = (Slot,)
+    lands = (Slot, Metadata)
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self._voting: set[str] = set()
 
     def landed(self, node: SimNode, record: Record) -> None:
-        assert isinstance(record, Slot)
-        if record.position in self.truth.chosen:
-            self._judge_position(record.position)
-
-    def check(self, node: SimNode, effect: Effect) -> None:
-        self.at_end()
+        if isinstance(record, Slot):
+            if record.position in self.truth.chosen:
+                self._judge_position(record.position)
+        elif isinstance(record, Metadata) and record.status is Status.VOTING and record.incarnation not in self._voting:
+            self._voting.add(record.incarnation)
+            self.at_end()
 
     def at_end(self) -> None:
         for position in self.truth.chosen:
