@@ -46,6 +46,7 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.messages import PromiseRequest
 from tidelog.replication.paxos.node import PaxosNode
+from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.state import Metadata, Status
 from tidelog.replication.quorum import Majority
 from tidelog.storage.disk_files import DiskFiles
@@ -214,7 +215,8 @@ class LogReplica:
     # -- elections and messages --------------------------------------------------------------------------------------
 
     def _campaign(self) -> None:
-        number = self.engine.node.next_number()
+        node = self.engine.node
+        number = max(node.next_number(), next_number(self._campaigner.election.number, node.node))
         self._campaigner.step(Promised(number))
         self.engine.step(Elect(number))
 

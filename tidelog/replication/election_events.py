@@ -130,7 +130,8 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 class Campaign(msgspec.Struct, frozen=True):
-    """Have the engine elected under its next number; tell `Won` or `LostReign`."""
+    """Have the engine elected; tell `Won` or `LostReign`. The number must be larger than all the engine knows, and than
+    `Election.number`: of a leader, a follower may have got nothing but heartbeats."""
 
 
 class Resign(msgspec.Struct, frozen=True):

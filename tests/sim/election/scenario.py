@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tests.sim.election.world import World
 from tidelog.replication.election import Election
+from tidelog.replication.election_events import StepAside
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.sim.seeds import stream
 
@@ -19,10 +20,13 @@ HEALED_S = 8.0
 FAILOVER_S = 0.7
 """The lease, one or two heartbeats, and a few round trips."""
 
+HANDOVER_S = 0.25
+"""Two rounds of asking, a campaign, and the first heartbeats: the lease alone takes longer."""
+
 
 def run_seed(seed: int, make: Callable[..., Election] = Election, *, rate_max: float = RATE_WITHIN) -> list[str]:
     world = World(stream(seed, "election"), 3 if seed % 3 else 5, make, rate_max=rate_max)
-    task = (deaf_leader, killed_leader, isolated_follower)[seed % 4 % 3]
+    task = (deaf_leader, killed_leader, isolated_follower, leader_that_steps_aside)[seed % 4]
     for part in (storm, siege, siege, task):
         part(world)
         world.heal()
@@ -133,3 +137,14 @@ def isolated_follower(world: World) -> None:
     world.run(4.0)
     if (world.leader(), world.winners[-1][1]) != (leader, number):
         world.violations.append("a node that came back deposed a healthy leader")
+
+
+def leader_that_steps_aside(world: World) -> None:
+    """Whom it names leads next, and nobody waits for a lease."""
+    leader = world.leader()
+    assert leader is not None
+    successor = world.rng.choice([node for node in world.quorum.members if node != leader])
+    world.step(world.voters[leader], StepAside(successor))
+    world.run(HANDOVER_S)
+    if world.leader() != successor:
+        world.violations.append(f"the leader that stepped aside was not followed within {HANDOVER_S} s")

@@ -232,7 +232,7 @@ class World:
                 case Tell(to, message):
                     self.send(voter.node, to, message)
                 case Campaign():
-                    self._campaign(voter)
+                    self._campaign(voter, voter.election)
                 case Resign():
                     voter.number = 0
                 case WakeAt(at_s) if at_s < inf:
@@ -250,8 +250,8 @@ class World:
         if voter.wake == wake:
             self.step(voter, Tick())
 
-    def _campaign(self, voter: Voter) -> None:
-        voter.issued = next_number(max(voter.issued, voter.promised, voter.heard), voter.node)
+    def _campaign(self, voter: Voter, election: Election) -> None:
+        voter.issued = next_number(max(voter.issued, voter.promised, voter.heard, election.number), voter.node)
         voter.number, voter.write, voter.accepted = voter.issued, 0, set()
         self._ask(voter, voter.number, 0)
 

@@ -61,7 +61,7 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.messages import LearnResponse, PromiseRequest
 from tidelog.replication.paxos.node import PaxosNode
-from tidelog.replication.paxos.numbers import NODE_MAX
+from tidelog.replication.paxos.numbers import NODE_MAX, next_number
 from tidelog.replication.paxos.state import Kind, Slot, Status, Value
 from tidelog.replication.paxos.voters import (
     InvalidVoters,
@@ -414,7 +414,8 @@ class QuorumLog:
         if not self.membership.is_known:
             self._campaigner.step(LostReign(self._attempt))
             return
-        number = self._attempt = self.engine.node.next_number()
+        led = self._campaigner.election.number  # of a leader, this engine may have heard nothing
+        number = self._attempt = max(self.engine.node.next_number(), next_number(led, self.engine.node.node))
         if self._joining not in (0, number) and self.membership.on_lost(self._joining):
             _fail(self._changed, ControllerLost("another broker came between while the voters changed"))
             self._reconfigure()  # which campaigns again, among the old voters
