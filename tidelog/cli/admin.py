@@ -13,10 +13,11 @@ import typer
 from tidelog.admin import AdminClient
 from tidelog.cli.connection import connected, run
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from tidelog.cli.perform import Performer
-from tidelog.cli.statements import Statement, StatementError, completions, parse
+from tidelog.cli.perform import Performer, how_to_found
+from tidelog.cli.statements import CreateCluster, Statement, StatementError, completions, parse
 from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, EXIT_USAGE, CommandError, one_line, print_error
 from tidelog.model.errors import TidelogError
+from tidelog.transport.errors import ConnectFailed
 
 STDIN = 0
 PROMPT = "tidelog> "
@@ -33,7 +34,7 @@ Do = Callable[[Statement], None]
 
 
 def admin(
-    statement: Annotated[str | None, typer.Argument(metavar="[STATEMENT]", show_default=False)] = None,
+    statement: Annotated[str | None, typer.Argument(metavar="STATEMENT", show_default=False)] = None,
     wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for brokers.")] = 60.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
@@ -73,8 +74,13 @@ def admin(
 
 
 async def _perform(statement: Statement, bootstrap: str, *, as_json: bool, wait_s: float) -> None:
-    async with connected(AdminClient(bootstrap), bootstrap) as client:
-        await Performer(client, as_json=as_json, wait_s=wait_s).perform(statement)
+    try:
+        async with connected(AdminClient(bootstrap), bootstrap) as client:
+            await Performer(client, as_json=as_json, wait_s=wait_s).perform(statement)
+    except ConnectFailed as error:
+        if isinstance(statement, CreateCluster):
+            error.add_note(how_to_found(statement.node_ids))
+        raise
 
 
 def _once(text: str, do: Do) -> int:

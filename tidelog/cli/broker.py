@@ -22,7 +22,7 @@ NodeId = Annotated[int, typer.Argument(metavar="NODE", min=0, show_default=False
 
 @app.command("list")
 def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """List the brokers of the cluster, live and fenced.
+    """List all brokers, live and fenced.
 
     A fenced broker is registered, but not heard of now; it leads nothing until it is.
 
@@ -45,7 +45,9 @@ def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
 
 @app.command()
 def describe(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show a broker: where it is, what it does, which partitions it has, its settings that are not defaults.
+    """Show a broker, what it has, and its settings.
+
+    Of the settings only those that are no defaults; --json has all. A broker that does not answer cannot show its own.
 
     \b
     Example:
@@ -67,10 +69,10 @@ def describe(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json:
 
 @app.command()
 def remove(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Remove a broker from the cluster for good; it is refused as long as others need what it has.
+    """Remove a broker from the cluster for good.
 
-    A broker that holds replicas is not removed: this version does not move them. Stop its process afterwards, if it
-    still runs; its data is left alone.
+    It is refused as long as others need what the broker has: replicas, which this version does not move, or its vote.
+    Stop its process afterwards, if it still runs; its data is left alone.
 
     \b
     Example:

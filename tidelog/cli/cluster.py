@@ -21,9 +21,10 @@ app.command()(rebalance)
 
 @app.command()
 def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show the cluster's id, its controller, its voters, its brokers and how far each has applied the metadata log.
+    """Show controller, voters and brokers.
 
-    The lag is counted from the broker that is furthest; a dash means that the broker does not answer.
+    Position and lag are how far each broker has applied the metadata log, and how far it is behind the one that is
+    furthest; a dash means that it does not answer.
 
     \b
     Examples:

@@ -150,6 +150,15 @@ class Performer:
             print_brokers(brokers)
 
 
+def how_to_found(node_ids: Sequence[int]) -> str:
+    """What to type where there is no cluster yet: brokers form it themselves, when all of them have been started."""
+    voters = ",".join(f"{node_id}@HOST:PEERPORT" for node_id in node_ids)
+    return (
+        f"to found a cluster, start each of {_named(node_ids)} with: tidelog start --node-id N --data-dir DIR "
+        f"--http HOST:PORT --peer HOST:PEERPORT --set cluster.voters={voters}"
+    )
+
+
 def _explain(absent: Sequence[int], brokers: Sequence[BrokerDescription]) -> None:
     """What must run before the statement can come true: nobody but its machine can start a broker."""
     known = {broker.broker_id: broker for broker in brokers}

@@ -26,10 +26,11 @@ def rebalance(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Show which replicas would move to spread the load evenly over the brokers, as few as possible.
+    """Plan moves that even out the load.
 
-    All registered brokers count, also those that are not heard of now: their data is still there. This version plans
-    and does not move, so --validate-only is required.
+    The plan spreads replicas and preferred leaders evenly over the brokers, with as few moves as possible. All that are
+    registered count, also those that are not heard of now: their data is still there. This version plans moves and
+    makes none, so --validate-only is required.
 
     \b
     Examples:

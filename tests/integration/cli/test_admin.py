@@ -65,6 +65,13 @@ def test_brokers_that_are_missing_are_waited_for_and_it_is_said_how_to_start_the
         assert lines[1] == "error: broker-2 did not come within 0 s (--wait)"
 
 
+def test_where_nobody_answers_it_is_said_how_a_cluster_is_founded(cli: Cli) -> None:
+    lines = cli.fail("admin", "create cluster with brokers broker-0, broker-1", "--bootstrap", "http://127.0.0.1:1")
+    assert lines[0].startswith("error: ")
+    assert lines[1].startswith("to found a cluster, start each of broker-0, broker-1 with: tidelog start ")
+    assert lines[1].endswith("--set cluster.voters=0@HOST:PEERPORT,1@HOST:PEERPORT")
+
+
 def test_adding_brokers_that_are_there_says_what_that_means(cli: Cli) -> None:
     added = cli.succeed("admin", "alter cluster add brokers broker-1").decode()
     assert "New topics use them. Partitions that exist stay where they are" in added
