@@ -48,7 +48,8 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     stop_requested = _stop_on_signals()
     disk, entropy = DiskThread(), SystemEntropy()
     contacts = [] if config.cluster_join is None else await peer_contacts(config.cluster_join, entropy)
-    broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), entropy, disk, TcpNetwork(), contacts)
+    network = TcpNetwork(http_address=lambda: config.http_listener)
+    broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), entropy, disk, network, contacts)
     server: HttpServer | None = None
     try:
         host, port = split_address(config.http_listener)

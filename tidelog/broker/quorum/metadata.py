@@ -43,7 +43,7 @@ from tidelog.replication.paxos.state import Metadata
 from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters, learner_id
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.slot_store import SlotStore, StoredSlots
-from tidelog.transport.peer import Answer, PeerNode, PeerRefused
+from tidelog.transport.peer import Answer, PeerNode
 
 ASK_S_MAX = 1.0
 WINDOW = 64
@@ -214,12 +214,15 @@ class ClusterMetadata:
         return msgspec.msgpack.encode(Facts(self._node_id, self.cluster_id, metadata, encode_voters(voters)))
 
     async def _check_cluster(self) -> None:
-        """Raises `WrongCluster` if those that `cluster.voters` names are of another cluster, all that answer."""
+        """Raises `WrongCluster` if those that `cluster.voters` names are of another cluster."""
         others = [voter.address for voter in self._named if voter.node_id != self._node_id]
         answers = await asyncio.gather(*(self._ask_address(address) for address in others), return_exceptions=True)
-        refusals = [answer for answer in answers if isinstance(answer, PeerRefused)]
-        if refusals and not any(isinstance(answer, QuorumDescribed) for answer in answers):
-            raise WrongCluster(f"this data directory is of another cluster than its cluster.voters: {refusals[0]}")
+        for answer in answers:
+            if isinstance(answer, QuorumDescribed) and answer.cluster_id not in ("", self.cluster_id):
+                raise WrongCluster(
+                    f"this data directory belongs to cluster {self.cluster_id}, and node {answer.node_id}, which "
+                    f"cluster.voters names, to {answer.cluster_id}; correct cluster.voters, or choose another log.dir"
+                )
 
     async def _ask_address(self, address: Address) -> QuorumDescribed:
         answer = await self._peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
@@ -349,6 +352,9 @@ class ClusterMetadata:
 
     def leader_changed(self, node_id: int | None) -> None:
         self._listener.leader_changed(node_id)
+
+    def halted(self) -> None:
+        self._listener.fail("the disk of the metadata log has failed; see what it was, then start this broker again")
 
     def lacks_snapshot(self) -> None:
         """The log goes on behind what the image knows."""

@@ -10,7 +10,7 @@ its id is drawn from what they are, so each comes to the same one without being 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -90,6 +90,7 @@ async def find_origin(
     while True:
         answers = {address: await _ask(ask, address) for address in addresses}
         found = [answer for answer in answers.values() if answer is not None]
+        _check_alone(node_id, incarnation, answers)
         origin = _joining(found) or _from_answers(node_id, incarnation, named, found)
         if origin is not None and not (origin.is_founder and contacts):
             return origin
@@ -106,6 +107,16 @@ async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
         return await ask(address)
     except (TidelogError, OSError, TimeoutError):
         return None
+
+
+def _check_alone(node_id: int, incarnation: str, answers: Mapping[Address, QuorumDescribed | None]) -> None:
+    """Raises `ConfigError` if a live broker has this node id. (Whoever asks itself meets its own incarnation.)"""
+    for (host, port), answer in answers.items():
+        if answer is not None and answer.node_id == node_id and answer.incarnation != incarnation:
+            raise ConfigError(
+                f"node id {node_id} belongs to a broker that is live, with peers at {host}:{port}; give this one "
+                "another node.id"
+            )
 
 
 def _joining(answers: Sequence[QuorumDescribed]) -> Origin | None:
