@@ -15,19 +15,19 @@ from pathlib import Path
 
 import msgspec
 
-from tidelog.broker.controller.records import TopicCreated, decode_record
+from tidelog.broker.controller.records import MetadataRecord, TopicCreated, decode_record
+from tidelog.broker.controller.snapshot import decode_image
 from tidelog.cli.terminal import CommandError
-from tidelog.model.batch_codec import decode_batch
-from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.storage.data_directory import LOCK, check_format
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.dump import dump_batches
 from tidelog.storage.load_report import LoadReport
-from tidelog.storage.log_manager import METADATA, METADATA_LOG, TOPICS, stored_logs
+from tidelog.storage.log_manager import METADATA_LOG, SNAPSHOTS, TOPICS, metadata_directories, stored_logs
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.read_only import open_read_only
+from tidelog.storage.read_only import ReadOnlyFiles, open_read_only
+from tidelog.storage.snapshots import SnapshotStore
 
 METADATA_NAME = "(metadata)"
 """What the metadata log is called among topics; no topic can have this name."""
@@ -82,7 +82,7 @@ def stored(data_dir: str) -> Iterator[list[StoredLog]]:
             raise CommandError(
                 f"{data_dir} holds no logs; --data-dir names the directory that the broker keeps its data in"
             )
-        names = _topic_names(files) if METADATA in identities else {}
+        names = _topic_names(files)
         yield [
             StoredLog(files, directory, identity, names.get(identity.topic_id))
             for directory, identity in identities.items()
@@ -93,8 +93,9 @@ def stored(data_dir: str) -> Iterator[list[StoredLog]]:
 def containing(path: str) -> Iterator[list[StoredLog]]:
     """The log whose own directory is `path`: DATA/topics/TOPIC-ID/PARTITION or DATA/metadata. Raises as `stored`."""
     place = Path(path).resolve()
-    data_dir = place.parent if place.name == METADATA else place.parent.parent.parent
-    if place.name == METADATA or place.parent.parent.name == TOPICS:
+    is_metadata = place.name in metadata_directories(DiskFiles(str(place.parent)))
+    data_dir = place.parent if is_metadata else place.parent.parent.parent
+    if is_metadata or place.parent.parent.name == TOPICS:
         with stored(str(data_dir)) as logs:
             found = [log for log in logs if Path(log.files.root, log.directory) == place]
             if found:
@@ -125,10 +126,21 @@ def _unused(data_dir: str) -> Iterator[None]:
 def _topic_names(files: DiskFiles) -> dict[TopicId, str]:
     """Names by id, as far as the metadata log can be read; also of topics that were deleted since."""
     names: dict[TopicId, str] = {}
-    with suppress(OSError, TidelogError), StoredLog(files, METADATA, METADATA_LOG, None).opened() as (log, _):
-        for _, data in dump_batches(log):
-            for batch in iter_batches(data):
-                with suppress(TidelogError, msgspec.DecodeError):
-                    decisions = [decode_record(record.value or b"") for record in decode_batch(batch)]
-                    names |= {TopicId(made.topic_id): made.name for made in decisions if isinstance(made, TopicCreated)}
+    with suppress(OSError, TidelogError):
+        snapshot = SnapshotStore(ReadOnlyFiles(files), SNAPSHOTS).load_newest().snapshot
+        if snapshot is not None:
+            names |= {topic.topic_id: name for name, topic in decode_image(snapshot.body).topics.items()}
+    for directory in metadata_directories(files):
+        with suppress(OSError, TidelogError), StoredLog(files, directory, METADATA_LOG, None).opened() as (log, _):
+            for _, payload in dump_batches(log):
+                decisions = metadata_records(payload)
+                names |= {TopicId(made.topic_id): made.name for made in decisions if isinstance(made, TopicCreated)}
     return names
+
+
+def metadata_records(payload: bytes) -> list[MetadataRecord]:
+    """The records in a payload of the metadata log; none if it holds something else, such as a set of voters."""
+    try:
+        return [decode_record(line) for line in payload.split(b"\n")]
+    except msgspec.DecodeError:
+        return []

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from tidelog.cli.data_dir import StoredLog, containing, stored
+from tidelog.cli.data_dir import StoredLog, containing, metadata_records, stored
 from tidelog.cli.log_benchmark import benchmark
 from tidelog.cli.options import Json
 from tidelog.cli.record_text import as_object
@@ -191,12 +192,15 @@ def _batches(log: StoredLog, *, with_records: bool) -> Iterator[Entry]:
     place = TopicPartition(log.name, log.identity.partition)
     with log.opened() as (opened, _):
         for dumped, data in dump_batches(opened):
-            records = [
-                as_object(record)
-                for batch in (iter_batches(data) if with_records else ())
-                for record in consumer_records(place, batch, 0)
-            ]
-            yield dumped, records
+            yield dumped, list(_records(place, dumped, data)) if with_records else []
+
+
+def _records(place: TopicPartition, dumped: Dumped, data: bytes) -> Iterator[dict[str, Any]]:
+    if dumped.kind != "BATCH":
+        yield from (msgspec.to_builtins(record) for record in metadata_records(data))
+        return
+    for batch in iter_batches(data):
+        yield from map(as_object, consumer_records(place, batch, 0))
 
 
 def _print_dumped(log: StoredLog, dumped: Dumped, records: list[dict[str, Any]], *, as_json: bool) -> None:

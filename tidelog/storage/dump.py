@@ -7,10 +7,9 @@ a log wants to see what is there. Batches come as the rows describe them, with w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
-from tidelog.model.batch_header import CONTROL_BIT, parse_header, verify_batch
-from tidelog.model.errors import InvalidBatch
+from tidelog.model.batch_header import CONTROL_BIT, parse_header
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import File, Files
 from tidelog.model.producers import ProducerState
@@ -120,7 +119,7 @@ def _body_fields(row: Row) -> Fields:
 def dump_batches(log: ReadableLog) -> Iterator[tuple[Dumped, bytes]]:
     """Every batch of a log and its bytes, none for what is damaged. The bytes are for `decode_batch`.
 
-    Of a slot store's entries (`slot_entries`), the bytes are the payload's, if that is a batch.
+    Of a slot store's entries (`slot_entries`), which are of no kind BATCH, the bytes are the payload's.
     """
     offset = log.log_start_offset
     for part in log.parts(offset):
@@ -151,15 +150,7 @@ def _dump_any(name: str, position: int, data: bytes) -> tuple[Dumped, bytes]:
         fields |= {"number": head.number, "identity": head.content.hex(), "payload_digest": head.digest.hex()}
     if payload is not None:
         fields["payload_bytes"] = len(payload)
-    return Dumped(name, position, head.kind.name, fields), payload if _is_batch(payload) else b""
-
-
-def _is_batch(payload: bytes | None) -> TypeGuard[bytes]:
-    try:
-        verify_batch(payload or b"")
-    except InvalidBatch:
-        return False
-    return True
+    return Dumped(name, position, head.kind.name, fields), payload or b""
 
 
 def _dump_batch(name: str, position: int, data: bytes) -> Dumped:

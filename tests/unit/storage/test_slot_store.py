@@ -575,7 +575,7 @@ def test_it_is_dumped_with_what_its_entries_say(place: Place) -> None:
         ),
         ("FLOOR", {"base_offset": 3, "position": 3, "floor": "06"}),
     ]  # fmt: skip
-    assert [data for _, data in found] == [records, b"", b"", b""]
+    assert [data for _, data in found] == [records, b"", b"no batch", b""]
     rows = [dumped.fields for dumped in dump_rows(place.files, "metadata", IDENTITY) if dumped.kind == "BATCH"]
     assert [(fields["position"], fields["number"]) for fields in rows] == [
         (3, 65537), (3, 65537), (4, 65538), (3, FLOOR_NUMBER),
