@@ -30,6 +30,7 @@ class Child:
     def __init__(self, node_id: int, command: list[str], log: Path) -> None:
         self.node_id = node_id
         self.log = log
+        self.is_ready = False
         self._command = command
         self._process: Process | None = None
 
@@ -46,6 +47,7 @@ class Child:
         assert self._process is not None and self._process.stdout is not None
         line = (await self._process.stdout.readline()).decode(errors="replace").rstrip("\n")
         if READY.fullmatch(line):
+            self.is_ready = True
             return line
         await self._process.wait()
         raise CommandError(f"broker {self.node_id} did not start, {self.ending}: {self._last_words()} (see {self.log})")
@@ -144,7 +146,7 @@ async def _watch(children: list[Child], stop: Wait) -> None:
 
 
 async def _stop(children: list[Child]) -> bool:
-    """Stops all that run, paused or not. True if they did so in order and in time."""
+    """Stops all that run, paused or not. True if they did so in order and in time; who was still starting just goes."""
     running = [child for child in children if child.is_running]
     for child in running:
         child.send(signal.SIGTERM)
@@ -157,7 +159,7 @@ async def _stop(children: list[Child]) -> bool:
             if child.is_running:
                 child.send(signal.SIGKILL)
         await asyncio.gather(*(child.ended() for child in running))
-    failed = [child for child in running if child.ending != IN_ORDER]
+    failed = [child for child in running if child.is_ready and child.ending != IN_ORDER]
     for child in failed:
         _say(f"broker {child.node_id} did not stop in order, {child.ending}; see {child.log}")
     return not failed

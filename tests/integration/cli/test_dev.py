@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -157,6 +158,16 @@ def test_a_paused_broker_is_stopped_all_the_same(dev: Dev) -> None:
     process = dev("--brokers", "1", "--base-port", str(base_port()))
     ready(process, 1)
     os.kill(children_of(process.pid)[0], signal.SIGSTOP)
+    assert stop(process) == (0, "")
+
+
+def test_it_can_be_stopped_before_it_is_ready(dev: Dev, tmp_path: Path) -> None:
+    process = dev("--base-port", str(base_port(3)))
+    last_log = tmp_path / "tidelog-dev" / "broker-3.log"
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not last_log.exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
     assert stop(process) == (0, "")
 
 
