@@ -8,6 +8,8 @@ A request is repeated, until its deadline, when it went to the wrong broker or t
     connection lost, no answer in time       unknown   the same if repeating is harmless, else says so: 504
     any other answer of the leader           it says   passes it on, as the leader made it
 
+A leader that was replaced before it answered is not waited for either, if repeating is harmless: it may be paused.
+
 The wait ends as soon as this broker's image says something new of the partition, or after a pause that doubles: a
 connection that broke comes back without the metadata noticing. A partition that has no leader is refused at once.
 
@@ -101,6 +103,8 @@ class Origin:
             try:
                 place = self.locate(target, deadline_s)
                 epoch = epoch_of(place)
+                if is_repeatable and isinstance(place, PeerPartition):
+                    return await self._while_it_leads(target, epoch, ask(place))
                 return await ask(place)
             except UNKNOWN as error:
                 failure: Exception = error
@@ -114,6 +118,18 @@ class Origin:
             if pauses.is_over or (is_uncertain and not is_repeatable):
                 raise unknown(target, failure) if is_uncertain else not_reached(target, failure)
             await self.wait_for_news([(target, epoch)], pauses.next_end_s())
+
+    async def _while_it_leads(self, target: Target, epoch: int, asked: Awaitable[T]) -> T:
+        """Raises `TimeoutError` if the partition gets another leader epoch while it is asked: its leader may be paused,
+        and never answer."""
+        async with asyncio.timeout(None) as patience:
+
+            def look() -> None:
+                if self._epoch(target) != epoch and not patience.expired():
+                    patience.reschedule(0)
+
+            with self._whereabouts.alarmed(look):
+                return await asked
 
     def locate(self, target: Target, deadline_s: float) -> Place:
         """Where a partition is led, to be asked until `deadline_s`.

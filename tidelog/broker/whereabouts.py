@@ -9,8 +9,8 @@ log has been opened or closed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from tidelog.broker.partition import Partition
@@ -53,6 +53,7 @@ class Whereabouts:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._watchers = Watchers()
+        self._alarms: dict[Callable[[], None], None] = {}
 
     @property
     def node_id(self) -> int:
@@ -67,6 +68,17 @@ class Whereabouts:
     def moved(self) -> None:
         """The image, or what is open here, has changed."""
         self._watchers.wake_all()
+        for alarm in list(self._alarms):
+            alarm()
+
+    @contextmanager
+    def alarmed(self, alarm: Callable[[], None]) -> Iterator[None]:
+        """Calls `alarm`, which must not raise, whenever something has moved, until the context is left."""
+        self._alarms[alarm] = None
+        try:
+            yield
+        finally:
+            del self._alarms[alarm]
 
     async def wait_until(self, is_reached: Callable[[], bool], deadline_s: float) -> None:
         """Returns when `is_reached()`, looked at whenever something has moved, or at the deadline (loop time)."""

@@ -36,7 +36,7 @@ BATCHES_MAX = 1024
 """Batches of one request; a broker would take more."""
 FAILED_REMEMBERED = 1024
 VERDICT_S = 1.0
-"""How much longer than the broker we wait for its answer."""
+"""How much longer than the broker we wait, so that its verdict, appended or not, still arrives."""
 
 
 class _NewProducerId(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ class Sender:
         topic, partition = request.queue.partition
         target = (
             f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?acks={self._options.acks}"
-            f"&timeout_ms={_broker_timeout_ms(timeout_s)}"
+            f"&timeout_ms={int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))}"
         )
         try:
             if self._sequences is not None and request.stamp is None:
@@ -289,11 +289,6 @@ class Sender:
     def _release(self, batch: Batch) -> None:
         self.accumulator.release(batch)
         self.memory_freed.set()
-
-
-def _broker_timeout_ms(timeout_s: float) -> int:
-    """How long a broker may take: so long that its verdict, appended or not, still arrives."""
-    return int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))
 
 
 def _stopped(error: BaseException, *, uncertain: bool) -> TidelogError:

@@ -225,6 +225,36 @@ async def test_an_answer_that_does_not_come_in_time_is_unknown(two: Cluster, mon
         await produce(two, batches(), timeout_s=0.02)
 
 
+async def test_a_leader_that_is_replaced_while_it_hangs_is_not_waited_for(
+    two: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stall(two, 1, monkeypatch)
+    numbered = asyncio.ensure_future(produce(two, batches(producer_id=7, sequence=0)))
+    reading = asyncio.ensure_future(two.nodes[ORIGIN].partition("t", 0).read(0, bytes_max=1))
+    plain = asyncio.ensure_future(produce(two, batches()))
+    await two.sites[1].until(lambda: len(two.net.asked) == 3)
+    two.tell(ORIGIN)
+    two.reign("t", 0, leader=2)
+    assert (await numbered).acked_by == [2]
+    assert (await reading).replica == 2
+    assert not plain.done()  # a second try might append it twice, and the first may still be answered
+    plain.cancel()
+
+
+async def test_a_hanging_leader_without_successor_leaves_the_outcome_unknown(
+    two: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stall(two, 1, monkeypatch)
+    numbered = asyncio.ensure_future(produce(two, batches(producer_id=7, sequence=0)))
+    reading = asyncio.ensure_future(two.nodes[ORIGIN].partition("t", 0).read(0, bytes_max=1))
+    await two.sites[1].until(lambda: len(two.net.asked) == 2)
+    two.reign("t", 0, leader=-1)
+    with pytest.raises(TimedOutAfterAppend, match="has no leader now"):
+        await numbered
+    with pytest.raises(LeaderNotAvailable, match="has no leader now"):
+        await reading
+
+
 def stall(cluster: Cluster, node: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker hears requests, and answers none."""
 
