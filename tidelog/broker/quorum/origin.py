@@ -10,7 +10,7 @@ its id is drawn from what they are, so each comes to the same one without being 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -25,6 +25,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.state import Metadata
 from tidelog.replication.paxos.voters import VoterSet, decode_voters, encode_voters
+from tidelog.transport.peer import PeerRefused
 
 ASK_AGAIN_S = 0.05
 ASK_AGAIN_S_MAX = 1.0
@@ -85,12 +86,11 @@ async def find_origin(
     others = [voter for voter in named if voter.node_id != node_id]
     if not others and not contacts:
         return _founding({node_id: incarnation}, named or [me], entropy.token_hex(8))
-    addresses = [*contacts, *(voter.address for voter in others)]
+    addresses = [address for address in (*contacts, *(voter.address for voter in others)) if address != me.address]
     pause_s, rounds = ASK_AGAIN_S, 0
     while True:
         answers = {address: await _ask(ask, address) for address in addresses}
         found = [answer for answer in answers.values() if answer is not None]
-        _check_alone(node_id, incarnation, answers)
         origin = _joining(found) or _from_answers(node_id, incarnation, named, found)
         if origin is not None and not (origin.is_founder and contacts):
             return origin
@@ -103,20 +103,13 @@ async def find_origin(
 
 
 async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
+    """Raises `ConfigError` if the broker there will not talk to this one, which is new: it has the same node id."""
     try:
         return await ask(address)
+    except PeerRefused as error:
+        raise ConfigError(f"the broker at {address[0]}:{address[1]} refuses this one: {error}") from error
     except (TidelogError, OSError, TimeoutError):
         return None
-
-
-def _check_alone(node_id: int, incarnation: str, answers: Mapping[Address, QuorumDescribed | None]) -> None:
-    """Raises `ConfigError` if a live broker has this node id. (Whoever asks itself meets its own incarnation.)"""
-    for (host, port), answer in answers.items():
-        if answer is not None and answer.node_id == node_id and answer.incarnation != incarnation:
-            raise ConfigError(
-                f"node id {node_id} belongs to a broker that is live, with peers at {host}:{port}; give this one "
-                "another node.id"
-            )
 
 
 def _joining(answers: Sequence[QuorumDescribed]) -> Origin | None:
