@@ -8,7 +8,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint test sim bench docs clean ci
+.PHONY: help setup demo fmt lint test sim sim-paxos bench docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-7s %s\n", $$1, $$2 }'
@@ -43,6 +43,9 @@ test: setup ## Run all tests
 
 sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
 	$(BIN)/tidelog sim --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+
+sim-paxos: setup ## Simulate the replicated log alone, for long: RUNS=200000 takes minutes to an hour
+	$(BIN)/python -m tidelog.sim.ring1 --runs $(RUNS) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2)
 
 bench: setup ## Measure a broker on this machine
 	$(BIN)/tidelog bench

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures  # determinism: seeds are independent, and results are gathered in their order
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from tidelog.sim.ring1.drawing import draw_scenario
 from tidelog.sim.ring1.healing import Healing
@@ -12,7 +16,12 @@ from tidelog.sim.ring1.rules import INVARIANTS
 from tidelog.sim.ring1.scenario import Scenario
 from tidelog.sim.ring1.shrink import Shrinking
 from tidelog.sim.ring1.simulation import Observer, Simulation
+from tidelog.sim.ring1.sometimes import SOMETIMES
 from tidelog.sim.ring1.story import Story
+
+CHUNK_SEEDS = 100
+COUNTED_FROM_RUNS = 5000
+"""In fewer runs, rare things may well not happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +33,7 @@ class Outcome:
     events: int
     messages: int
     counters: Counter[str]
-    failure: AssertionError | None = None
+    failure: Exception | None = None
 
     @property
     def verdict(self) -> str:
@@ -40,7 +49,8 @@ def run_scenario(
     invariants: tuple[type[Invariant], ...] = INVARIANTS,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Runs one scenario. A broken invariant, of the simulator or of the code itself, ends it and is its outcome."""
+    """Runs one scenario. What is raised, a broken invariant of the simulator's or of the code's own or anything else,
+    ends it and is its outcome."""
     sim = Simulation(scenario, invariants, observer)
     failure = None
     try:
@@ -49,7 +59,7 @@ def run_scenario(
         sim.judge_disks()
         Healing(story).run()
         sim.judge_disks()
-    except AssertionError as error:
+    except Exception as error:  # noqa: BLE001 - whatever it was, the scenario has failed
         failure = error
     return Outcome(scenario, sim.trace, sim.events, sim.network.sent, sim.truth.counters, failure)
 
@@ -63,6 +73,11 @@ class Batch:
     counters: Counter[str] = field(default_factory=Counter)
     failures: list[Outcome] = field(default_factory=list)
 
+    @property
+    def never_happened(self) -> list[str]:
+        """What should happen sometimes and did not; nothing if the batch is too small to tell."""
+        return [name for name in SOMETIMES if not self.counters[name]] if self.runs >= COUNTED_FROM_RUNS else []
+
     def add(self, outcome: Outcome) -> None:
         self.runs += 1
         self.events += outcome.events
@@ -70,11 +85,43 @@ class Batch:
         if outcome.failure is not None:
             self.failures.append(outcome)
 
+    def merge(self, other: Batch) -> None:
+        self.runs += other.runs
+        self.events += other.events
+        self.counters.update(other.counters)
+        self.failures += other.failures
 
-def run_seeds(first: int, count: int, *, failures_max: int = 1) -> Batch:
-    """Runs the scenarios of these seeds, in order, until so many have failed."""
+
+Progress = Callable[[Batch, int], None]
+"""What is done, and how many runs are wanted."""
+
+
+def run_seeds(
+    first: int, count: int, *, failures_max: int = 1, jobs: int = 1, progress: Progress | None = None
+) -> Batch:
+    """Runs the scenarios of these seeds, on `jobs` processes, until so many have failed. `progress` is told now and
+    then. Which seeds fail does not depend on how they are spread."""
     batch = Batch()
-    for seed in range(first, first + count):
+    chunks = [range(seed, min(seed + CHUNK_SEEDS, first + count)) for seed in range(first, first + count, CHUNK_SEEDS)]
+    work = partial(_run_chunk, failures_max)
+    with ExitStack() as stack:
+        done: Iterator[Batch] = map(work, chunks)
+        if jobs > 1:
+            pool = concurrent.futures.ProcessPoolExecutor(jobs)
+            stack.callback(pool.shutdown, cancel_futures=True)
+            done = pool.map(work, chunks)
+        for part in done:
+            batch.merge(part)
+            if progress is not None:
+                progress(batch, count)
+            if len(batch.failures) >= failures_max:
+                break
+    return batch
+
+
+def _run_chunk(failures_max: int, seeds: range) -> Batch:
+    batch = Batch()
+    for seed in seeds:
         batch.add(run_scenario(draw_scenario(seed)))
         if len(batch.failures) >= failures_max:
             break

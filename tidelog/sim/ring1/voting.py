@@ -50,9 +50,9 @@ class Voting:
 
     def on_repaired(self, node: SimNode, effect: Repaired) -> None:
         slot = node.core.replica.slots.get(effect.position)
-        voters = self._sim.truth.voter_sets.get(slot.value.digest) if slot is not None else None
-        if voters is None or node.core.replica.applied.position <= effect.position:
+        if slot is None or slot.value.kind is not Kind.VOTERS or slot.position >= node.core.replica.applied.position:
             return
+        voters = self._sim.truth.voter_sets[slot.value.digest]
         _, verdict = self._sim.truth.log[effect.position]
         if node.membership.on_applied(effect.position, voters, verdict):
             self._sim.after(0, self._go_by, node, node.boot, False)
