@@ -40,3 +40,20 @@ def test_commands_given_to_any_broker_are_carried_out() -> None:
     assert outcome.violations == ()
     assert outcome.counters["command ok"] == 3
     assert outcome.counters["forwarded command"] == 2
+
+
+def test_a_full_disk_is_waited_for() -> None:
+    """What the metadata log has no room for is written when there is, without a restart."""
+    orders = [Order(0.3 + number / 10, "create", 2, 4, 5.0) for number in range(8)]
+    strikes = [Strike(0.2, "full disk", (node,), 1.0, 0.1) for node in (1, 2, 3)]
+    outcome = run_scenario(scenario(*strikes, *orders))
+    assert outcome.violations == ()
+    assert outcome.counters["command ok"] == 8
+    assert outcome.counters["registered again"] == 0
+
+
+def test_a_broker_whose_metadata_disk_has_failed_ends_and_is_started_again() -> None:
+    orders = [Order(0.3 + number / 10, "create", 2, 4, 5.0) for number in range(8)]
+    outcome = run_scenario(scenario(Strike(0.2, "sync error", (3,), 3.0, 1.0), *orders))
+    assert outcome.violations == ()
+    assert outcome.counters["broker gave up"] >= 1

@@ -3,11 +3,15 @@
 Two things become durable in their own ways: slots with the journal's group commit, the replica's facts by writing two
 copies of metainfo. The engine numbers its writes and believes in whole prefixes; so a write counts when it and all
 before it are durable, whichever way they went. Facts replace each other: only the newest are ever written.
+
+A full disk is a slow disk: what it has no room for waits here, in its order, and is tried again. Any other failure is
+final.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,10 +20,14 @@ import msgspec
 
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.quorum.payloads import Payloads
-from tidelog.model.errors import DamagedBatch, TidelogError
+from tidelog.model.errors import DamagedBatch, DiskFull, Overloaded, TidelogError
 from tidelog.replication.paxos.events import Persist
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, StoredLog, Value
 from tidelog.storage.slot_store import SlotStore, StoredSlots
+
+RETRY_S = 0.1
+UNWRITTEN_MAX = 1_000
+"""Records that may wait for room; whoever lacks it for longer has failed."""
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
@@ -27,6 +35,14 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
 
     value: Value
     learned: bool
+
+
+class _Unwritten(NamedTuple):
+    """A record that waits for room, or the end of a step whose records all have been written (`effect`)."""
+
+    record: Metadata | Prefix | Slot | None
+    payload: bytes | None
+    effect: Persist
 
 
 class _Write(NamedTuple):
@@ -50,6 +66,8 @@ class ReplicaDisk:
         self._facts_stored = 0
         self._has_facts = asyncio.Event()
         self._has_failed = False
+        self._unwritten: deque[_Unwritten] = deque()
+        self._retry: asyncio.TimerHandle | None = None
         self._end = store.durable_end
         """Where the journal ends, by what the last put returned."""
 
@@ -62,15 +80,42 @@ class ReplicaDisk:
 
     def persist(self, effect: Persist, payloads: Payloads) -> None:
         """Writes the records of one step; `on_stored` tells when they are durable."""
+        for record in effect.records:
+            needs_payload = isinstance(record, Slot) and record.value.digest and not record.faulty
+            payload = payloads.get(record.value.digest) if isinstance(record, Slot) and needs_payload else None
+            self._unwritten.append(_Unwritten(record, payload, effect))
+        self._unwritten.append(_Unwritten(None, None, effect))
+        if self._retry is None:
+            self._write()
+
+    def _write(self) -> None:
+        """Writes what there is, as far as there is room."""
+        self._retry = None
         try:
-            for record in effect.records:
-                self._put(record, payloads)
+            while self._unwritten:
+                self._write_first(self._unwritten[0])
+                self._unwritten.popleft()
+        except (DiskFull, Overloaded) as error:
+            if len(self._unwritten) > UNWRITTEN_MAX:
+                self._fail(str(error))
+            elif not self._has_failed:
+                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._write)
         except (TidelogError, OSError) as error:
             self._fail(str(error))
+
+    def _write_first(self, unwritten: _Unwritten) -> None:
+        record, payload, effect = unwritten
+        if record is not None:
+            self._put(record, payload)
             return
         self._writes.append(_Write(effect.sequence, self._end, self._facts_asked))
         if effect.is_urgent:
             self._log_writer.submit(self)
+
+    def close(self) -> None:
+        """Writes no more of what waits for room."""
+        if self._retry is not None:
+            self._retry.cancel()
 
     def refresh(self, metadata: Metadata) -> None:
         """Writes the facts anew: something beside the engine's part of them has changed. Nobody waits for it."""
@@ -78,7 +123,7 @@ class ReplicaDisk:
         self._facts_asked += 1
         self._has_facts.set()
 
-    def _put(self, record: Metadata | Prefix | Slot, payloads: Payloads) -> None:
+    def _put(self, record: Metadata | Prefix | Slot, payload: bytes | None) -> None:
         match record:
             case Metadata():
                 self.refresh(record)
@@ -86,7 +131,6 @@ class ReplicaDisk:
                 self._end = self._store.set_floor(record.position, msgspec.msgpack.encode(record))
             case Slot(position, number, value, learned):
                 identity = msgspec.msgpack.encode(Identity(value, learned))
-                payload = payloads.get(value.digest) if value.digest and not record.faulty else None
                 self._end = self._store.put(position, number, identity, payload, digest=value.digest)
 
     def delete_below(self, position: int) -> None:
@@ -100,6 +144,9 @@ class ReplicaDisk:
 
     def read(self, position: int, value: Value) -> bytes:
         """The payload of this value at its position. Raises `DamagedBatch` if no copy of it is to be had here."""
+        for record, payload, _ in self._unwritten:
+            if isinstance(record, Slot) and record.value.digest == value.digest and payload is not None:
+                return payload
         return self._store.payload(position, value.digest)
 
     # -- becoming durable --------------------------------------------------------------------------------------------
@@ -116,10 +163,20 @@ class ReplicaDisk:
             try:
                 await self._log_writer.perform(self._store.store_facts(facts))
             except OSError as error:
-                self._fail(str(error))
+                if error.errno != errno.ENOSPC:
+                    self._fail(str(error))
+                    continue
+                await asyncio.sleep(RETRY_S)
+                self._try_again(facts)
                 continue
             self._facts_stored = asked
             self._report()
+
+    def _try_again(self, facts: bytes) -> None:
+        """Writes these facts once more, unless there are newer ones."""
+        if self._newest is None:
+            self._newest = facts
+        self._has_facts.set()
 
     def committed(self) -> None:
         """The log writer's report."""
@@ -143,6 +200,7 @@ class ReplicaDisk:
         if not self._has_failed:
             self._has_failed = True
             self._writes.clear()
+            self._unwritten.clear()
             self._store.journal.take_offline(reason)
             self.on_failed()
 

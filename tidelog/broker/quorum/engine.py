@@ -53,7 +53,7 @@ LEARN_BYTES_MAX = 4 << 20
 Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
 
 
-Told = Applied | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged
+Told = Applied | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged | Halted
 """What the owner of an engine hears of."""
 
 
@@ -125,6 +125,7 @@ class Engine:
 
     def close(self) -> None:
         """No timer fires any more."""
+        self.disk.close()
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
@@ -143,6 +144,7 @@ class Engine:
                 self.disk.delete_below(begin)
             case Halted():
                 self.close()
+                self._listener.on_effect(effect)
             case Lost():
                 self.payloads.clear()
                 self._listener.on_effect(effect)

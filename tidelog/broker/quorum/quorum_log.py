@@ -48,6 +48,7 @@ from tidelog.replication.paxos.events import (
     Elected,
     Enlist,
     Found,
+    Halted,
     Jumped,
     Lost,
     Proposed,
@@ -99,6 +100,10 @@ class LogListener(Protocol):
 
     def leader_changed(self, node_id: int | None) -> None:
         """Who leads, as far as this broker knows."""
+        ...
+
+    def halted(self) -> None:
+        """The disk has failed: nothing is stored, answered or applied here any more."""
         ...
 
     def lacks_snapshot(self) -> None:
@@ -348,18 +353,25 @@ class QuorumLog:
                 self._on_proposed(effect)
             case Refused():
                 self._on_refused(effect)
-            case Elected(number):
-                self._on_elected(number)
-            case Lost(number):
-                self._on_lost(number)
-            case VotersFound():
-                self._on_voters_found(effect)
+            case Elected() | Lost() | VotersFound():
+                self._on_election(effect)
             case Jumped(floor):
                 self.membership.on_jumped(floor.position)
                 self.delivery.jumped(floor.position)
                 self._listener.lacks_snapshot()
             case StatusChanged():
                 self._begin_campaigning()
+            case Halted():
+                self._listener.halted()
+
+    def _on_election(self, effect: Elected | Lost | VotersFound) -> None:
+        match effect:
+            case Elected(number):
+                self._on_elected(number)
+            case Lost(number):
+                self._on_lost(number)
+            case VotersFound():
+                self._on_voters_found(effect)
 
     def _on_applied(self, applied: Applied) -> None:
         self._campaigner.step(Advanced(applied.position + 1))
