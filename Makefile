@@ -11,7 +11,7 @@ SEED ?=
 .PHONY: help setup demo fmt lint test sim sim-paxos bench docs clean ci
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-7s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 setup: $(SETUP) ## Make .venv with everything in it; done again only when pyproject.toml changes
 

@@ -17,23 +17,26 @@ from tidelog.replication.paxos.events import (
     Demote,
     Effect,
     Elect,
+    Enlist,
     Event,
     Found,
     Persist,
     Received,
+    Reconfigure,
     Rejoin,
     Send,
     SetTimer,
     Started,
     Stored,
+    StoreFailed,
     Timer,
     TimerFired,
     Truncate,
 )
 from tidelog.replication.paxos.messages import Message
 from tidelog.replication.paxos.node import PaxosNode
-from tidelog.replication.paxos.state import Status, Value
-from tidelog.replication.quorum import Majority
+from tidelog.replication.paxos.state import UNKNOWN, Kind, Slot, Status, Value
+from tidelog.replication.quorum import Joint, Majority, Quorum
 from tidelog.sim.ring1.describe import effect_text, event_text
 from tidelog.sim.ring1.log_disk import LogDisk
 from tidelog.sim.seeds import stream
@@ -43,12 +46,12 @@ QUIET = (Send, Persist, SetTimer)
 
 
 class Stage:
-    """Nodes 1 to `count`; `lines` is the transcript."""
+    """Nodes 1 to `count`, and `learners` that do not vote; `lines` is the transcript."""
 
-    def __init__(self, count: int = 3, *, window: int = 4, is_founded: bool = True) -> None:
+    def __init__(self, count: int = 3, *, window: int = 4, is_founded: bool = True, learners: int = 0) -> None:
         self.quorum = Majority(range(1, count + 1))
         self.window = window
-        self.disks = {node: LogDisk(node) for node in self.quorum.members}
+        self.disks = {node: LogDisk(node) for node in range(1, count + learners + 1)}
         self.nodes: dict[int, PaxosNode] = {}
         self.links: dict[tuple[int, int], deque[Message]] = {}
         self.slow: set[int] = set()
@@ -56,9 +59,9 @@ class Stage:
         self.timers: dict[tuple[int, Timer], int] = {}
         self.lines: list[str] = []
         self.effects: list[tuple[int, Effect]] = []
-        founders = tuple((node, disk.metadata.incarnation) for node, disk in self.disks.items())
+        founders = tuple((node, self.disks[node].metadata.incarnation) for node in self.quorum.members)
         for node, disk in self.disks.items():
-            if is_founded:
+            if is_founded and node in self.quorum:
                 disk.found(founders)
             self.start(node)
 
@@ -76,6 +79,11 @@ class Stage:
     def wipe(self, node: int) -> None:
         self.crash(node)
         self.disks[node].wipe()
+
+    def lose_name(self, node: int, position: int) -> None:
+        """A disk that is not in use loses a slot's value with its name."""
+        slot = self.disks[node].slots[position]
+        self.disks[node].slots[position] = Slot(position, slot.number, UNKNOWN, faulty=True)
 
     def damage(self, node: int, position: int) -> None:
         """A payload on a disk that is not in use rots."""
@@ -121,11 +129,28 @@ class Stage:
     def append(self, node: int, digest: str, count: int = 1) -> list[Effect]:
         return self.do(node, Append(count, digest.encode()))
 
+    def append_voters(self, node: int, ids: str) -> list[Effect]:
+        return self.do(node, Append(0, ids.encode(), Kind.VOTERS))
+
+    def reconfigure(self, node: int, *groups: str, position: int = -1, settling: int | None = None) -> list[Effect]:
+        """Groups of ids, as "1,2,3"; what is settled is an open slot of anybody's."""
+        quorums = [Majority(map(int, group.split(","))) for group in groups]
+        quorum: Quorum = quorums[0] if len(quorums) == 1 else Joint(quorums)
+        open_slots = [n.replica.slots[settling].value for n in self.nodes.values() if settling in n.replica.slots]
+        values = tuple(value for value in open_slots[:1] if settling is not None)
+        return self.do(node, Reconfigure(node, quorum, position, values))
+
+    def enlist(self, node: int) -> list[Effect]:
+        return self.do(node, Enlist())
+
     def truncate(self, node: int, begin: int) -> list[Effect]:
         return self.do(node, Truncate(begin))
 
     def demote(self, node: int) -> list[Effect]:
         return self.do(node, Demote())
+
+    def fail(self, node: int) -> list[Effect]:
+        return self.do(node, StoreFailed())
 
     def found(self, node: int, cluster_id: str = "tides") -> list[Effect]:
         return self.do(node, Found(cluster_id))
@@ -161,7 +186,7 @@ class Stage:
 
     def run(self, *nodes: int) -> None:
         """Delivers among these nodes, or all, until nothing moves; what others would get waits on."""
-        among = nodes or self.quorum.members
+        among = nodes or tuple(self.disks)
         while True:
             moving = [link for link, queue in sorted(self.links.items()) if queue and set(link) <= {*among}]
             if not moving:

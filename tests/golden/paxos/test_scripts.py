@@ -8,7 +8,7 @@ import pytest
 
 from tests.golden.paxos.stage import Stage
 from tests.golden.scripts import check
-from tidelog.replication.paxos.events import StoreFailed, Timer
+from tidelog.replication.paxos.events import Timer
 from tidelog.replication.paxos.numbers import make_number
 from tidelog.sim.ring1.describe import number_text, prefix_text, slot_text
 
@@ -27,7 +27,10 @@ class Play:
     def handle(self, command: str, words: list[str], pairs: dict[str, str]) -> list[str]:
         if command == "stage":
             window = int(pairs.get("window", 4))
-            self.stage = Stage(int(pairs.get("nodes", 3)), window=window, is_founded="new" not in words)
+            learners = int(pairs.get("learners", 0))
+            self.stage = Stage(
+                int(pairs.get("nodes", 3)), window=window, is_founded="new" not in words, learners=learners
+            )
             self.stage.transcript()
             return []
         if command == "log":
@@ -56,8 +59,6 @@ class Play:
         match command:
             case "elect":
                 stage.elect(node, make_number(int(pairs["round"]), node) if "round" in pairs else None)
-            case "fail":
-                stage.do(node, StoreFailed())
             case "append":
                 stage.append(node, pairs["batch"], int(pairs.get("records", 1)))
             case "truncate":
@@ -71,10 +72,20 @@ class Play:
                 stage.store(node)
             case "timer":
                 stage.fire(node, Timer(pairs["of"]))
-            case "damage":
-                stage.damage(node, int(pairs["position"]))
+            case "damage" | "lose_name":
+                getattr(stage, command)(node, int(pairs["position"]))
+            case "voters" | "reconfigure":
+                self._change_voters(node, command, pairs)
             case _:
                 getattr(stage, command)(node)
+
+    def _change_voters(self, node: int, command: str, pairs: dict[str, str]) -> None:
+        if command == "voters":
+            self.stage.append_voters(node, pairs["are"])
+            return
+        settling = int(pairs["settling"]) if "settling" in pairs else None
+        groups = pairs["by"].split("&")
+        self.stage.reconfigure(node, *groups, position=int(pairs.get("position", -1)), settling=settling)
 
     def _log(self, node: int) -> list[str]:
         replica = self.stage.nodes[node].replica
