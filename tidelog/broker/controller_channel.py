@@ -1,7 +1,8 @@
 """The way to the active controller, wherever it is: commands go there, and are repeated until they are answered.
 
 Repeating is safe, because a command carries everything that was drawn for it: done twice, it is done once, and the
-answer is the same (`controller.commands`). So a controller that dies with a command in its hands costs time only.
+answer is the same (`controller.commands`). So a controller that dies with a command in its hands costs time only. What
+is refused when it is repeated may have been done before, and undone by others: nobody is told then that it was not.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from tidelog.broker.controller.active import ActiveController
+from tidelog.broker.controller.active import AWAITED, ActiveController
 from tidelog.broker.controller.commands import Command, CommandAnswer
 from tidelog.broker.purgatory import Watchers
-from tidelog.model.errors import ControllerLost, NotController, Overloaded, ShuttingDown
+from tidelog.model.errors import ControllerLost, NotController, Overloaded, ShuttingDown, TidelogError
 from tidelog.model.ports import Entropy
 from tidelog.transport.peer import Answer, PeerLost, PeerUnreachable
 
@@ -82,6 +83,10 @@ class ControllerChannel:
                 failure: Exception = error
             except (ControllerLost, PeerLost, TimeoutError) as error:
                 is_begun, failure = True, error
+            except TidelogError as error:
+                if is_begun and isinstance(command, AWAITED):
+                    raise ControllerLost(f"an attempt before this one may have done it; now: {error}") from error
+                raise
             else:
                 assert isinstance(answer, answer_type)
                 return answer
