@@ -149,6 +149,8 @@ class Administrators:
         for command in self.commands:
             if command.outcome == "ok" and not command.key.startswith("allocate") and command.key not in offsets:
                 self._truth.violate("commands", f"{command.key} was acknowledged, and is lost")
+        lost = [command for command in self.commands if command.outcome == "unknown" and command.key in offsets]
+        self._truth.saw("lost reply after commit", bool(lost))
         self._check_order([(command, offsets[command.key][0]) for command in self.commands if command.key in offsets])
 
     def _check_order(self, done: list[tuple[Command, int]]) -> None:

@@ -73,6 +73,7 @@ def _draw_settings(rng: random.Random) -> dict[str, int | str]:
         "metadata.log.snapshot.records": rng.choice((8, 20, 1_000)),
         "broker.heartbeat.interval.ms": rng.choice((200, 500)),
         "broker.session.timeout.ms": rng.choice((1_500, 3_000)),
+        "controller.voter.replace.ms": rng.choice((1_500, 600_000)),
         "num.partitions": rng.choice((1, 2, 4)),
         "log.segment.bytes": rng.choice((1_024, 1 << 20)),
     }

@@ -160,7 +160,6 @@ class VoterChanges(Rule):
         removed = [voter for voter in old if voter not in new]
         truth.saw("voter added", bool(old and added and not removed))
         truth.saw("voter removed", bool(removed and not added))
-        truth.saw("voter replaced", bool(old and added and removed))
         if old and max(len(added), len(removed)) > 1:
             yield f"voters {old} become {new} in one step"
 

@@ -57,7 +57,6 @@ SEEN = (
     "snapshot installed",
     "voter added",
     "voter removed",
-    "voter replaced",
     "wiped disk rejoined",
     "write refused",
 )
