@@ -38,7 +38,7 @@ class Controllers:
 
     def submit(self, command: Command = GROW, *, leader: int | None = 2) -> TopicPlaced | Done:
         async def main() -> TopicPlaced | Done:
-            mine = cast(ActiveController, None)  # this broker does not lead, so its own is not asked
+            mine = cast("ActiveController", None)  # this broker does not lead, so its own is not asked
             channel = ControllerChannel(1, mine, self.ask, SimEntropy(stream(1)), lambda: (1, 2, 3))
             channel.leader = leader
             return await channel.submit(command, TopicPlaced, seconds_max=5.0)
