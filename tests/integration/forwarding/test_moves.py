@@ -199,7 +199,8 @@ async def test_what_the_partition_recognises_is_repeated_and_appended_once(
     assert held(two, 1) == [b"a"]
 
 
-async def test_one_batch_without_a_number_forbids_the_repeat(two: Cluster) -> None:
+async def test_one_batch_without_a_number_forbids_the_repeat(two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(origin, "PAUSE_S_MIN", 0.001)
     two.net.troubles = [Trouble.ANSWER_LOST]
     with pytest.raises(TimedOutAfterAppend):
         await produce(two, batches(producer_id=7, sequence=0) + batches(b"b"))
