@@ -90,9 +90,9 @@ class ControllerChannel:
             else:
                 assert isinstance(answer, answer_type)
                 return answer
-            if self._is_closed:
+            if self._is_closed and not is_begun:
                 raise ShuttingDown("this broker is stopping")
-            if not await self._pause(pause_s * self._entropy.uniform(1, 2), deadline_s):
+            if self._is_closed or not await self._pause(pause_s * self._entropy.uniform(1, 2), deadline_s):
                 raise self._gave_up(failure, is_begun=is_begun) from failure
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 

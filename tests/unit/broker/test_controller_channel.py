@@ -10,7 +10,7 @@ import pytest
 from tidelog.broker.controller.active import ActiveController
 from tidelog.broker.controller.commands import AddPartitions, Command, Done, TopicPlaced
 from tidelog.broker.controller_channel import ControllerChannel
-from tidelog.model.errors import ControllerLost, NotController, UnknownTopic
+from tidelog.model.errors import ControllerLost, NotController, ShuttingDown, UnknownTopic
 from tidelog.sim.environment import SimEntropy
 from tidelog.sim.loop import run
 from tidelog.sim.seeds import stream
@@ -36,11 +36,13 @@ class Controllers:
             raise answer
         return Answer(answer)
 
-    def submit(self, command: Command = GROW, *, leader: int | None = 2) -> TopicPlaced | Done:
+    def submit(self, command: Command = GROW, *, leader: int | None = 2, is_closed: bool = False) -> TopicPlaced | Done:
         async def main() -> TopicPlaced | Done:
             mine = cast("ActiveController", None)  # this broker does not lead, so its own is not asked
             channel = ControllerChannel(1, mine, self.ask, SimEntropy(stream(1)), lambda: (1, 2, 3))
             channel.leader = leader
+            if is_closed:
+                channel.close()
             return await channel.submit(command, TopicPlaced, seconds_max=5.0)
 
         return run(main)
@@ -65,3 +67,10 @@ def test_who_knows_no_leader_asks_the_voters_in_turn() -> None:
     others = Controllers(NotController("not me"), PLACED)
     assert others.submit(leader=None) == PLACED
     assert sorted(others.asked) == [2, 3]
+
+
+def test_a_broker_that_stops_knows_what_it_may_have_asked_for() -> None:
+    with pytest.raises(ControllerLost):
+        Controllers(LOST).submit(is_closed=True)
+    with pytest.raises(ShuttingDown):
+        Controllers(NotController("not me")).submit(is_closed=True)
