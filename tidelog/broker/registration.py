@@ -36,7 +36,7 @@ from tidelog.model.ports import Files
 
 CLEAN_MARK = "clean"
 REGISTER_S_MAX = 30.0
-SHUTDOWN_S_MAX = 3.0
+SHUTDOWN_S_MAX = 1.5
 
 logger = structlog.get_logger("tidelog.broker")
 
