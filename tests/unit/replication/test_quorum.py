@@ -2,7 +2,7 @@ from itertools import combinations
 
 import pytest
 
-from tidelog.replication.quorum import Majority
+from tidelog.replication.quorum import Joint, Majority
 
 
 @pytest.mark.parametrize(("members", "size"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4)])
@@ -33,3 +33,23 @@ def test_strangers_and_repetitions_do_not_count() -> None:
 def test_members_are_distinct_and_there_are_some(members: list[int]) -> None:
     with pytest.raises(AssertionError):
         Majority(members)
+
+
+@pytest.mark.parametrize("new", [{1, 2, 3, 4}, {1, 2}, {1, 2, 4}, {7}])
+def test_a_joint_quorum_meets_whatever_meets_one_of_its_parts(new: set[int]) -> None:
+    old, changed = Majority([1, 2, 3]), Majority(new)
+    joint = Joint([old, changed])
+    everybody = sorted({1, 2, 3} | new)
+    assert joint.members == tuple(everybody)
+    subsets = [set(c) for size in range(len(everybody) + 1) for c in combinations(everybody, size)]
+    for subset in subsets:
+        assert joint.is_met(subset) == (old.is_met(subset) and changed.is_met(subset))
+        if joint.is_met(subset):
+            assert all(subset & other for other in subsets if old.is_met(other) or changed.is_met(other))
+
+
+def test_members_of_a_joint_quorum_are_those_of_its_parts() -> None:
+    joint = Joint([Majority([1, 2]), Majority([2, 3])])
+    assert [node in joint for node in (1, 2, 3, 4)] == [True, True, True, False]
+    with pytest.raises(AssertionError):
+        Joint([])

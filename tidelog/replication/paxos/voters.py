@@ -109,7 +109,7 @@ def decode_voters(content: bytes) -> VoterSet:
     """Raises `InvalidVoters` for anything that `encode_voters` does not write."""
     try:
         version, voters = msgspec.msgpack.decode(content, type=tuple[int, VoterSet])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
         raise InvalidVoters(f"these bytes are no set of voters: {error}") from error
     if version != FORMAT or encode_voters(voters) != content:
         raise InvalidVoters(f"these bytes are no set of voters in format {FORMAT}")
