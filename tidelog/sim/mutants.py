@@ -16,8 +16,8 @@ from tidelog.broker.partition import Partition
 from tidelog.broker.proposals import Proposal
 from tidelog.model.errors import DiskFull, Overloaded
 from tidelog.model.producers import ProducerTable
-from tidelog.replication.protocol import Appended, Effect, Event
-from tidelog.replication.single import SingleReplica
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.protocol import Appended, Synced
 from tidelog.sim.disk import SimDisk
 from tidelog.storage import loader
 from tidelog.storage.metainfo import MetainfoStore
@@ -52,12 +52,13 @@ def skip_directory_fsync() -> AbstractContextManager[None]:
 
 def acknowledge_before_fsync() -> AbstractContextManager[None]:
     """Calls what is only written committed, and says it is on the disk."""
-    step = SingleReplica.step
+    step = IsrLeader.step
 
-    def eager(core: SingleReplica, event: Event) -> list[Effect]:
-        return core._advance(event.end) if isinstance(event, Appended) else step(core, event)
+    def eager(core: IsrLeader, event: Any) -> list[Any]:
+        effects = step(core, event)
+        return [*effects, *step(core, Synced(event.end))] if isinstance(event, Appended) else effects
 
-    return patched(SingleReplica, "step", eager)
+    return patched(IsrLeader, "step", eager)
 
 
 @contextmanager

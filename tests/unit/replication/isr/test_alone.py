@@ -1,9 +1,12 @@
+"""A set of one: what its own disk holds is committed."""
+
+from tidelog.replication.isr.leader import IsrLeader
 from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Propose, Synced
-from tidelog.replication.single import SingleReplica
+from tidelog.replication.registry import new_protocol
 
 
-def new_replica(*, is_fsynced: bool = True) -> SingleReplica:
-    return SingleReplica(1, leader_epoch=4, log_end_offset=10, is_fsynced=is_fsynced)
+def new_replica(*, is_fsynced: bool = True) -> IsrLeader:
+    return new_protocol(node_id=1, leader_epoch=4, replicas=[1], log_end_offset=10, is_fsynced=is_fsynced)
 
 
 def test_all_that_a_new_leader_finds_is_committed() -> None:
@@ -42,6 +45,7 @@ def test_refused_offsets_are_given_out_again() -> None:
 def test_an_older_report_never_takes_the_high_watermark_back() -> None:
     replica = new_replica()
     replica.step(Propose(3))
+    replica.step(Appended(13))
     replica.step(Synced(13))
     assert replica.step(Synced(11)) == []
     assert replica.high_watermark == 13

@@ -1,0 +1,331 @@
+"""What the two sides of a primary-backup partition are told, and what they ask for.
+
+The leader's side is also driven by the events of `tidelog.replication.protocol` (`Propose`, `Appended`, `Synced`, ...).
+All times are milliseconds of one monotonic clock. Epochs of brokers and of leaders are the controller's.
+
+Kafka's terms throughout. "Acknowledged" is what a replica has promised to keep: with `ack.durability=fsynced` what is
+on its disk, with `replicated` what it holds in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Effect, Synced
+
+NO_BROKER_EPOCH = -1
+"""In the place of a member's broker epoch: not known, so the controller is not to compare it."""
+
+
+class LogState(NamedTuple):
+    """A replica's own log, as a core finds it. `log_start_offset <= durable_offset <= log_end_offset`."""
+
+    log_start_offset: int
+    durable_offset: int
+    log_end_offset: int
+    lineage: tuple[tuple[int, int], ...] = ()
+    """(leader epoch, first offset), as the log's trails keep it."""
+
+
+# -- to the leader -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IsrSettings:
+    """What the leader needs of the topic's and the broker's configuration."""
+
+    min_isr: int = 1
+    """`min.insync.replicas`, but never more than there are replicas: below it the high watermark stands still."""
+    lag_ms_max: int = 30_000
+    """`replica.lag.time.max.ms`: a member that is behind for longer leaves the set."""
+    retry_ms: int = 100
+    """From an answer that changed nothing to the next attempt at an `AlterPartition`."""
+    is_fsynced: bool = True
+    """`ack.durability=fsynced`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetched:
+    """A fetch of a follower that names this leader epoch (the caller has checked), and how far its log goes.
+
+    The tail's epoch makes it checkable: a report whose tail is not in the leader's log counts for nothing.
+    """
+
+    replica: int
+    broker_epoch: int
+    fetch_offset: int
+    """The follower's log end."""
+    durable_offset: int
+    """How far its log is on its disk; at most `fetch_offset`."""
+    last_fetched_epoch: int | None
+    """Of the batch before `fetch_offset`; None if the log is empty."""
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerSynced:
+    """The same report between two fetches, because a commit has ended at the follower. It is not answered."""
+
+    replica: int
+    broker_epoch: int
+    fetch_offset: int
+    durable_offset: int
+    last_fetched_epoch: int | None
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChanged:
+    """The metadata was applied: the partition as the controller has it, within this leader epoch.
+
+    To be told also when only a broker was registered, fenced or unfenced. What is older than known is ignored.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int
+    broker_epochs: Mapping[int, int]
+    """Of those that may join the set: registered, not fenced, not about to stop."""
+
+
+class Outcome(Enum):
+    """What an answer to an `AlterPartition` says."""
+
+    APPLIED = auto()
+    PROVEN_NOT_APPLIED = auto()
+    """Refused or never sent, and will not be applied later: INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED, not sent."""
+    AMBIGUOUS = auto()
+    """Anything else: timeout, lost connection, fenced, stale partition epoch (an earlier attempt may be the reason)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionAnswered:
+    """The fate of one attempt. Each attempt is to be answered once, after a deadline by `AMBIGUOUS`."""
+
+    attempt: int
+    outcome: Outcome
+    now_ms: int
+    partition_epoch: int = -1
+    """After the change, if applied."""
+    isr: tuple[int, ...] = ()
+    """After the change, if applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixDeleted:
+    """The leader's log now starts here."""
+
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MinIsrChanged:
+    """`IsrSettings.min_isr` has changed."""
+
+    min_isr: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: members that lag are to be dropped, requests to be repeated. Some ten times per `lag_ms_max`."""
+
+    now_ms: int
+
+
+LeaderEvent = FollowerSynced | IsrChanged | AlterPartitionAnswered | PrefixDeleted | MinIsrChanged | Tick
+
+# -- from the leader ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition:
+    """Ask the controller for this in-sync set, if the partition's epoch is still this one.
+
+    To be answered by `AlterPartitionAnswered(attempt)`; there is never a second one before. The controller must accept
+    the set that is in force already, and give the partition a new epoch for it: so is a lost request withdrawn.
+    """
+
+    attempt: int
+    isr: tuple[tuple[int, int], ...]
+    """(node, broker epoch or `NO_BROKER_EPOCH`)."""
+    partition_epoch: int
+
+
+LeaderEffect = Effect | AlterPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Answer with what stands behind `from_offset`; nothing may stand there yet."""
+
+    from_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diverging:
+    """The follower's log is not a prefix of the leader's: answer with this, and no data."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfRange:
+    """The follower's log ends where the leader's has no data (any more)."""
+
+    log_start_offset: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The fetch is of a process of the past, or of nobody who holds this partition: it counts for nothing."""
+
+    reason: str
+
+
+FetchVerdict = Serve | Diverging | OutOfRange | Refused
+
+# -- to the follower ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchDue:
+    """A request to the leader is about to be made up. The correlation is never used twice; the newest one counts."""
+
+    correlation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The leader's answer: batches, perhaps none, that are whole and verified."""
+
+    correlation: int
+    base_offset: int
+    """Of the first batch; the fetch offset if there is none."""
+    end_offset: int
+    """Behind the last batch; `base_offset` if there is none."""
+    epochs: tuple[tuple[int, int], ...]
+    """The lineage of the batches: (leader epoch, first offset) wherever the epoch changes, and of the first batch."""
+    high_watermark: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DivergingAt:
+    """The leader's answer: in its log everything of epochs up to `epoch` ends at `end_offset`."""
+
+    correlation: int
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOutOfRange:
+    """The leader's answer: its log is elsewhere."""
+
+    correlation: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """A `Truncate` or `StartOver` was carried out, durably: the log ends here."""
+
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """Another leader epoch, of the same leader or another. Nothing of what was asked before counts."""
+
+    leader_epoch: int
+
+
+FollowerEvent = (
+    FetchDue | Fetched | DivergingAt | FetchOutOfRange | Appended | AppendRefused | Synced | Truncated | LeaderChanged
+)
+
+# -- from the follower -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Ask the leader for this partition, with these facts of the log (`FollowerFetched`)."""
+
+    correlation: int
+    fetch_offset: int
+    durable_offset: int
+    last_fetched_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSynced:
+    """Tell the leader that the disk has caught up (`FollowerSynced`): its answer to the fetch may be long in coming.
+
+    Of no use where `ack.durability=replicated`.
+    """
+
+    fetch_offset: int
+    durable_offset: int
+    last_fetched_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFetched:
+    """Append the answer's batches at the log's end. To be answered at once: `Appended(end)` or `AppendRefused(end)`."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut the log, durably; then `Truncated`. Nothing is fetched meanwhile."""
+
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartOver:
+    """Drop the whole log and begin an empty one at this offset, durably; then `Truncated`."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowHighWatermark:
+    """What the leader calls committed, as far as this log goes. It may be less than before, under a new leader."""
+
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePrefix:
+    """The leader no longer keeps what is below; nothing that is not committed and on this disk is meant."""
+
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Distrust:
+    """The leader contradicts itself within its epoch. Nothing is done, and nothing fetched, until the next epoch."""
+
+    reason: str
+
+
+FollowerEffect = (
+    Fetch | ReportSynced | AppendFetched | Truncate | StartOver | FollowHighWatermark | DeletePrefix | Distrust
+)
+
+__all__ = [
+    "NO_BROKER_EPOCH", "AdvanceHighWatermark", "AlterPartition", "AlterPartitionAnswered", "Append", "AppendFetched",
+    "AppendRefused", "Appended", "DeletePrefix", "Distrust", "Diverging", "DivergingAt", "Fetch", "FetchDue",
+    "FetchOutOfRange", "FetchVerdict", "Fetched", "FollowHighWatermark", "FollowerEffect", "FollowerEvent",
+    "FollowerFetched", "FollowerSynced", "IsrChanged", "IsrSettings", "LeaderChanged", "LeaderEffect", "LeaderEvent",
+    "LogState", "MinIsrChanged", "OutOfRange", "Outcome", "PrefixDeleted", "Refused", "ReportSynced", "Serve",
+    "StartOver", "Synced", "Tick", "Truncate", "Truncated",
+]  # fmt: skip

@@ -1,0 +1,279 @@
+"""The leader of a primary-backup partition: what is committed, and who has to hold it.
+
+The leader takes all writes and followers fetch them. A batch is committed when all of the in-sync set have acknowledged
+it; f + 1 members outlive f failures. The rules, and what each is for:
+
+- The **high watermark** is the least acknowledged end over the maximal in-sync set (`in_sync_set.py`) and over
+  followers about to join; it moves only forward, and only while the committed set has the members that the topic asks
+  for.
+- A follower **joins** when it has acknowledged everything up to the high watermark *and* up to where this epoch began
+  (LESO): a new leader's high watermark may be older than what was committed before it, and LESO is not. It must have
+  been heard in this epoch, and by the broker epoch that the metadata knows, or an earlier life's log would be counted.
+- A member **leaves** when it has been behind for `lag_ms_max`.
+- A fetch is answered with data only if the follower's tail lies in this log (`lineage.py`); else it counts for nothing
+  and is told where the two part. All logs are made equal to the leader's, by epochs, never by high watermarks.
+
+One replica is the special case of a set of one. KIP-101, 279, 320, 497, 841, 903, 966.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import overload
+
+from tidelog.replication.isr.events import (
+    AlterPartition,
+    AlterPartitionAnswered,
+    Diverging,
+    FetchVerdict,
+    FollowerFetched,
+    FollowerSynced,
+    IsrChanged,
+    IsrSettings,
+    LeaderEffect,
+    LeaderEvent,
+    LogState,
+    MinIsrChanged,
+    OutOfRange,
+    PrefixDeleted,
+    Refused,
+    Serve,
+    Tick,
+)
+from tidelog.replication.isr.in_sync_set import InSyncSet
+from tidelog.replication.isr.lineage import Lineage
+from tidelog.replication.isr.remote_replica import RemoteReplica
+from tidelog.replication.protocol import (
+    AdvanceHighWatermark,
+    Append,
+    Appended,
+    AppendRefused,
+    DurabilityChanged,
+    Effect,
+    Event,
+    Propose,
+    Synced,
+)
+
+
+class IsrLeader:
+    """One partition's leader in one leader epoch.
+
+    Invariant: high_watermark <= acknowledged end of every member of the maximal in-sync set that has reported in this
+    epoch and was a member when it moved; log_end_offset <= next_offset.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        leader_epoch: int,
+        log: LogState,
+        high_watermark: int,
+        partition: IsrChanged,
+        settings: IsrSettings,
+        now_ms: int,
+    ) -> None:
+        """`high_watermark` is what this replica knew before; `partition` as the metadata has it that made it leader."""
+        assert node_id in partition.replicas and high_watermark <= log.log_end_offset
+        self.leader_epoch = leader_epoch
+        self.leader_epoch_start_offset = log.log_end_offset
+        """Where this epoch's batches begin (LESO)."""
+        self._node_id = node_id
+        self._log_start_offset = log.log_start_offset
+        self._durable_offset = log.durable_offset
+        self._log_end_offset = self._next_offset = log.log_end_offset
+        self._lineage = Lineage(log.lineage)
+        self._lineage.begin(leader_epoch, log.log_end_offset)
+        self._high_watermark = max(high_watermark, log.log_start_offset)
+        self._settings = settings
+        self._is_fsynced = settings.is_fsynced
+        self._min_isr = settings.min_isr
+        self._now_ms = now_ms
+        self._isr = InSyncSet(partition.isr, partition.partition_epoch, settings.retry_ms)
+        self._broker_epochs: Mapping[int, int] = partition.broker_epochs
+        self._followers: dict[int, RemoteReplica] = {}
+        self._assign(partition.replicas)
+        self._advance()
+
+    # -- what it knows -----------------------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The committed set, as the controller was last heard to have it."""
+        return self._isr.committed
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """Everybody who may be in the controller's set."""
+        return self._isr.maximal
+
+    @property
+    def partition_epoch(self) -> int:
+        """Of the committed set."""
+        return self._isr.partition_epoch
+
+    @property
+    def is_below_min_isr(self) -> bool:
+        """Nothing is committed now; `acks=all` is to be refused."""
+        return len(self._isr.committed) < self._min_isr
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def step(self, event: Event) -> list[Effect]: ...
+
+    @overload
+    def step(self, event: LeaderEvent) -> list[LeaderEffect]: ...
+
+    def step(self, event: Event | LeaderEvent) -> list[Effect] | list[LeaderEffect]:
+        """What clients, the local log, the metadata and the clock have to say; fetches come to `fetched`."""
+        match event:
+            case Propose() | Appended() | AppendRefused() | Synced() | DurabilityChanged():
+                return self._on_log(event)
+            case FollowerSynced():
+                return self._report(event) if self._verdict(event) == Serve(event.fetch_offset) else []
+            case AlterPartitionAnswered():
+                self._now_ms = max(self._now_ms, event.now_ms)
+                self._isr.answered(event)
+                return [*self._advance(), *self._expand()]
+            case IsrChanged():
+                return self._on_metadata(event)
+            case MinIsrChanged(min_isr):
+                self._min_isr = min_isr
+                return [*self._advance()]
+            case PrefixDeleted(log_start_offset):
+                assert log_start_offset <= self._high_watermark
+                self._log_start_offset = max(self._log_start_offset, log_start_offset)
+                self._lineage.delete_prefix(log_start_offset)
+                return []
+            case Tick(now_ms):
+                return self._on_tick(now_ms)
+
+    def _on_log(self, event: Event) -> list[Effect]:
+        match event:
+            case Propose(offsets):
+                base = self._next_offset
+                self._next_offset = base + offsets
+                return [Append(base, self.leader_epoch)]
+            case AppendRefused(base):
+                assert self._log_end_offset <= base <= self._next_offset
+                self._next_offset = base
+                return []
+            case Appended(end):
+                assert end <= self._next_offset
+                self._log_end_offset = max(self._log_end_offset, end)
+            case Synced(end):
+                assert end <= self._log_end_offset
+                self._durable_offset = max(self._durable_offset, end)
+            case DurabilityChanged(is_fsynced):
+                self._is_fsynced = is_fsynced
+        return self._advance()
+
+    def _on_metadata(self, event: IsrChanged) -> list[LeaderEffect]:
+        if event.partition_epoch < self._isr.partition_epoch:
+            return []
+        self._broker_epochs = event.broker_epochs
+        self._assign(event.replicas)
+        self._isr.adopt(event.isr, event.partition_epoch)
+        return [*self._advance(), *self._expand()]
+
+    def _assign(self, replicas: tuple[int, ...]) -> None:
+        known, committed = self._followers, self._isr.committed
+        self._followers = {
+            node: known.get(node) or RemoteReplica(self._log_end_offset, self._now_ms, is_member=node in committed)
+            for node in replicas
+            if node != self._node_id
+        }
+
+    # -- followers ---------------------------------------------------------------------------------------------------
+
+    def fetched(self, fetch: FollowerFetched) -> tuple[FetchVerdict, list[LeaderEffect]]:
+        """What the follower is to be answered, once the effects are carried out."""
+        verdict = self._verdict(fetch)
+        return verdict, self._report(fetch) if isinstance(verdict, Serve) else []
+
+    def _verdict(self, report: FollowerFetched | FollowerSynced) -> FetchVerdict:
+        follower = self._followers.get(report.replica)
+        if follower is None:
+            return Refused("this broker holds no replica of the partition")
+        if report.broker_epoch < max(follower.broker_epoch, self._broker_epochs.get(report.replica, 0)):
+            return Refused("a process of this broker has registered since")
+        out_of_range = OutOfRange(self._log_start_offset, self._log_end_offset)
+        if report.fetch_offset < self._log_start_offset:
+            return out_of_range
+        if report.last_fetched_epoch is not None:
+            common = self._lineage.end_of(report.last_fetched_epoch, self._log_end_offset)
+            if common is None:
+                return Refused("its log is of a later epoch")
+            if common.epoch < report.last_fetched_epoch or common.offset < report.fetch_offset:
+                return Diverging(common.epoch, common.offset)
+        return Serve(report.fetch_offset) if report.fetch_offset <= self._log_end_offset else out_of_range
+
+    def _report(self, report: FollowerFetched | FollowerSynced) -> list[LeaderEffect]:
+        self._now_ms = max(self._now_ms, report.now_ms)
+        follower = self._followers[report.replica]
+        follower.hear(report)
+        follower.follow(self._log_end_offset, self._now_ms, is_fsynced=self._is_fsynced)
+        expansion = self._expand()
+        return [*self._advance(), *expansion]
+
+    # -- the in-sync set ---------------------------------------------------------------------------------------------
+
+    def _expand(self) -> list[AlterPartition]:
+        if not self._isr.may_ask(self._now_ms):
+            return []
+        committed = self._isr.committed
+        joining = tuple(node for node in self._followers if node not in committed and self._may_join(node))
+        return [self._isr.ask(committed + joining, self._broker_epochs)] if joining else []
+
+    def _may_join(self, node: int) -> bool:
+        follower = self._followers[node]
+        needed = max(self._high_watermark, self.leader_epoch_start_offset)
+        return self._is_eligible(node) and follower.acknowledged(is_fsynced=self._is_fsynced) >= needed
+
+    def _is_eligible(self, node: int) -> bool:
+        """Heard in this epoch, by the process that the controller would admit."""
+        follower = self._followers[node]
+        return follower.has_reported and follower.broker_epoch == self._broker_epochs.get(node)
+
+    def _on_tick(self, now_ms: int) -> list[LeaderEffect]:
+        self._now_ms = max(self._now_ms, now_ms)
+        if (again := self._isr.retry(self._now_ms)) is not None:
+            return [again]
+        effects: list[LeaderEffect] = [*self._advance()]
+        if self._isr.may_ask(self._now_ms):
+            kept = tuple(node for node in self._isr.committed if not self._is_lagging(node))
+            if kept != self._isr.committed:
+                return [*effects, self._isr.ask(kept, self._broker_epochs)]
+        return [*effects, *self._expand()]
+
+    def _is_lagging(self, node: int) -> bool:
+        if node == self._node_id:
+            return False
+        lag_ms_max = self._settings.lag_ms_max
+        return self._followers[node].is_lagging(
+            self._log_end_offset, self._now_ms, lag_ms_max, is_fsynced=self._is_fsynced
+        )
+
+    # -- commit ------------------------------------------------------------------------------------------------------
+
+    def _advance(self) -> list[Effect]:
+        if self.is_below_min_isr:
+            return []
+        end = self._durable_offset if self._is_fsynced else self._log_end_offset
+        for node, follower in self._followers.items():
+            if node in self._isr.maximal or self._is_about_to_join(node):
+                end = min(end, follower.acknowledged(is_fsynced=self._is_fsynced))
+        if end <= self._high_watermark:
+            return []
+        self._high_watermark = end
+        return [AdvanceHighWatermark(end)]
+
+    def _is_about_to_join(self, node: int) -> bool:
+        """Close behind, and waited for: else the high watermark would run ahead of it for ever."""
+        follower = self._followers[node]
+        return self._is_eligible(node) and self._now_ms - follower.caught_up_ms <= self._settings.lag_ms_max

@@ -1,0 +1,77 @@
+"""Which leader epoch wrote which part of a log: the question by which two logs find where they part (KIP-101, KIP-279).
+
+Batches of one epoch were written by one leader, one behind the other. So two logs that hold a batch of the same epoch
+at the same offset are equal up to it, and to know where each epoch begins in either log is to know where they part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class EpochEnd(NamedTuple):
+    """In a log, everything of epochs up to `epoch` ends at `offset`."""
+
+    epoch: int
+    offset: int
+
+
+class Lineage:
+    """(leader epoch, first offset) for each epoch of a log.
+
+    Invariant: both strictly increase. A leader's own epoch begins where its log ended when it took office: that row
+    stands there before anything is written.
+    """
+
+    def __init__(self, rows: Iterable[tuple[int, int]] = ()) -> None:
+        self._rows: list[tuple[int, int]] = []
+        for epoch, offset in rows:
+            self.begin(epoch, offset)
+
+    @property
+    def rows(self) -> tuple[tuple[int, int], ...]:
+        return tuple(self._rows)
+
+    @property
+    def last_epoch(self) -> int | None:
+        """Of the newest batch; None if the log never held any."""
+        return self._rows[-1][0] if self._rows else None
+
+    def begin(self, epoch: int, offset: int) -> None:
+        """A batch of `epoch` stands at `offset`, or would. An epoch that has begun already is left as it is."""
+        if self._rows and self._rows[-1][0] == epoch:
+            return
+        assert not self._rows or (self._rows[-1][0] < epoch and self._rows[-1][1] < offset), (epoch, offset, self.rows)
+        self._rows.append((epoch, offset))
+
+    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd | None:
+        """Where the batches of epochs up to `epoch` end, with the newest such epoch that the log knows.
+
+        None if `epoch` is newer than the log's newest: the log cannot know. If the log knows no epoch as old, the
+        answer is the asked epoch and the start of the oldest: nothing is in common.
+        """
+        if not self._rows or epoch > self._rows[-1][0]:
+            return None
+        if epoch == self._rows[-1][0]:
+            return EpochEnd(epoch, log_end_offset)
+        known = epoch
+        for row_epoch, offset in self._rows:
+            if row_epoch > epoch:
+                return EpochEnd(known, offset)
+            known = row_epoch
+        raise AssertionError("a later epoch was just seen to be there")
+
+    def cut(self, log_end_offset: int) -> None:
+        """The log now ends here."""
+        while self._rows and self._rows[-1][1] >= log_end_offset:
+            self._rows.pop()
+
+    def delete_prefix(self, log_start_offset: int) -> None:
+        """The log now starts here. The epoch in force at the start stays."""
+        while len(self._rows) > 1 and self._rows[1][1] <= log_start_offset:
+            del self._rows[0]
+
+    def clear(self) -> None:
+        """The log holds nothing of the past."""
+        self._rows.clear()

@@ -1,0 +1,64 @@
+"""What a leader knows of one follower: how far its log goes, since when it has had all that there was, in which life.
+
+Kafka's `Replica`. A follower is *caught up as of t* if it has acknowledged all that the leader's log held at time t. A
+*mark* (an end of the leader's log, and when it was there) tells: once the follower has passed it, it was caught up as
+of then, and the next mark is set. Under steady load a follower never stands at the leader's very end, least of all with
+its fsyncs, and is in sync all the same.
+"""
+
+from __future__ import annotations
+
+from tidelog.replication.isr.events import NO_BROKER_EPOCH, FollowerFetched, FollowerSynced
+
+NOTHING = -1
+NEVER_MS = -(1 << 62)
+
+
+class RemoteReplica:
+    """One follower within one leader epoch.
+
+    Invariant: what is known of its log is a prefix of the leader's; within a life of its process it only grows, because
+    a follower truncates before its first fetch that counts, and never below what the two logs have in common.
+    """
+
+    def __init__(self, leader_end: int, now_ms: int, *, is_member: bool) -> None:
+        self.log_end_offset = NOTHING
+        self.durable_offset = NOTHING
+        self.broker_epoch = NO_BROKER_EPOCH
+        """Of the process whose reports these are: none before its first fetch in this leader epoch."""
+        self.caught_up_ms = now_ms if is_member else NEVER_MS
+        """It had everything at this time. A member of the set is given credit until it is heard."""
+        self._mark = (leader_end, now_ms)
+
+    @property
+    def has_reported(self) -> bool:
+        return self.broker_epoch != NO_BROKER_EPOCH
+
+    def hear(self, report: FollowerFetched | FollowerSynced) -> None:
+        """Takes over a report whose tail lies in the leader's log."""
+        assert 0 <= report.durable_offset <= report.fetch_offset and report.broker_epoch >= self.broker_epoch
+        if report.broker_epoch > self.broker_epoch:  # a crash may have taken what was not synced
+            self.broker_epoch = report.broker_epoch
+            self.log_end_offset = self.durable_offset = NOTHING
+        self.log_end_offset = max(self.log_end_offset, report.fetch_offset)
+        self.durable_offset = max(self.durable_offset, report.durable_offset)
+
+    def acknowledged(self, *, is_fsynced: bool) -> int:
+        """What it has promised to keep ends here."""
+        return self.durable_offset if is_fsynced else self.log_end_offset
+
+    def follow(self, leader_end: int, now_ms: int, *, is_fsynced: bool) -> None:
+        """Moves the marks after a report."""
+        end = self.acknowledged(is_fsynced=is_fsynced)
+        marked_end, marked_ms = self._mark
+        if end >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif end >= marked_end:
+            self.caught_up_ms = max(self.caught_up_ms, marked_ms)
+        else:
+            return
+        self._mark = (leader_end, now_ms)
+
+    def is_lagging(self, leader_end: int, now_ms: int, lag_ms_max: int, *, is_fsynced: bool) -> bool:
+        """Has been behind for longer than a member may be. Where nothing is written, nobody falls behind."""
+        return self.acknowledged(is_fsynced=is_fsynced) < leader_end and now_ms - self.caught_up_ms > lag_ms_max
