@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tidelog.broker.controller.commands import ANSWERS, WIRE_COMMANDS, Command, MetadataApplied
+from tidelog.broker.controller.commands import Command, MetadataApplied
+from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
 from tidelog.transport.peer import Answer, Hello

@@ -159,6 +159,18 @@ class BrokerConfig(Settings):
         "before it is removed. (Kafka counts bytes: metadata.log.max.record.bytes.between.snapshots.)",
     )
 
+    auto_leader_rebalance_enable: Boolean = setting(
+        "auto.leader.rebalance.enable",
+        True,
+        "Whether partitions go back to their preferred leader, the first of their replicas, when it is in sync again.",
+    )
+    leader_imbalance_check_interval_seconds: Count = setting(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        "How often the active controller looks for partitions that are not led by their preferred leader.",
+        unit="s",
+    )
+
     # -- what new topics get -------------------------------------------------------------------------------------
 
     num_partitions: Count = setting("num.partitions", 1, "Partitions of a topic that is created without a number.")
@@ -247,7 +259,13 @@ class BrokerConfig(Settings):
         "min.insync.replicas",
         None,
         "Replicas that must be in sync for `acks=all` to be accepted. Default: 2 where a topic has three replicas "
-        "or more, else 1. (Kafka: 1, which acknowledges records that only one broker has.)",
+        "or more, else 1. The same on all brokers. (Kafka: 1, which acknowledges records that only one broker has.)",
+    )
+    unclean_leader_election_enable: Boolean = setting(
+        "unclean.leader.election.enable",
+        False,
+        "Whether a replica that may lack acknowledged records leads if none that has them all is left. `false`: the "
+        "partition waits for one. `true`: it goes on at once, and those records are lost.",
     )
     commit_protocol: CommitProtocol = setting(
         "commit.protocol",
@@ -372,6 +390,9 @@ class TopicConfig(Settings):
     )
     compression_type: CompressionType = inherited("compression.type", "compression.type")
     min_insync_replicas: Count | None = inherited("min.insync.replicas", "min.insync.replicas")
+    unclean_leader_election_enable: Boolean = inherited(
+        "unclean.leader.election.enable", "unclean.leader.election.enable"
+    )
     commit_protocol: CommitProtocol = inherited("commit.protocol", "commit.protocol")
     ack_durability: AckDurability = inherited("ack.durability", "ack.durability")
 

@@ -60,15 +60,43 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """Who holds a partition. `replicas[0]` is the preferred leader; `isr` is a subset of `replicas`, in their order."""
+    """Who holds a partition. `replicas[0]` is the preferred leader; the other tuples are subsets, in the same order."""
 
     partition: int
     leader: NodeId
+    """One of `isr`, or `NO_LEADER` while that is empty."""
     leader_epoch: int
+    """Rises when another leads, also when nobody does, and when a replica is removed."""
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
+    """In sync: live, and holding everything that was ever acknowledged. Each commit waits for all of them."""
     partition_epoch: int = 0
     """Rises with every change of this entry: who asks for one names what it saw, and loses to a change in between."""
+    elr: tuple[NodeId, ...] = ()
+    """Eligible leader replicas (KIP-966): not in sync any more, but they still hold everything acknowledged, because
+    nothing was committed since fewer than `min.insync.replicas` are in sync. Empty while enough are."""
+    last_known_elr: tuple[NodeId, ...] = ()
+    """While nobody is in sync: the last leader, unless its disk was lost."""
+    adding: tuple[NodeId, ...] = ()
+    """While replicas move: those that were none before."""
+    removing: tuple[NodeId, ...] = ()
+    """While replicas move: those that will be none any more. One that is also in `adding` was the target of a move
+    that was replaced by another."""
+
+    @property
+    def target(self) -> tuple[NodeId, ...]:
+        """The replicas once they have moved."""
+        return tuple(node for node in self.replicas if node not in self.removing)
+
+    @property
+    def original(self) -> tuple[NodeId, ...]:
+        """The replicas if the move is called off."""
+        return tuple(node for node in self.replicas if node not in self.adding)
+
+    @property
+    def replication_factor(self) -> int:
+        """Of the smaller of `original` and `target`: replicas that are still being filled ask nothing of the ISR."""
+        return min(len(self.original), len(self.target))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,10 @@ from tidelog.broker.controller.commands import (
 )
 from tidelog.broker.controller.decide import decide
 from tidelog.broker.controller.decision import MetadataLog
+from tidelog.broker.controller.partition_commands import AlterReassignments, ElectLeaders, Rebalance
 from tidelog.broker.controller.requests import Group, Request
 from tidelog.broker.controller.sessions import Sessions
-from tidelog.broker.controller.upkeep import next_snapshot, overdue
+from tidelog.broker.controller.upkeep import misled, next_snapshot, overdue
 from tidelog.broker.controller.voting import ChangeVoters, next_step
 from tidelog.broker.purgatory import Watchers
 from tidelog.config.schema import BrokerConfig
@@ -53,7 +54,16 @@ APPLIED_S_MAX = 5.0
 """How long an answer waits for the slowest live broker to see what was decided."""
 TICKS_PER_HEARTBEAT = 4
 
-AWAITED = (CreateTopic, DeleteTopic, AddPartitions, AlterTopicConfigs, RemoveBroker)
+AWAITED = (
+    CreateTopic,
+    DeleteTopic,
+    AddPartitions,
+    AlterTopicConfigs,
+    RemoveBroker,
+    ElectLeaders,
+    AlterReassignments,
+    Rebalance,
+)
 """Answered only when every live broker has applied them: the next request to any broker sees what they did."""
 
 logger = structlog.get_logger("tidelog.controller")
@@ -78,6 +88,7 @@ class ActiveController:
         self._ended: dict[NodeId, int] = {}
         self._reign: LeadCluster | None = None
         self._is_serving = False
+        self._balance_at = 0.0
 
     # -- who leads ---------------------------------------------------------------------------------------------------
 
@@ -229,7 +240,9 @@ class ActiveController:
         if self._reign is not reign:
             return
         if request.answer.exception() is None:
-            self._sessions.begin(self._image(), asyncio.get_running_loop().time())
+            now_s = asyncio.get_running_loop().time()
+            self._sessions.begin(self._image(), now_s)
+            self._balance_at = now_s + self._config.leader_imbalance_check_interval_seconds
             self._is_serving = True
             logger.info("active controller", epoch=reign.epoch, position=self._image().position)
         else:
@@ -259,6 +272,7 @@ class ActiveController:
         for fence in fences:
             logger.warning("a broker is not heard of; it is fenced", node=fence.node_id, epoch=fence.broker_epoch)
         await self._do(*fences)
+        await self._balance(now_s)
         snapshot = next_snapshot(
             self._image(), self._sessions, every_records=self._config.metadata_log_snapshot_records
         )
@@ -269,6 +283,16 @@ class ActiveController:
             await self._change_voters(step)
         elif step is not None:
             await self._do(step)
+
+    async def _balance(self, now_s: float) -> None:
+        """Not at once: brokers that came back in a moment ago are about to fetch, and clients to find their leaders."""
+        if now_s < self._balance_at:
+            return
+        self._balance_at = now_s + self._config.leader_imbalance_check_interval_seconds
+        election = misled(self._image(), self._config)
+        if election is not None:
+            logger.info("giving partitions back to their preferred leaders")
+            await self._do(election)
 
     async def _do(self, *commands: Command) -> None:
         if self._is_serving and commands:

@@ -194,11 +194,12 @@ def _new_partitions(image: ClusterImage, assignments: list[list[int]], first: in
 
 
 def _new_partition(image: ClusterImage, partition: int, nodes: list[int]) -> PartitionInfo:
-    """Led by its first live replica, which alone is in sync: the others have yet to copy."""
+    """All replicas are empty, hence equal: the live ones are in sync, and the first of them leads. (If none is, which
+    is never decided, any of them may.)"""
     replicas = tuple(NodeId(node) for node in nodes)
-    leader = next((node for node in replicas if image.is_live(node)), NO_LEADER)
-    in_sync = replicas[0] if leader == NO_LEADER else leader
-    return PartitionInfo(partition, leader, 0, replicas, (in_sync,))
+    isr = tuple(node for node in replicas if image.is_live(node))
+    leader = isr[0] if isr else NO_LEADER
+    return PartitionInfo(partition, leader, 0, replicas, isr, elr=() if isr else replicas)
 
 
 def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:
@@ -231,16 +232,27 @@ def _changed(topic: Topic, changes: Mapping[int, PartitionChange]) -> Topic:
     partitions = []
     for info in topic.partitions:
         change = changes.get(info.partition)
-        if change is not None:
-            info = replace(  # noqa: PLW2901 -- the same partition, later
-                info,
-                leader=NodeId(change.leader),
-                leader_epoch=change.leader_epoch,
-                isr=tuple(NodeId(node) for node in change.isr),
-                partition_epoch=change.partition_epoch,
-            )
-        partitions.append(info)
+        partitions.append(info if change is None else _partition_of(change, info.replicas))
     return replace(topic, partitions=tuple(partitions))
+
+
+def _partition_of(change: PartitionChange, replicas: tuple[NodeId, ...]) -> PartitionInfo:
+    return PartitionInfo(
+        change.partition,
+        NodeId(change.leader),
+        change.leader_epoch,
+        replicas if change.replicas is None else _nodes(change.replicas),
+        _nodes(change.isr),
+        change.partition_epoch,
+        elr=_nodes(change.elr),
+        last_known_elr=_nodes(change.last_known_elr),
+        adding=_nodes(change.adding),
+        removing=_nodes(change.removing),
+    )
+
+
+def _nodes(numbers: list[int]) -> tuple[NodeId, ...]:
+    return tuple(NodeId(node) for node in numbers)
 
 
 def _alter_configs(image: ClusterImage, record: ConfigsAltered) -> ClusterImage:

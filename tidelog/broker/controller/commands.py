@@ -196,21 +196,3 @@ class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
 
     is_fenced: bool
     may_stop: bool
-
-
-WIRE_COMMANDS: tuple[type[Command], ...] = (
-    CreateTopic,
-    AddPartitions,
-    DeleteTopic,
-    AlterTopicConfigs,
-    ReportRemoved,
-    AllocateProducerIds,
-    RegisterBroker,
-    BrokerHeartbeat,
-    MetadataApplied,
-    RemoveBroker,
-)
-"""What a controller takes from other brokers."""
-
-ANSWERS: tuple[type[CommandAnswer], ...] = (Done, TopicPlaced, ProducerIdBlock, BrokerAdmitted, HeartbeatAnswered)
-"""What it answers."""

@@ -26,6 +26,8 @@ from tidelog.broker.controller.commands import (
     TakeSnapshot,
 )
 from tidelog.broker.controller.decide_brokers import fence, heartbeat, register, remove
+from tidelog.broker.controller.decide_partitions import alter_partition, elect_leaders
+from tidelog.broker.controller.decide_reassignments import alter_reassignments, rebalance
 from tidelog.broker.controller.decide_topics import (
     add_partitions,
     alter_configs,
@@ -34,6 +36,7 @@ from tidelog.broker.controller.decide_topics import (
     report_removed,
 )
 from tidelog.broker.controller.decision import Decision
+from tidelog.broker.controller.partition_commands import AlterPartition, AlterReassignments, ElectLeaders, Rebalance
 from tidelog.broker.controller.records import (
     ClusterCreated,
     ControllerElected,
@@ -57,6 +60,8 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_topics(image, command, config)
         case RegisterBroker() | BrokerHeartbeat() | FenceBroker() | RemoveBroker():
             return _about_brokers(image, command, config)
+        case AlterPartition() | ElectLeaders() | AlterReassignments() | Rebalance():
+            return _about_partitions(image, command, config)
         case AllocateProducerIds():
             return _allocate_producer_ids(image)
         case LeadCluster():
@@ -91,13 +96,27 @@ def _about_brokers(
 ) -> Decision:
     match command:
         case RegisterBroker():
-            return register(image, command)
+            return register(image, command, config)
         case BrokerHeartbeat():
-            return heartbeat(image, command)
+            return heartbeat(image, command, config)
         case FenceBroker():
-            return fence(image, command)
+            return fence(image, command, config)
         case RemoveBroker():
             return remove(image, command, config)
+
+
+def _about_partitions(
+    image: ClusterImage, command: AlterPartition | ElectLeaders | AlterReassignments | Rebalance, config: BrokerConfig
+) -> Decision:
+    match command:
+        case AlterPartition():
+            return alter_partition(image, command, config)
+        case ElectLeaders():
+            return elect_leaders(image, command, config)
+        case AlterReassignments():
+            return alter_reassignments(image, command, config)
+        case Rebalance():
+            return rebalance(image, command, config)
 
 
 def _allocate_producer_ids(image: ClusterImage) -> Decision:

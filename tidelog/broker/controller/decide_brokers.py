@@ -18,7 +18,7 @@ from tidelog.broker.controller.commands import (
     RemoveBroker,
 )
 from tidelog.broker.controller.decision import Decision
-from tidelog.broker.controller.leadership import including, without
+from tidelog.broker.controller.leadership import Loss, including, without
 from tidelog.broker.controller.records import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import BrokerInfo, ClusterImage
@@ -36,7 +36,7 @@ from tidelog.model.ids import NodeId
 TOPICS_SHOWN = 5
 
 
-def register(image: ClusterImage, command: RegisterBroker) -> Decision:
+def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig) -> Decision:
     """Raises `WrongCluster`, `NodeIdInUse`."""
     if command.cluster_id and command.cluster_id != image.cluster_id:
         raise WrongCluster(
@@ -53,7 +53,7 @@ def register(image: ClusterImage, command: RegisterBroker) -> Decision:
             "node.id; if it is the same broker with a new disk, it will be admitted as soon as the old process's "
             "session is over"
         )
-    is_clean = known is not None and known.storage == command.storage and known.epoch == command.clean_epoch
+    loss = _loss(known, command)
     registered = BrokerRegistered(
         node,
         command.incarnation,
@@ -63,9 +63,15 @@ def register(image: ClusterImage, command: RegisterBroker) -> Decision:
         command.peer_host,
         command.peer_port,
         command.storage,
-        is_clean,
+        is_clean=loss is None,
     )
-    return Decision((*without(image, node), registered), lambda after: _admitted(after, node))
+    return Decision((*without(image, node, config, loss), registered), lambda after: _admitted(after, node))
+
+
+def _loss(known: BrokerInfo | None, command: RegisterBroker) -> Loss | None:
+    if known is None or known.storage != command.storage:
+        return Loss.DISK
+    return None if known.epoch == command.clean_epoch else Loss.NOT_SYNCED
 
 
 def _admitted(image: ClusterImage, node: NodeId) -> CommandAnswer:
@@ -90,7 +96,7 @@ def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> B
     return broker
 
 
-def heartbeat(image: ClusterImage, command: BrokerHeartbeat) -> Decision:
+def heartbeat(image: ClusterImage, command: BrokerHeartbeat, config: BrokerConfig) -> Decision:
     """Unfences a broker that has caught up with its own registration; fences one that wants to stop.
 
     Raises as `registered_broker`.
@@ -103,19 +109,19 @@ def heartbeat(image: ClusterImage, command: BrokerHeartbeat) -> Decision:
         return HeartbeatAnswered(after.position, is_fenced, command.wants_shutdown and is_fenced)
 
     if command.wants_shutdown and not broker.is_fenced:
-        return Decision((BrokerFenced(node, broker.epoch), *without(image, node)), answer)
+        return Decision((BrokerFenced(node, broker.epoch), *without(image, node, config)), answer)
     if broker.is_fenced and not command.wants_shutdown and command.position > broker.epoch:
-        return Decision((BrokerUnfenced(node, broker.epoch), *including(image, node)), answer)
+        return Decision((BrokerUnfenced(node, broker.epoch), *including(image, node, config)), answer)
     return Decision(answer=answer)
 
 
-def fence(image: ClusterImage, command: FenceBroker) -> Decision:
+def fence(image: ClusterImage, command: FenceBroker, config: BrokerConfig) -> Decision:
     """The broker was not heard of for too long."""
     node = NodeId(command.node_id)
     broker = image.brokers.get(node)
     if broker is None or broker.is_fenced or broker.epoch != command.broker_epoch:
         return Decision()
-    return Decision((BrokerFenced(node, broker.epoch), *without(image, node)))
+    return Decision((BrokerFenced(node, broker.epoch), *without(image, node, config)))
 
 
 # -- leaving -------------------------------------------------------------------------------------------------------
@@ -140,7 +146,7 @@ def remove(image: ClusterImage, command: RemoveBroker, config: BrokerConfig) -> 
 
 def _check_replicas(image: ClusterImage, node: NodeId, config: BrokerConfig) -> None:
     held = {
-        topic.name: len(topic.partitions[0].replicas)
+        topic.name: max(len(info.target) for info in topic.partitions)
         for topic in image.topics.values()
         if any(node in info.replicas for info in topic.partitions)
     }
@@ -154,11 +160,8 @@ def _check_replicas(image: ClusterImage, node: NodeId, config: BrokerConfig) -> 
             f"broker {node} holds replicas of {names}, and the {left} brokers left would be fewer than the replicas of "
             f"{too_wide[0]}; add a broker first"
         )
-    way_out = "delete those topics first" if config.delete_topic_enable else "those topics must be deleted first"
-    raise InvalidRequest(
-        f"broker {node} holds replicas of {names}, and replicas cannot be moved in this version; {way_out}, or keep "
-        "the broker"
-    )
+    way_out = ", or delete those topics" if config.delete_topic_enable else ""
+    raise InvalidRequest(f"broker {node} holds replicas of {names}; move them to other brokers first{way_out}")
 
 
 def _check_votes(image: ClusterImage, broker: BrokerInfo) -> None:

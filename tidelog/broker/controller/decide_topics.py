@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tidelog.broker.controller.apply import apply_all
 from tidelog.broker.controller.commands import (
@@ -17,6 +18,7 @@ from tidelog.broker.controller.commands import (
     TopicPlaced,
 )
 from tidelog.broker.controller.decision import Decision
+from tidelog.broker.controller.leadership import under_rules
 from tidelog.broker.controller.records import (
     ConfigsAltered,
     MetadataRecord,
@@ -68,7 +70,7 @@ def _unless_only_asked(image: ClusterImage, command: CreateTopic, record: Metada
 
 
 def _placed(image: ClusterImage, topic: Topic) -> CommandAnswer:
-    return TopicPlaced(image.position, topic.topic_id, [list(info.replicas) for info in topic.partitions])
+    return TopicPlaced(image.position, topic.topic_id, [list(info.target) for info in topic.partitions])
 
 
 def _check_new_topic(image: ClusterImage, request: NewTopic) -> None:
@@ -168,7 +170,7 @@ def add_partitions(image: ClusterImage, command: AddPartitions) -> Decision:
         return Decision(answer=lambda after: _placed(after, topic))
     if command.total <= have:
         raise InvalidRequest(f"topic {command.name} has {have} partitions, and can only get more")
-    assignments = _assign(image, range(have, command.total), len(topic.partitions[0].replicas), topic)
+    assignments = _assign(image, range(have, command.total), topic.partitions[0].replication_factor, topic)
     record = PartitionsAdded(topic.topic_id, assignments)
     return Decision((record,), lambda after: _placed(after, after.topics[command.name]))
 
@@ -194,7 +196,10 @@ def alter_configs(image: ClusterImage, command: AlterTopicConfigs, config: Broke
         raise InvalidRequest(f"{fixed[0]} is fixed when a topic is created")
     if command.validate_only or overrides == topic.configs:
         return Decision()
-    return Decision((ConfigsAltered(topic.topic_id, dict(command.changes)),))
+    altered = replace(topic, configs=overrides)
+    return Decision(
+        (ConfigsAltered(topic.topic_id, dict(command.changes)), *under_rules(image, altered, config)),
+    )
 
 
 def report_removed(image: ClusterImage, command: ReportRemoved) -> Decision:

@@ -89,7 +89,8 @@ class BrokerUnregistered(MetadataRecord, frozen=True, tag=True):
 
 
 class TopicCreated(MetadataRecord, frozen=True, tag=True):
-    """`assignments[p]` are the replicas of partition p, the preferred leader first; the first live one leads."""
+    """`assignments[p]` are the replicas of partition p, the preferred leader first. All are empty, so the live ones are
+    in sync, and the first of them leads."""
 
     name: str
     topic_id: str
@@ -115,8 +116,8 @@ class PartitionsAdded(MetadataRecord, frozen=True, tag=True):
     assignments: list[list[int]]
 
 
-class PartitionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of a partition that can change, as it is from now on; the replicas stay."""
+class PartitionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All of a partition that can change, as it is from now on."""
 
     topic_id: str
     partition: int
@@ -124,6 +125,12 @@ class PartitionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leader_epoch: int
     isr: list[int]
     partition_epoch: int
+    elr: list[int] = []
+    last_known_elr: list[int] = []
+    replicas: list[int] | None = None
+    """None: they stay."""
+    adding: list[int] = []
+    removing: list[int] = []
 
 
 class PartitionsChanged(MetadataRecord, frozen=True, tag=True):

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from tidelog.broker.controller.commands import AgreeSnapshot, FenceBroker, TakeSnapshot
 from tidelog.broker.controller.decide_brokers import is_voting
+from tidelog.broker.controller.decide_partitions import elect_leaders
+from tidelog.broker.controller.partition_commands import ElectionType, ElectLeaders
 from tidelog.broker.controller.sessions import Sessions
+from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import ClusterImage
 
 
 def overdue(image: ClusterImage, sessions: Sessions, now_s: float) -> list[FenceBroker]:
     """Live brokers that were not heard of for a session's time."""
     return [FenceBroker(node, broker_epoch) for node, broker_epoch in sessions.expired(image, now_s)]
+
+
+def misled(image: ClusterImage, config: BrokerConfig) -> ElectLeaders | None:
+    """Back to the preferred leaders, as far as they are in sync; None if all is even, or if that is not wanted."""
+    if not config.auto_leader_rebalance_enable:
+        return None
+    command = ElectLeaders(ElectionType.PREFERRED)
+    return command if elect_leaders(image, command, config).records else None
 
 
 def next_snapshot(

@@ -7,7 +7,7 @@ of each prefix, is for `Truth` itself to see to.
 | registrations | a process registers once, and a broker's entry never goes back to an earlier registration |
 | leader epochs | of a partition rise with each change of its leader: one leader an epoch |
 | fenced brokers | lead nothing |
-| placement | replicas are distinct, their number stays, leader in ISR in replicas |
+| placement | replicas are distinct, their number stays, leader in ISR in replicas, ELR apart from it |
 | producer ids | are given out once |
 | voter ids | belong to one disk, for ever |
 | voter changes | one voter at a time |
@@ -104,19 +104,20 @@ class Placement(Rule):
             if step.before.topics.get(name) is topic:
                 continue
             for info in topic.partitions:
-                replicas = len(topic.partitions[0].replicas)
+                replicas = topic.partitions[0].replication_factor
                 yield from (f"{name}-{info.partition}: {wrong}" for wrong in _misplaced(info, replicas))
 
 
 def _misplaced(info: PartitionInfo, replicas: int) -> Iterator[str]:
     if len(dict.fromkeys(info.replicas)) != len(info.replicas) or not info.replicas:
         yield f"replicas {info.replicas}"
-    if len(info.replicas) != replicas:
-        yield f"{len(info.replicas)} replicas, others of the topic have {replicas}"
-    if not info.isr or any(node not in info.replicas for node in info.isr):
-        yield f"ISR {info.isr} of replicas {info.replicas}"
-    if info.leader not in (*info.isr, NO_LEADER):
-        yield f"leader {info.leader} is not in ISR {info.isr}"
+    if info.replication_factor != replicas:
+        yield f"{info.replication_factor} replicas, others of the topic have {replicas}"
+    eligible = (*info.isr, *info.elr)
+    if any(node not in info.replicas for node in eligible) or len(dict.fromkeys(eligible)) != len(eligible):
+        yield f"ISR {info.isr} and ELR {info.elr} of replicas {info.replicas}"
+    if info.leader not in (info.isr or (NO_LEADER,)):
+        yield f"leader {info.leader} with ISR {info.isr}"
 
 
 class ProducerIds(Rule):

@@ -1,0 +1,158 @@
+"""What can be asked about single partitions: other ISRs, other leaders, other replicas. See `commands`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import msgspec
+
+from tidelog.broker.controller.commands import Command, CommandAnswer
+
+
+class IsrMember(msgspec.Struct, frozen=True, array_like=True):
+    """A broker in the life in which it is in sync (KIP-903): what an earlier life had says nothing of this one."""
+
+    node_id: int
+    broker_epoch: int
+
+
+class IsrAsked(msgspec.Struct, frozen=True):
+    """The ISR that a leader wants, and what it knew of the partition when it did."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: Sequence[IsrMember]
+
+
+class AlterPartition(Command, frozen=True, tag=True):
+    """The leader of partitions asks for other ISRs (KIP-497). Answered by `PartitionsAltered`."""
+
+    node_id: int
+    broker_epoch: int
+    partitions: Sequence[IsrAsked]
+
+
+class PartitionNamed(msgspec.Struct, frozen=True, array_like=True):
+    """By the topic's id, so that a repetition cannot hit another topic of the same name."""
+
+    topic_id: str
+    partition: int
+
+
+class ElectionType(enum.StrEnum):
+    """Kafka's two."""
+
+    PREFERRED = "preferred"
+    """The first of the replicas leads if it is in sync."""
+    UNCLEAN = "unclean"
+    """Where nobody leads, any live replica does: records may be lost."""
+
+
+class ElectLeaders(Command, frozen=True, tag=True):
+    """Answered by `LeadersElected`. Without `partitions`, all of the cluster."""
+
+    election: ElectionType
+    partitions: Sequence[PartitionNamed] | None = None
+
+
+class NewReplicas(msgspec.Struct, frozen=True):
+    """Where a partition's replicas shall be, the preferred leader first; None calls off the move under way."""
+
+    topic_id: str
+    partition: int
+    replicas: Sequence[int] | None
+
+
+class AlterReassignments(Command, frozen=True, tag=True):
+    """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun."""
+
+    partitions: Sequence[NewReplicas]
+
+
+class Rebalance(Command, frozen=True, tag=True):
+    """Begins to spread all replicas evenly over the brokers, and none on those that are `leaving`. Answered by
+    `Rebalanced`. With `validate_only`, that is what would have happened."""
+
+    leaving: Sequence[int] = ()
+    validate_only: bool = False
+
+
+# -- answers -------------------------------------------------------------------------------------------------------
+
+
+class AlterCode(enum.StrEnum):
+    """Kafka's error codes of AlterPartition."""
+
+    NONE = "none"
+    UNKNOWN_PARTITION = "unknown partition"
+    FENCED_LEADER_EPOCH = "fenced leader epoch"
+    INVALID_REQUEST = "invalid request"
+    INVALID_UPDATE_VERSION = "invalid update version"
+    INELIGIBLE_REPLICA = "ineligible replica"
+    NEW_LEADER_ELECTED = "new leader elected"
+
+
+class AlterOutcome(enum.StrEnum):
+    """What a leader may conclude."""
+
+    APPLIED = "applied"
+    NOT_APPLIED = "not applied"
+    """And it never will be: whatever was sent before with the same partition epoch has lost, too."""
+    STALE = "stale"
+    """The metadata is ahead of the leader, and may hold what it asked for: it waits for that, and reverts nothing."""
+
+
+class IsrAnswer(msgspec.Struct, frozen=True):
+    """The partition as it is now; -1 and nothing if there is no such one."""
+
+    topic_id: str
+    partition: int
+    code: AlterCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: Sequence[int] = ()
+
+    @property
+    def outcome(self) -> AlterOutcome:
+        """Of the code."""
+        if self.code is AlterCode.NONE:
+            return AlterOutcome.APPLIED
+        return AlterOutcome.NOT_APPLIED if self.code is AlterCode.INELIGIBLE_REPLICA else AlterOutcome.STALE
+
+
+class PartitionsAltered(CommandAnswer, frozen=True, tag=True):
+    """One for each partition that was asked for, in that order."""
+
+    partitions: list[IsrAnswer]
+
+
+class ElectionCode(enum.StrEnum):
+    """Kafka's error codes of ElectLeaders."""
+
+    NONE = "none"
+    ELECTION_NOT_NEEDED = "election not needed"
+    PREFERRED_LEADER_NOT_AVAILABLE = "preferred leader not available"
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = "eligible leaders not available"
+    UNKNOWN_PARTITION = "unknown partition"
+
+
+class ElectionAnswer(msgspec.Struct, frozen=True):
+    topic_id: str
+    partition: int
+    code: ElectionCode
+    leader: int = -1
+
+
+class LeadersElected(CommandAnswer, frozen=True, tag=True):
+    """One for each partition that was asked for; of the whole cluster, those that have another leader now."""
+
+    partitions: list[ElectionAnswer]
+
+
+class Rebalanced(CommandAnswer, frozen=True, tag=True):
+    """The partitions that begin to move, with their replicas to be. Empty if all is even."""
+
+    partitions: list[NewReplicas]

@@ -1,0 +1,62 @@
+"""The commands and answers that travel between brokers."""
+
+from __future__ import annotations
+
+from tidelog.broker.controller.commands import (
+    AddPartitions,
+    AllocateProducerIds,
+    AlterTopicConfigs,
+    BrokerAdmitted,
+    BrokerHeartbeat,
+    Command,
+    CommandAnswer,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    HeartbeatAnswered,
+    MetadataApplied,
+    ProducerIdBlock,
+    RegisterBroker,
+    RemoveBroker,
+    ReportRemoved,
+    TopicPlaced,
+)
+from tidelog.broker.controller.partition_commands import (
+    AlterPartition,
+    AlterReassignments,
+    ElectLeaders,
+    LeadersElected,
+    PartitionsAltered,
+    Rebalance,
+    Rebalanced,
+)
+
+WIRE_COMMANDS: tuple[type[Command], ...] = (
+    CreateTopic,
+    AddPartitions,
+    DeleteTopic,
+    AlterTopicConfigs,
+    ReportRemoved,
+    AllocateProducerIds,
+    RegisterBroker,
+    BrokerHeartbeat,
+    MetadataApplied,
+    RemoveBroker,
+    AlterPartition,
+    ElectLeaders,
+    AlterReassignments,
+    Rebalance,
+)
+"""What a controller takes from other brokers."""
+
+ANSWERS: tuple[type[CommandAnswer], ...] = (
+    Done,
+    TopicPlaced,
+    ProducerIdBlock,
+    BrokerAdmitted,
+    HeartbeatAnswered,
+    PartitionsAltered,
+    LeadersElected,
+    Rebalanced,
+)
+"""What it answers."""
