@@ -96,9 +96,9 @@ class Outcome(Enum):
 
     APPLIED = auto()
     PROVEN_NOT_APPLIED = auto()
-    """Refused or never sent, and will not be applied later: INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED, not sent."""
+    """Refused for its members (INELIGIBLE_REPLICA), and under a new partition epoch: no earlier attempt can win."""
     AMBIGUOUS = auto()
-    """Anything else: timeout, lost connection, fenced, stale partition epoch (an earlier attempt may be the reason)."""
+    """Anything else: not sent, no answer, a stale epoch (of which an earlier attempt may be the cause)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,9 @@ class AlterPartitionAnswered:
     outcome: Outcome
     now_ms: int
     partition_epoch: int = -1
-    """After the change, if applied."""
+    """As the controller has it now; nothing if ambiguous."""
     isr: tuple[int, ...] = ()
-    """After the change, if applied."""
+    """As the controller has it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,7 @@ LeaderEvent = FollowerSynced | IsrChanged | AlterPartitionAnswered | PrefixDelet
 class AlterPartition:
     """Ask the controller for this in-sync set, if the partition's epoch is still this one.
 
-    To be answered by `AlterPartitionAnswered(attempt)`; there is never a second one before. The controller must accept
-    the set that is in force already, and give the partition a new epoch for it: so is a lost request withdrawn.
+    To be answered by `AlterPartitionAnswered(attempt)`; there is never a second one before.
     """
 
     attempt: int

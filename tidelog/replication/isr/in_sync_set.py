@@ -4,10 +4,9 @@ A change is asked for with the partition's epoch, compared and set by the contro
 is known which set is in force, the leader commits only what all members of *either* have: the **maximal** set. So it
 never matters when, or whether, the controller acted, and a leader elected from its set holds everything committed.
 
-What an answer proves is little: a request that timed out may be applied later, and be the reason why its repetition is
-refused. So a request is given up only if none of its attempts can ever be applied; until then it stays pending. If a
-repetition is refused for good, and an earlier attempt is still in doubt, the request is *withdrawn*: the leader asks
-for the set in force, under the same partition epoch. Whichever is applied first makes the other void.
+What an answer proves is little: an attempt that timed out may be applied later, and be the reason why its repetition
+is refused as stale. Only a newer partition epoch settles a request, in metadata or in an answer: what was asked for
+under an older one has been applied before it, or never will be. Until then it stays pending, and is repeated unchanged.
 """
 
 from __future__ import annotations
@@ -24,22 +23,20 @@ class InSyncSet:
         self.committed = tuple(isr)
         self.partition_epoch = partition_epoch
         self._retry_ms = retry_ms
-        self._wanted: tuple[tuple[int, int], ...] | None = None
-        self._pending: tuple[int, ...] = ()
+        self._wanted: tuple[tuple[int, int], ...] = ()
         self._attempts = 0
         self._in_flight: int | None = None
-        self._has_doubt = False
         self._retry_at_ms = 0
 
     @property
     def maximal(self) -> tuple[int, ...]:
         """Everybody who may be in the controller's set."""
-        return self.committed + tuple(node for node in self._pending if node not in self.committed)
+        return self.committed + tuple(node for node, _ in self._wanted if node not in self.committed)
 
     @property
     def is_pending(self) -> bool:
         """A change was asked for, and its fate isn't known."""
-        return self._wanted is not None
+        return bool(self._wanted)
 
     def may_ask(self, now_ms: int) -> bool:
         return not self.is_pending and now_ms >= self._retry_at_ms
@@ -48,7 +45,6 @@ class InSyncSet:
         """Asks for another set. It counts as possible from now on."""
         assert not self.is_pending
         self._wanted = tuple((node, broker_epochs.get(node, NO_BROKER_EPOCH)) for node in isr)
-        self._pending, self._has_doubt = tuple(isr), False
         return self._attempt()
 
     def retry(self, now_ms: int) -> AlterPartition | None:
@@ -58,28 +54,20 @@ class InSyncSet:
         return self._attempt()
 
     def _attempt(self) -> AlterPartition:
-        assert self._wanted is not None and self._in_flight is None
+        assert self.is_pending and self._in_flight is None
         self._attempts += 1
         self._in_flight = self._attempts
         return AlterPartition(self._attempts, self._wanted, self.partition_epoch)
 
     def answered(self, answer: AlterPartitionAnswered) -> None:
-        """Takes the fate of the attempt in flight; of an older one nothing is to be learned but a newer set."""
-        if answer.outcome is Outcome.APPLIED:
+        """Takes the fate of an attempt. The next one, or the next request after a refusal, has to wait a little."""
+        if answer.attempt == self._in_flight:
+            self._in_flight = None
+            self._retry_at_ms = answer.now_ms + self._retry_ms
+        if answer.outcome is not Outcome.AMBIGUOUS:
             self.adopt(answer.isr, answer.partition_epoch)
-        if answer.attempt != self._in_flight:
-            return
-        self._in_flight = None
-        self._retry_at_ms = answer.now_ms + self._retry_ms
-        if answer.outcome is not Outcome.PROVEN_NOT_APPLIED:
-            self._has_doubt = True
-        elif self._has_doubt:
-            self._wanted = tuple((node, NO_BROKER_EPOCH) for node in self.committed)
-        else:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        self._wanted, self._pending, self._in_flight = None, (), None
+        if answer.outcome is Outcome.APPLIED:
+            self._retry_at_ms = 0
 
     def adopt(self, isr: Sequence[int], partition_epoch: int) -> None:
         """The controller's set under this epoch.
@@ -87,8 +75,6 @@ class InSyncSet:
         A newer one settles the pending change, whichever way it went: what was asked for under an older epoch has been
         applied before, or never will be.
         """
-        if partition_epoch <= self.partition_epoch:
-            return
-        self.committed, self.partition_epoch = tuple(isr), partition_epoch
-        self._retry_at_ms = 0
-        self._give_up()
+        if partition_epoch > self.partition_epoch:
+            self.committed, self.partition_epoch = tuple(isr), partition_epoch
+            self._wanted, self._in_flight = (), None
