@@ -327,7 +327,7 @@ class Broker:
         placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
         if not validate_only:
             await self._in_force(placed.position)
-        return self.image.topics.get(request.name) or _as_placed(request, placed)
+        return self.image.topics.get(request.name) or _as_placed(request.name, request.configs, placed)
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and its data. Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""
@@ -335,10 +335,11 @@ class Broker:
 
     async def add_partitions(self, name: str, total: int) -> Topic:
         """Grows a topic to `total` partitions. Raises `UnknownTopic`, `InvalidRequest`."""
-        command = AddPartitions(name, len(self.topic(name).partitions), total)
+        before = self.topic(name)
+        command = AddPartitions(name, len(before.partitions), total)
         placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
         await self._in_force(placed.position)
-        return self.topic(name)
+        return self.image.topics.get(name) or _as_placed(name, before.configs, placed)
 
     async def alter_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
@@ -380,8 +381,8 @@ class Broker:
         return self._routing.partition(topic, partition)
 
 
-def _as_placed(request: NewTopic, placed: TopicPlaced) -> Topic:
-    """The topic as it would be, of an answer to `validate_only`."""
+def _as_placed(name: str, configs: Mapping[str, str], placed: TopicPlaced) -> Topic:
+    """The topic as the answer has it: it is not to be (`validate_only`), or somebody has deleted it since."""
     replicas = [tuple(NodeId(node) for node in nodes) for nodes in placed.assignments]
     partitions = tuple(PartitionInfo(p, nodes[0], 0, nodes, nodes[:1]) for p, nodes in enumerate(replicas))
-    return Topic(request.name, TopicId(placed.topic_id), request.configs, partitions)
+    return Topic(name, TopicId(placed.topic_id), configs, partitions)

@@ -8,7 +8,7 @@ is refused when it is repeated may have been done before, and undone by others: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -58,12 +58,16 @@ class ControllerChannel:
         self._voters = voters
         self._turn = 0
         self._news = Watchers()
+        self._asked: dict[asyncio.Timeout, int] = {}
         self._is_closed = False
 
     def moved(self, leader: int | None) -> None:
         """Another broker leads, or nobody."""
         self.leader = leader
         self._news.wake_all()
+        for patience, asked in list(self._asked.items()):
+            if leader is not None and leader != asked and not patience.expired():
+                patience.reschedule(0)  # whoever was asked may be paused, and never answer
 
     def close(self) -> None:
         """Nothing is tried again."""
@@ -103,9 +107,18 @@ class ControllerChannel:
             raise NotController("the cluster has no active controller now")
         if leader == self._node_id:
             return await self._controller.handle(command, seconds_max=seconds)
-        answer = (await self._ask(leader, command, deadline_s=seconds)).message
-        assert isinstance(answer, CommandAnswer)
-        return answer
+        answer = await self._while_it_leads(leader, self._ask(leader, command, deadline_s=seconds))
+        assert isinstance(answer.message, CommandAnswer)
+        return answer.message
+
+    async def _while_it_leads(self, leader: int, asked: Awaitable[Answer]) -> Answer:
+        """Raises `TimeoutError` if another broker leads before this one has answered."""
+        async with asyncio.timeout(None) as patience:
+            self._asked[patience] = leader
+            try:
+                return await asked
+            finally:
+                del self._asked[patience]
 
     def _guess(self) -> int | None:
         others = [node for node in self._voters() if node != self._node_id]
@@ -127,8 +140,12 @@ class ControllerChannel:
             self._news.discard(news)
         return loop.time() < deadline_s
 
-    @staticmethod
-    def _gave_up(failure: Exception, *, is_begun: bool) -> NotController | ControllerLost:
+    def _gave_up(self, failure: Exception, *, is_begun: bool) -> NotController | ControllerLost:
         if is_begun:
             return ControllerLost(f"no controller answered in time ({failure}); repeat the request")
-        return NotController(f"no controller could be asked in time ({failure}); nothing was done, try again")
+        if self.leader is None:
+            voters = ", ".join(map(str, self._voters()))
+            why = f"the cluster has no active controller, which takes a majority of brokers {voters}: {failure}"
+        else:
+            why = f"the controller, broker {self.leader}, could not be asked in time: {failure}"
+        return NotController(f"{why}; nothing was done, try again")

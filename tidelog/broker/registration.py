@@ -77,6 +77,7 @@ class Registration:
         self._wake = asyncio.Event()
         self._removed: dict[TopicId, None] = {}
         self._told = -1
+        self._is_heard = True
 
     # -- joining -----------------------------------------------------------------------------------------------------
 
@@ -137,6 +138,7 @@ class Registration:
             try:
                 await self._beat(interval_s)
                 await self._report(interval_s)
+                self._note_heard()
             except StaleBrokerEpoch as error:
                 self.is_live.clear()
                 logger.warning("registering again", reason=str(error))
@@ -146,7 +148,15 @@ class Registration:
                 self.is_live.clear()
                 raise
             except TidelogError as error:
-                logger.info("a heartbeat was not answered", reason=str(error))
+                self._note_heard(error)
+
+    def _note_heard(self, error: TidelogError | None = None) -> None:
+        """Says once that nobody answers, however long that lasts, and once that it is over."""
+        if self._is_heard and error is not None:
+            logger.warning("heartbeats are not answered", reason=str(error))
+        elif not self._is_heard and error is None:
+            logger.info("heartbeats are answered again")
+        self._is_heard = error is None
 
     async def _beat(self, seconds_max: float, *, wants_shutdown: bool = False) -> HeartbeatAnswered:
         situation = self._situation()

@@ -140,6 +140,11 @@ class Machine:
 
     async def boot(self) -> None:
         """Starts the next life. Raises what the broker's start raises, or `ConnectionLost` if it is the last."""
+        await self.make_broker()
+        await self.start_broker()
+
+    async def make_broker(self) -> None:
+        """The first half of `boot`."""
         assert self._now is None, "still running"
         self.lives += 1
         process = Process(self.name, self.time)
@@ -147,12 +152,18 @@ class Machine:
         runner = SimRunner(stream(self._seed, f"runner {self.lives}"), self.disk_delay_s)
         now = self._now = Incarnation(process, self.disk, host, ProcessNetwork(process, host), runner)
         self.disk.on_crash = now.end
-        await self._run(now, self._start(now))
+        await self._run(now, self._make_broker(now))
 
-    async def _start(self, now: Incarnation) -> None:
+    async def _make_broker(self, now: Incarnation) -> None:
         parts = (self.config, now.disk, self.clock, self._entropy, now.runner, now.network)
         now.broker = Broker(*parts, self.contacts)
-        await now.broker.start((self.name, HTTP_PORT))
+
+    async def start_broker(self) -> None:
+        """The other half of `boot`."""
+        now = self._now
+        if now is None or now.broker is None:
+            raise ConnectionLost
+        await self._run(now, now.broker.start((self.name, HTTP_PORT)))
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
         """Runs a request in the broker. Raises what it raises, `Unreachable`, or `ConnectionLost`."""

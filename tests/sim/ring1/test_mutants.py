@@ -14,8 +14,9 @@ from tests.sim.ring1.mutants import (
     window_not_drained_and_void_voters_take_effect,
 )
 from tidelog.sim.ring1.drawing import draw_scenario
-from tidelog.sim.ring1.rules import INVARIANTS, VotersComeAlone
+from tidelog.sim.ring1.rules import INVARIANTS
 from tidelog.sim.ring1.run import run_scenario
+from tidelog.sim.ring1.voter_rules import VotersComeAlone
 
 SEEDS_MAX = 400
 SEED_WITH_VOID_VOTERS = 5144

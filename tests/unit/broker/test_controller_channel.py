@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 import msgspec
@@ -67,6 +68,30 @@ def test_who_knows_no_leader_asks_the_voters_in_turn() -> None:
     others = Controllers(NotController("not me"), PLACED)
     assert others.submit(leader=None) == PLACED
     assert sorted(others.asked) == [2, 3]
+
+
+def test_a_controller_that_is_silent_is_not_waited_for_once_another_one_leads() -> None:
+    async def main() -> None:
+        asked: list[int] = []
+
+        async def ask(node_id: int, message: msgspec.Struct, *, deadline_s: float) -> Answer:
+            asked.append(node_id)
+            if node_id == 2:
+                await asyncio.sleep(deadline_s)
+                raise TimeoutError
+            return Answer(PLACED)
+
+        channel = ControllerChannel(1, cast("ActiveController", None), ask, SimEntropy(stream(1)), lambda: (1, 2, 3))
+        channel.moved(2)
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
+        for after_s, leader in ((0.5, None), (1.0, 2), (1.5, None), (2.0, 3)):
+            loop.call_later(after_s, channel.moved, leader)
+        assert await channel.submit(GROW, TopicPlaced, seconds_max=30.0) == PLACED
+        assert asked == [2, 3], "the loss of a leader alone is no reason to give up what it may be doing"
+        assert 2.0 <= loop.time() - begin_s < 2.5
+
+    run(main)
 
 
 def test_a_broker_that_stops_knows_what_it_may_have_asked_for() -> None:

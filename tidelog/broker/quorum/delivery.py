@@ -2,7 +2,8 @@
 
 The engine applies values by their identity alone, and may jump over positions that every peer has truncated. The state
 machine behind can do neither. So whatever lacks its payload holds up those behind it until a peer's copy has come, and
-a gap holds them up until a snapshot has bridged it.
+a gap holds them up until a snapshot has bridged it. Once the log begins behind a payload that is lacking, nobody sends
+it any more, and a snapshot must stand for it as well.
 """
 
 from __future__ import annotations
@@ -15,26 +16,31 @@ from tidelog.replication.paxos.state import Value
 
 
 class Delivery:
-    """`deliver` gets each applied value with its payload, None if it has none. `position` is the next to deliver."""
+    """`deliver` gets each applied value with its payload, None if it has none. `position` is the next to deliver;
+    `floor` tells where the log begins."""
 
     def __init__(
         self,
         position: int,
         read: Callable[[int, Value], bytes | None],
         deliver: Callable[[Applied, bytes | None], None],
+        floor: Callable[[], int],
     ) -> None:
         self.position = position
         self._end = position
         self._read = read
         self._deliver = deliver
+        self._floor = floor
         self._waiting: deque[Applied] = deque()
 
     @property
     def needs_snapshot(self) -> int | None:
         """Where a snapshot must reach at least, if nothing else can close the gap."""
-        if self._waiting and self._waiting[0].position > self.position:
-            return self._waiting[0].position
-        return self._end if not self._waiting and self._end > self.position else None
+        following = self._waiting[0].position if self._waiting else self._end
+        if following > self.position:
+            return following
+        floor = self._floor()
+        return floor if floor > self.position else None
 
     def applied(self, applied: Applied) -> None:
         """The engine's next position."""

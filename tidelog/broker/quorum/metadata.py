@@ -283,7 +283,10 @@ class ClusterMetadata:
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
         """As `QuorumLog.change_voters`. A new voter must be ready to vote before its vote may be needed."""
         if add is not None:
-            answer = await self._peers.request(add.node_id, DescribeQuorum(), deadline_s=ASK_S_MAX)
+            try:
+                answer = await self._peers.request(add.node_id, DescribeQuorum(), deadline_s=ASK_S_MAX)
+            except TimeoutError as error:
+                raise NotController(f"node {add.node_id} does not say whether it can vote: {error}") from error
             assert isinstance(answer.message, QuorumDescribed)
             if answer.message.voter_id != add.voter_id or answer.message.incarnation != add.incarnation:
                 raise NotController(f"node {add.node_id} is not ready to vote as {add.voter_id} yet")

@@ -139,7 +139,7 @@ class QuorumLog:
         self.node_id = node_id
         self.engine = Engine(node, disk, routes.post, self, entropy)
         self.membership = membership
-        self.delivery = Delivery(delivered, self.engine.payload_of, self._deliver)
+        self.delivery = Delivery(delivered, self.engine.payload_of, self._deliver, lambda: node.replica.begin)
         self.number = 0
         """Of this broker's reign; 0 if it does not lead."""
         self._incarnation = incarnation

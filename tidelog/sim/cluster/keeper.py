@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from tidelog.model.errors import TidelogError
 from tidelog.sim.machine import ConnectionLost, Machine
@@ -26,7 +27,6 @@ class Keeper:
     def __init__(self, node: int, machine: Machine, counters: Counter[str]) -> None:
         self.node = node
         self.machine = machine
-        self.has_started_before = False
         self.start_errors: list[str] = []
         self._counters = counters
         self._holds = 0
@@ -49,38 +49,47 @@ class Keeper:
             await asyncio.sleep(RESTART_S)
 
     async def _start(self) -> bool:
+        """False if the broker has ended, or given up, before it was ready."""
         async with self._turn:
             if self.is_held or self.machine.is_running:
                 return self.machine.is_running
-            begun = asyncio.ensure_future(self.machine.boot())
-            await asyncio.sleep(0)
-        try:
-            await begun
-        except ConnectionLost:
+            outcome = await _outcome(self.machine.make_broker())
+        if outcome is None:
+            outcome = await self._outcome_of_start()
+        if isinstance(outcome, ConnectionLost | asyncio.CancelledError):
             self._counters["death in a start"] += 1
-            return False
-        except (TidelogError, OSError) as error:
+        elif isinstance(outcome, TidelogError | OSError):
             self._counters["start refused"] += 1
-            self.start_errors.append(f"{type(error).__name__}: {error}")
-            return False
-        self.has_started_before = True
-        return True
+            self.start_errors.append(f"{type(outcome).__name__}: {outcome}")
+        elif outcome is not None:
+            raise outcome
+        return outcome is None
 
-    async def _watch(self) -> None:
-        """Returns when the broker has ended, or has to be."""
-        broker = self.machine.broker
-        if broker is None:
+    async def _outcome_of_start(self) -> BaseException | None:
+        begun = asyncio.ensure_future(self.machine.start_broker())
+        try:
+            await self._watch(begun)
+        finally:
+            if not begun.done():
+                begun.cancel()
+        return await _outcome(begun)
+
+    async def _watch(self, *tasks: asyncio.Future[None]) -> None:
+        """Returns when one of these is done, or the broker has ended, or has given up."""
+        if (broker := self.machine.broker) is None:
             return
-        failed = asyncio.ensure_future(broker.failed.wait())
-        died = asyncio.ensure_future(self.machine.wait_died())
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(broker.failed.wait()),
+            asyncio.ensure_future(self.machine.wait_died()),
+        ]
         happened = asyncio.Event()
-        for one in (failed, died):
+        for one in [*ends, *tasks]:
             one.add_done_callback(lambda _: happened.set())
         try:
             await happened.wait()
         finally:
-            failed.cancel()
-            died.cancel()
+            for end in ends:
+                end.cancel()
 
     async def _end_if_over(self) -> None:
         """Clears away what ended by itself: a process that gave up, a start that failed, a planned death."""
@@ -118,3 +127,8 @@ class Keeper:
         async with self._turn:
             if self.machine.has_life:
                 await self.machine.cut_power()
+
+
+async def _outcome(work: Awaitable[None]) -> BaseException | None:
+    (outcome,) = await asyncio.gather(work, return_exceptions=True)
+    return outcome

@@ -242,6 +242,7 @@ class Nemesis:
         async with keeper.down(Machine.cut_power):
             if self._takes(keeper.node):
                 keeper.machine.replace_disk()
+                self._world.point_to_cluster(keeper.node)
                 self._world.truth.saw("disk wiped")
             await asyncio.sleep(strike.lasts_s)
 
@@ -251,7 +252,7 @@ class Nemesis:
             backup = keeper.machine.back_up()
         await asyncio.sleep(strike.lasts_s)
         async with keeper.down(Machine.kill):
-            if not self._world.truth.ever_voted(keeper.node):
+            if keeper.node not in self._world.swarm.founders and not self._world.truth.ever_voted(keeper.node):
                 keeper.machine.restore(backup)
                 self._world.truth.saw("backup restored")
 

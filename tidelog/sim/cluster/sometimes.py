@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,9 @@ from tidelog.broker.controller.records import (
 )
 from tidelog.sim.cluster.drawing import STRIKES
 from tidelog.sim.cluster.truth import Truth
+from tidelog.sim.faults import Crashed
+
+DISK_ERRORS = (errno.EIO, errno.ENOSPC)
 
 LOGGED: Mapping[str, str] = {
     "are cut": "torn tail cut",
@@ -71,6 +75,13 @@ def count_logs(truth: Truth, logs: Iterable[Mapping[str, Any]]) -> None:
         said = f"{entry.get('event')} {entry.get('finding', '')}"
         for fragment, name in LOGGED.items():
             truth.saw(name, fragment in said)
+        error = entry.get("exc_info")
+        if isinstance(error, BaseException) and not _is_of_a_disk(error):
+            truth.violate("unforeseen", f"{entry.get('event')}: {entry.get('task')}: {type(error).__name__}: {error}")
+
+
+def _is_of_a_disk(error: BaseException) -> bool:
+    return isinstance(error, Crashed) or (isinstance(error, OSError) and error.errno in DISK_ERRORS)
 
 
 def count_steps(truth: Truth) -> None:

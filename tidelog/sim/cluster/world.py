@@ -70,6 +70,12 @@ class World:
             if keeper.machine.has_life:
                 await keeper.machine.cut_power()
 
+    def point_to_cluster(self, node: int) -> None:
+        """An operator's duty: the only founder, on a new disk, would by its configuration found another cluster."""
+        if self.swarm.voters == 1:
+            others = [other for other in self.swarm.nodes if other != node]
+            self.machine(node).contacts = tuple((address_of(other), PEER_PORT) for other in others)
+
     def check_keepers(self) -> None:
         """Raises what a keeper died of."""
         for task in self._tasks:

@@ -59,8 +59,14 @@ class LogDisk:
                     yield from self._put((survivor,))
 
     def damage(self, pick: int) -> int | None:
-        """Makes one payload unreadable; returns its position."""
-        sound = [p for p in sorted(self.slots) if self.slots[p].value.kind in WITH_PAYLOAD and not self.slots[p].faulty]
+        """Makes one payload unreadable; returns its position. Not one that is being written again: who reads that slot
+        reads what is newer."""
+        rewritten = {r.position for persist in self.pending for r in persist.records if isinstance(r, Slot)}
+        sound = [
+            position
+            for position, slot in sorted(self.slots.items())
+            if slot.value.kind in WITH_PAYLOAD and not slot.faulty and position not in rewritten
+        ]
         if not sound:
             return None
         position = sound[pick % len(sound)]

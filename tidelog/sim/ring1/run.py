@@ -41,7 +41,7 @@ class Outcome:
         if self.failure is None:
             return ""
         text = str(self.failure).partition("\n")[0]
-        return text.partition(":")[0] if ":" in text else f"assert {text}"
+        return text.partition(":")[0] if ":" in text else f"{type(self.failure).__name__} {text}"
 
 
 def run_scenario(

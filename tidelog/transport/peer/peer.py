@@ -35,7 +35,7 @@ class Peer:
         self._on_down = on_down
         self._was_up = False
         """Had a connection since it was last called down."""
-        self._complaint = ""
+        self._complaint: type[PeerUnreachable] | None = None
         self._logger = common.logger
         self._loop = asyncio.get_running_loop()
         self.lanes = {lane: Connector(dialler, common, entropy, node_id, *address, self) for lane in Lane}
@@ -50,7 +50,7 @@ class Peer:
         """A lane has a connection."""
         if not self._was_up or self._complaint:
             self._logger.info("a peer is connected", peer=self.node_id)
-        self._complaint = ""
+        self._complaint = None
         self._was_up = True
         self.hurry()
 
@@ -61,9 +61,9 @@ class Peer:
 
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
         """A lane dialled in vain."""
-        if why.message != self._complaint:  # once, not at each attempt
+        if type(why) is not self._complaint:  # once, not at each attempt, nor for each way to fail
             self._logger.warning("a peer cannot be reached", peer=self.node_id, reason=why.message)
-            self._complaint = why.message
+            self._complaint = type(why)
         if is_refused and self._was_up and not any(lane.end for lane in self.lanes.values()):
             self._was_up = False
             self._loop.call_soon(self._on_down, self.node_id)  # what it raises is not the connectors' affair
