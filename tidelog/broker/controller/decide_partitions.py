@@ -114,16 +114,16 @@ def _judge(image: ClusterImage, sender: BrokerInfo, info: PartitionInfo, asked: 
     if info.leader != sender.node_id:
         return AlterCode.INVALID_REQUEST
     nodes = [member.node_id for member in asked.isr]
+    epochs = {broker.node_id: broker.epoch for broker in image.live_brokers}
+    is_eligible = all(epochs.get(NodeId(member.node_id)) == member.broker_epoch for member in asked.isr)
     if asked.partition_epoch < info.partition_epoch:
-        is_done = asked.partition_epoch == info.partition_epoch - 1 and sorted(nodes) == sorted(info.isr)
+        is_next = asked.partition_epoch == info.partition_epoch - 1
+        is_done = is_next and is_eligible and sorted(nodes) == sorted(info.isr)
         return AlterCode.NONE if is_done else AlterCode.INVALID_UPDATE_VERSION
     is_subset = all(node in info.replicas for node in nodes) and len(dict.fromkeys(nodes)) == len(nodes)
     if not is_subset or info.leader not in nodes:
         return AlterCode.INVALID_REQUEST
-    epochs = {broker.node_id: broker.epoch for broker in image.live_brokers}
-    if any(epochs.get(NodeId(member.node_id)) != member.broker_epoch for member in asked.isr):
-        return AlterCode.INELIGIBLE_REPLICA
-    return AlterCode.NONE
+    return AlterCode.NONE if is_eligible else AlterCode.INELIGIBLE_REPLICA
 
 
 # -- elections ---------------------------------------------------------------------------------------------------------

@@ -79,13 +79,13 @@ def settled(
     live: fenced members out of the ISR, a finished move finished, a leader found, the ELR kept, epochs counted."""
     gone = lost.node if lost is not None and lost.takes_acknowledged(rules) else NO_LEADER
     isr = tuple(node for node in asked.replicas if node in asked.isr and node != gone and is_live(node))
-    now = _moved(replace(asked, isr=isr))
+    now = replace(asked, isr=isr)
     complete = tuple(node for node in now.replicas if node in (*was.isr, *was.elr) and node != gone)
     now = replace(now, last_known_elr=_last_known(was, now, lost))
-    now = _led(now, complete, rules, is_live)
+    now = _moved(_led(now, complete, rules, is_live))
     is_enough = len(now.isr) >= min_isr(now, rules)
     is_unclean = bool(now.isr) and all(node not in complete for node in now.isr)
-    elr = () if is_enough or is_unclean else tuple(node for node in complete if node not in now.isr)
+    elr = () if is_enough or is_unclean else _besides(now, complete)
     now = replace(now, elr=elr, last_known_elr=() if now.isr else now.last_known_elr)
     return _numbered(was, now)
 
@@ -97,9 +97,15 @@ def min_isr(info: PartitionInfo, rules: TopicConfig) -> int:
 
 def _moved(now: PartitionInfo) -> PartitionInfo:
     """A move is complete when all replicas that shall stay are in sync."""
-    if not (now.adding or now.removing) or any(node not in now.isr for node in now.target):
+    target = now.target
+    if not (now.adding or now.removing) or any(node not in now.isr for node in target):
         return now
-    return replace(now, replicas=now.target, isr=now.target, adding=(), removing=())
+    leader = now.leader if now.leader in target else target[0]
+    return replace(now, leader=leader, replicas=target, isr=target, adding=(), removing=())
+
+
+def _besides(now: PartitionInfo, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    return tuple(node for node in nodes if node in now.replicas and node not in now.isr)
 
 
 def _last_known(was: PartitionInfo, now: PartitionInfo, lost: Lost | None) -> tuple[NodeId, ...]:
@@ -115,7 +121,7 @@ def _led(now: PartitionInfo, complete: tuple[NodeId, ...], rules: TopicConfig, i
     if not complete and rules.ack_durability == "replicated":
         candidates += now.last_known_elr
     if rules.unclean_leader_election_enable:
-        candidates += [*now.last_known_elr, *now.replicas]
+        candidates += [*now.last_known_elr, *now.original, *now.replicas]
     leader = next((node for node in candidates if is_live(node)), NO_LEADER)
     return replace(now, leader=leader, isr=() if leader == NO_LEADER else (leader,))
 
