@@ -32,7 +32,9 @@ from tidelog.broker.controller.commands import (
     TopicPlaced,
 )
 from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.broker.fetching import Fetcher
 from tidelog.broker.housekeeping import Housekeeper
+from tidelog.broker.isr_requests import IsrRequests
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.partition_handle import PartitionHandle
@@ -41,6 +43,7 @@ from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.quorum.metadata import ClusterMetadata
 from tidelog.broker.registration import Registration, Situation, leave_clean_mark, take_clean_mark
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.replication_service import ReplicationService
 from tidelog.broker.routing import Routing
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import BrokerConfig, TopicConfig
@@ -50,6 +53,7 @@ from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId, ProducerId, TopicId
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
+from tidelog.replication.isr.events import AlterPartition
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Hello, PeerNode
 
@@ -96,7 +100,7 @@ class Broker:
         self._progress = Watchers()
         self._manager = LogManager(files, open_max=OPEN_FILES_MAX, new_incarnation=lambda: entropy.token_hex(16))
         self.log_writer = LogWriter(runner, clock, self.stats)
-        surroundings = Surroundings(clock, self.stats, self.log_writer, self.purgatory)
+        surroundings = Surroundings(clock, self.stats, self.log_writer, self.purgatory, self)
         self._hello = Hello(self.node_id, entropy.token_hex(16))
         service = PeerService()
         self._peers = PeerNode(network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy)
@@ -108,17 +112,22 @@ class Broker:
         self._registration = Registration(
             config, files, self._channel, self._hello.incarnation, self._situation, self._tell_applied
         )
+        self._isr_requests = IsrRequests(self.node_id, self._own_epoch, self._channel, clock)
         self._replicas = Replicas(
             self.node_id,
             config,
             self._manager,
             surroundings,
+            lambda leader: Fetcher(self.node_id, leader, self._own_epoch, self._peers, clock, entropy),
             self._moved,
             self._registration.report_removed,
             self.failed.set,
+            self._retired,
         )
+        self._replication = ReplicationService(self._replicas.partitions, self._epoch_of, clock)
         self._routing = Routing(self, self._peers)
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
+        service.replication = self._replication
         self._peers.on_peer_down.append(self._on_peer_down)
 
     # -- start and stop -------------------------------------------------------------------------------------------
@@ -136,6 +145,8 @@ class Broker:
         await self._metadata.open(peer_address, self._contacts)
         self._introduce(self._metadata.cluster_id, -1)
         self._spawn("replicas", self._replicas.run())
+        self._spawn("ticks", self._replicas.tick())
+        self._spawn("isr-requests", self._isr_requests.run())
         self._spawn("controller", self._controller.run())
         self._metadata.start()
         await self._register(peer_address)
@@ -193,7 +204,7 @@ class Broker:
         if is_clean:
             await self._registration.leave()
         self._channel.close()
-        await self._cancel(["replicas", "housekeeping"])
+        await self._cancel(["replicas", "housekeeping", "ticks", "isr-requests"])
         marks = await self._replicas.close()
         await self._metadata.close()
         await self._cancel(["controller"])
@@ -250,6 +261,25 @@ class Broker:
     def is_controller(self) -> bool:
         """True if this broker decides for the cluster."""
         return self._controller.is_active
+
+    def _own_epoch(self) -> int:
+        return self._registration.epoch
+
+    def _epoch_of(self, node_id: int) -> int:
+        broker = self.image.brokers.get(NodeId(node_id))
+        return -1 if broker is None else broker.epoch
+
+    def progressed(self, partition: Partition) -> None:
+        """For a partition: its log has grown, or its high watermark has moved."""
+        self._replication.progressed(partition)
+
+    def alter(self, partition: Partition, effect: AlterPartition) -> None:
+        """For a partition: another in-sync set is wanted."""
+        self._isr_requests.add(partition, effect)
+
+    def _retired(self, partition_id: PartitionId) -> None:
+        """A leadership of this broker has ended: followers that wait are told."""
+        self._replication.forget(partition_id)
 
     def image_changed(self, image: ClusterImage) -> None:
         """For the metadata: something has been applied."""

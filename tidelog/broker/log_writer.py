@@ -70,6 +70,15 @@ class LogWriter:
         """Runs another blocking call in turn with the fsyncs, such as a metainfo write. Raises what it raises."""
         await self._runner.run(call)
 
+    async def exclusively(self, listener: CommitListener, call: Callable[[], None]) -> None:
+        """Runs a blocking call while no commit of the listener's log is under way; what waits for one may wait in vain,
+        since the call makes the log durable. The listener asks for none meanwhile. Raises what the call raises."""
+        while listener in self._in_round:
+            self._round_done.clear()
+            await self._round_done.wait()
+        self._waiting.pop(listener, None)
+        await self._runner.run(call)
+
     async def _round(self) -> None:
         self._in_round, self._waiting = self._waiting, {}
         dirty = [listener for listener in self._in_round if listener.log.is_dirty]

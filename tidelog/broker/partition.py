@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.mailbox import Mailbox
@@ -42,14 +44,25 @@ from tidelog.model.errors import (
 )
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.model.ports import Clock
+from tidelog.replication.isr.events import (
+    AlterPartition,
+    AlterPartitionAnswered,
+    FetchVerdict,
+    FollowerFetched,
+    FollowerSynced,
+    IsrChanged,
+    LeaderEffect,
+    MinIsrChanged,
+    PrefixDeleted,
+    Tick,
+)
+from tidelog.replication.isr.leader import IsrLeader
 from tidelog.replication.protocol import (
     AdvanceHighWatermark,
     Append,
     Appended,
     AppendRefused,
-    CommitProtocol,
     DurabilityChanged,
-    Effect,
     Propose,
     Synced,
 )
@@ -57,6 +70,18 @@ from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.retention import retained_from
 
 LOOKUP_BYTES = 1 << 20
+
+
+class Replication(Protocol):
+    """What a leader has its broker do about the other replicas."""
+
+    def progressed(self, partition: Partition) -> None:
+        """The log has grown, or its high watermark has moved: followers that wait may be served."""
+        ...
+
+    def alter(self, partition: Partition, effect: AlterPartition) -> None:
+        """Asks the controller; `Partition.altered` is told once what became of it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +92,7 @@ class Surroundings:
     stats: Stats
     log_writer: LogWriter
     purgatory: Purgatory
+    replication: Replication
 
 
 class Partition:
@@ -81,9 +107,9 @@ class Partition:
         partition_id: PartitionId,
         leader_epoch: int,
         log: PartitionLog,
-        protocol: CommitProtocol,
+        protocol: IsrLeader,
         config: TopicConfig,
-        replication_factor: int,
+        node_id: int,
         surroundings: Surroundings,
     ) -> None:
         self.topic = topic
@@ -92,14 +118,14 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.log = log
         self.config = config
-        self._replication_factor = replication_factor
         self.watchers = Watchers()
         self._protocol = protocol
-        self._node_id = protocol.in_sync[0]
+        self._node_id = node_id
         self._clock = surroundings.clock
         self._stats = surroundings.stats
         self._log_writer = surroundings.log_writer
         self._purgatory = surroundings.purgatory
+        self._replication = surroundings.replication
         self._mailbox = Mailbox()
         self._uncommitted: list[tuple[int, int, Proposal]] = []
         self._arrivals = 0
@@ -172,11 +198,10 @@ class Partition:
         return Proposal(batches, acks, deadline_s, done, append_time_ms)
 
     def _check_in_sync(self) -> None:
-        needed = self.config.min_insync_replicas_for(self._replication_factor)
-        if len(self._protocol.in_sync) < needed:
+        if self._protocol.is_below_min_isr:
             raise LeaderNotAvailable(
                 f"partition {self.topic}-{self.partition} has {len(self._protocol.in_sync)} replicas in sync, and "
-                f"acks=all needs {needed} (min.insync.replicas); nothing was appended"
+                "acks=all needs more (min.insync.replicas); nothing was appended"
             )
 
     def _enqueue(self, proposal: Proposal) -> None:
@@ -235,6 +260,8 @@ class Partition:
             self._log_writer.submit(self)
         for proposal in group:
             self._register(proposal)
+        if fresh:
+            self._replication.progressed(self)
         self._execute(self._protocol.step(Appended(self.log.log_end_offset)))
         self._complete_committed()
 
@@ -273,15 +300,22 @@ class Partition:
         self._execute(self._protocol.step(Synced(self.log.durable_offset)))
         self._complete_committed()
         if self.log.offline_reason is not None:
-            unknown = TimedOutAfterAppend(f"appended, but {self.log.offline_reason}: the outcome is unknown")
-            while self._uncommitted:
-                heapq.heappop(self._uncommitted)[2].fail(unknown)
+            self._give_up(self.log.offline_reason)
 
-    def _execute(self, effects: list[Effect]) -> None:
+    def _give_up(self, reason: str) -> None:
+        unknown = TimedOutAfterAppend(f"appended, but {reason}: the outcome is unknown")
+        while self._uncommitted:
+            heapq.heappop(self._uncommitted)[2].fail(unknown)
+
+    def _execute(self, effects: Sequence[LeaderEffect]) -> None:
         for effect in effects:
+            if isinstance(effect, AlterPartition):
+                self._replication.alter(self, effect)
+                continue
             assert isinstance(effect, AdvanceHighWatermark)
             assert effect.to <= self.log.log_end_offset
             self.watchers.wake_all()
+            self._replication.progressed(self)
 
     def _complete_committed(self) -> None:
         high_watermark = self._protocol.high_watermark
@@ -291,6 +325,25 @@ class Partition:
             is_fsynced = self.config.ack_durability == "fsynced" and proposal.committed_at <= self.log.durable_offset
             durability = "fsynced" if is_fsynced else "replicated"
             proposal.complete(self._receipt(proposal, list(self._protocol.in_sync), durability))
+
+    # -- the other replicas -----------------------------------------------------------------------------------------
+
+    def fetched(self, report: FollowerFetched) -> FetchVerdict:
+        """A follower asks for what follows; what it is to be answered."""
+        verdict, effects = self._protocol.fetched(report)
+        self._execute(effects)
+        self._complete_committed()
+        return verdict
+
+    def tell(self, event: FollowerSynced | IsrChanged | AlterPartitionAnswered | MinIsrChanged | Tick) -> None:
+        """What followers, the metadata, the controller and the clock have to say."""
+        self._execute(self._protocol.step(event))
+        self._complete_committed()
+
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The in-sync set, as the controller was last heard to have it."""
+        return self._protocol.in_sync
 
     # -- read -----------------------------------------------------------------------------------------------------
 
@@ -352,6 +405,7 @@ class Partition:
         before = len(self.log.segments)
         self.log.delete_prefix(offset)
         self._stats.deleted_segments += before - len(self.log.segments)
+        self._execute(self._protocol.step(PrefixDeleted(offset)))
         self._log_writer.submit(self)
 
     def apply_retention(self, now_ms: int) -> None:
@@ -377,9 +431,12 @@ class Partition:
         self.log.settings = settings
         self._execute(self._protocol.step(DurabilityChanged(config.ack_durability == "fsynced")))
 
-    def close(self) -> None:
-        """Takes no more requests and fails those in the mailbox. What is appended will still be committed."""
+    def close(self, *, is_deposed: bool = False) -> None:
+        """Takes no more requests and fails those in the mailbox. What is appended may still be committed: by this
+        broker, or, if it is deposed, by whoever leads now; then it cannot say, and says so."""
         self._is_closing = True
+        if is_deposed:
+            self._give_up("another broker leads this partition now")
         while group := self._mailbox.take_group():
             for proposal in group:
                 proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))

@@ -10,11 +10,13 @@ from tidelog.broker.controller.commands import Command, MetadataApplied
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
+from tidelog.broker.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasSynced
 from tidelog.transport.peer import Answer, Hello
 
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
     from tidelog.broker.quorum.metadata import ClusterMetadata
+    from tidelog.broker.replication_service import ReplicationService
     from tidelog.broker.routing import Routing
 
 PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
@@ -22,6 +24,7 @@ PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *WIRE_COMMANDS,
     *ANSWERS,
     *FORWARDING_MESSAGES,
+    *REPLICA_MESSAGES,
 )
 """All messages that brokers exchange."""
 
@@ -32,9 +35,12 @@ class PeerService:
     metadata: ClusterMetadata
     controller: ActiveController
     routing: Routing
+    replication: ReplicationService
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers a request; see `PeerHandler`."""
+        if isinstance(message, FetchReplicas):
+            return await self.replication.fetch(caller, message)
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
         if isinstance(message, FetchSnapshot):
@@ -45,7 +51,9 @@ class PeerService:
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         """Takes a message that needs no answer; see `PeerHandler`."""
-        if isinstance(message, MetadataApplied):
+        if isinstance(message, ReplicasSynced):
+            self.replication.synced(message)
+        elif isinstance(message, MetadataApplied):
             self.controller.note_applied(message)
         else:
             self.metadata.notified(caller.node_id, message, payload)

@@ -1,9 +1,10 @@
-"""The partitions that this broker serves, kept equal to what the metadata says.
+"""The replicas on this broker, kept equal to what the metadata says.
 
-The image says which partitions this broker leads, in which epoch; each of them gets a runtime (`Partition`) over its
-log. A new epoch gets a new runtime over the same log, so that nothing of the old leadership goes on in the new one. A
-log stays open when its leadership is lost: what was appended is still made durable, and its waiting producers are told.
-A deleted topic's data is removed, on the metadata's word alone; a directory that no metadata knows is left alone.
+The image says of which partitions this broker holds a replica, and who leads them in which epoch. Those that it leads
+get a runtime (`Partition`), the others follow their leader (`Follower`, by one `Fetcher` for each leader). A new leader
+epoch gets a new object over the same log, so that nothing of the old leadership goes on in the new one; a log stays
+open whatever its role. A deleted topic's data is removed, on the metadata's word alone; a directory that no metadata
+knows is left alone.
 
 Bringing brokers and disk in line takes time, so a task does it, image after image; `position` says how far it is.
 """
@@ -11,27 +12,33 @@ Bringing brokers and disk in line takes time, so a task does it, image after ima
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 import structlog
 
-from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.fetching import Fetcher
+from tidelog.broker.follower import Follower
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
-from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId, PartitionId, TopicId
-from tidelog.replication.registry import new_protocol
+from tidelog.replication.isr.events import IsrChanged, IsrSettings, LogState, MinIsrChanged, Tick
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.isr.leader import IsrLeader
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+
+TICKS_PER_LAG = 10
 
 logger = structlog.get_logger("tidelog.broker")
 
 
 class Replicas:
-    """One broker's. `run` is its task; `partitions` are those that it leads and could open."""
+    """One broker's. `run` and `tick` are its tasks; `partitions` are those that it leads and could open."""
 
     def __init__(
         self,
@@ -39,24 +46,33 @@ class Replicas:
         config: BrokerConfig,
         manager: LogManager,
         surroundings: Surroundings,
+        new_fetcher: Callable[[int], Fetcher],
         moved: Callable[[], None],
         removed: Callable[[TopicId], None],
         failed: Callable[[], None],
+        retired: Callable[[PartitionId], None],
     ) -> None:
         """`moved` is called after each change; `removed` with each deleted topic of which nothing is left here;
-        `failed` if a partition's task ended by an error that nobody foresaw."""
+        `failed` if a task ended by an error that nobody foresaw; `retired` with each leadership that ended."""
         self.partitions: dict[PartitionId, Partition] = {}
+        self.followers: dict[PartitionId, Follower] = {}
         self.position = 0
         """The image of this position is in force here."""
         self._node_id = node_id
         self._config = config
         self._manager = manager
         self._surroundings = surroundings
-        self._log_writer: LogWriter = surroundings.log_writer
+        self._log_writer = surroundings.log_writer
+        self._clock = surroundings.clock
+        self._new_fetcher = new_fetcher
         self._moved = moved
         self._removed = removed
         self._failed = failed
-        self._tasks: dict[PartitionId, asyncio.Task[None]] = {}
+        self._retired = retired
+        self._fetchers: dict[int, Fetcher] = {}
+        self._tasks: dict[object, asyncio.Task[None]] = {}
+        self._high_watermarks: dict[PartitionId, int] = {}
+        """Of the open logs, when they last changed roles."""
         self._unopened: dict[PartitionId, int] = {}
         self._image = ClusterImage("")
         self._has_news = asyncio.Event()
@@ -74,34 +90,50 @@ class Replicas:
             self._has_news.clear()
             await self._come_to(self._image)
 
+    async def tick(self) -> None:
+        """Tells the leaders' cores the time, until cancelled."""
+        interval_s = self._config.replica_lag_time_max_ms / 1000 / TICKS_PER_LAG
+        while True:
+            await asyncio.sleep(min(interval_s, 1.0))
+            for partition in list(self.partitions.values()):
+                partition.tell(Tick(self._now_ms()))
+
     async def _come_to(self, image: ClusterImage) -> None:
-        wanted = self._led_in(image)
-        for partition_id in [known for known in self.partitions if known not in wanted]:
+        wanted = self._held_in(image)
+        for partition_id in [known for known in self._running() if known not in wanted]:
             await self._stop(partition_id)
+        epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
         for partition_id, (topic, info) in wanted.items():
-            if await self._lead(partition_id, topic, info):
+            if await self._serve(partition_id, topic, info, epochs):
                 await asyncio.sleep(0)
         await self._remove_deleted(image)
         self.position = image.position
         self._moved()
 
-    def _led_in(self, image: ClusterImage) -> dict[PartitionId, tuple[Topic, PartitionInfo]]:
+    def _running(self) -> list[PartitionId]:
+        return [*self.partitions, *self.followers]
+
+    def _held_in(self, image: ClusterImage) -> dict[PartitionId, tuple[Topic, PartitionInfo]]:
         return {
             PartitionId(topic.topic_id, info.partition): (topic, info)
             for topic in image.topics.values()
             for info in topic.partitions
-            if info.leader == self._node_id
+            if self._node_id in info.replicas
         }
 
-    # -- leading -----------------------------------------------------------------------------------------------------
+    # -- roles -------------------------------------------------------------------------------------------------------
 
-    async def _lead(self, partition_id: PartitionId, topic: Topic, info: PartitionInfo) -> bool:
-        """Sees to it that the partition is served in this epoch; True if that took any time."""
+    async def _serve(
+        self, partition_id: PartitionId, topic: Topic, info: PartitionInfo, epochs: Mapping[int, int]
+    ) -> bool:
+        """Sees to it that the partition has the role of this epoch; True if that took any time."""
         config = topic_config(self._config, topic.configs)
-        running = self.partitions.get(partition_id)
+        running = self.partitions.get(partition_id) or self.followers.get(partition_id)
         if running is not None and running.leader_epoch == info.leader_epoch:
-            if running.config != config:
-                running.reconfigure(config, log_settings(config))
+            if isinstance(running, Partition):
+                self._refresh(running, config, info, epochs)
+            else:
+                running.log.settings = log_settings(config)
             return False
         if running is not None:
             await self._stop(partition_id)
@@ -110,36 +142,96 @@ class Replicas:
         log = self._log(partition_id, topic.name, config)
         if log is None:
             self._unopened[partition_id] = info.leader_epoch
-            return True
-        protocol = new_protocol(
-            node_id=self._node_id,
-            leader_epoch=info.leader_epoch,
-            replicas=info.isr,
-            log_end_offset=log.log_end_offset,
-            is_fsynced=config.ack_durability == "fsynced",
+        elif info.leader == self._node_id:
+            self._lead(partition_id, topic, info, log, config, epochs)
+        elif info.leader != NO_LEADER:
+            self._follow(partition_id, topic, info, log)
+        return True
+
+    def _refresh(
+        self, partition: Partition, config: TopicConfig, info: PartitionInfo, epochs: Mapping[int, int]
+    ) -> None:
+        if partition.config != config:
+            partition.reconfigure(config, log_settings(config))
+            partition.tell(MinIsrChanged(_min_isr(config, info)))
+        partition.tell(_isr_changed(info, epochs))
+
+    def _lead(
+        self,
+        partition_id: PartitionId,
+        topic: Topic,
+        info: PartitionInfo,
+        log: PartitionLog,
+        config: TopicConfig,
+        epochs: Mapping[int, int],
+    ) -> None:
+        core = IsrLeader(
+            self._node_id,
+            info.leader_epoch,
+            _log_state(log),
+            self._high_watermark(partition_id, log),
+            _isr_changed(info, epochs),
+            IsrSettings(
+                min_isr=_min_isr(config, info),
+                lag_ms_max=self._config.replica_lag_time_max_ms,
+                is_fsynced=config.ack_durability == "fsynced",
+            ),
+            self._now_ms(),
         )
-        # The replicas beyond those in sync hold nothing yet, so a default is not to count on them.
         partition = Partition(
-            topic.name, partition_id, info.leader_epoch, log, protocol, config, len(info.isr), self._surroundings
+            topic.name, partition_id, info.leader_epoch, log, core, config, self._node_id, self._surroundings
         )
         self.partitions[partition_id] = partition
-        self._tasks[partition_id] = asyncio.get_running_loop().create_task(
-            partition.run(), name=f"partition-{partition_id}"
+        self._spawn(partition_id, partition.run())
+
+    def _follow(self, partition_id: PartitionId, topic: Topic, info: PartitionInfo, log: PartitionLog) -> None:
+        core = IsrFollower(info.leader_epoch, _log_state(log), self._high_watermark(partition_id, log))
+        follower = Follower(
+            topic.name, partition_id, info.leader_epoch, log, core, self._log_writer, self._clock, self._spawn
         )
-        self._tasks[partition_id].add_done_callback(self._ended)
-        return True
+        self.followers[partition_id] = follower
+        fetcher = self._fetchers.get(info.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[info.leader] = self._new_fetcher(info.leader)
+            self._spawn(f"fetcher-{info.leader}", fetcher.run())
+        fetcher.add(follower)
+
+    def _high_watermark(self, partition_id: PartitionId, log: PartitionLog) -> int:
+        known = self._high_watermarks.get(partition_id, log.log_start_offset)
+        return min(max(known, log.log_start_offset), log.log_end_offset)
+
+    async def _stop(self, partition_id: PartitionId) -> None:
+        """Ends the role. What is appended is still made durable."""
+        follower = self.followers.pop(partition_id, None)
+        if follower is not None:
+            follower.close()
+            for fetcher in self._fetchers.values():
+                fetcher.remove(partition_id)
+            self._high_watermarks[partition_id] = follower.high_watermark
+            return
+        partition = self.partitions.pop(partition_id)
+        partition.close(is_deposed=True)
+        self._retired(partition_id)
+        self._high_watermarks[partition_id] = partition.high_watermark
+        await self._cancel(partition_id)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)
+
+    # -- logs --------------------------------------------------------------------------------------------------------
 
     def _log(self, partition_id: PartitionId, topic: str, config: TopicConfig) -> PartitionLog | None:
         log = self._manager.logs.get(partition_id)
         if log is not None:
+            log.settings = log_settings(config)
             return log
-        now_ms = self._surroundings.clock.wall_ms()
         try:
-            log, report = self._manager.open_log(partition_id, log_settings(config), now_ms)
+            log, report = self._manager.open_log(partition_id, log_settings(config), self._clock.wall_ms())
         except OSError as error:
             logger.error("partition cannot be opened", topic=topic, partition=partition_id.partition, error=str(error))
             return None
         self.report(f"{topic}-{partition_id.partition}", report)
+        self._high_watermarks[partition_id] = report.high_watermark
         return log
 
     def report(self, name: str, report: LoadReport) -> None:
@@ -148,17 +240,24 @@ class Replicas:
         for finding in report.findings:
             logger.warning("loading", log=name, finding=finding)
 
+    # -- tasks -------------------------------------------------------------------------------------------------------
+
+    def _spawn(self, name: object, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"replica-{name}")
+        task.add_done_callback(self._ended)
+        self._tasks[name] = task
+        task.add_done_callback(lambda done: self._tasks.pop(name, None) if self._tasks.get(name) is done else None)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
-            logger.critical("a partition's task failed", task=task.get_name(), exc_info=task.exception())
+            logger.critical("a replica's task failed", task=task.get_name(), exc_info=task.exception())
             self._failed()
 
-    async def _stop(self, partition_id: PartitionId) -> None:
-        """Takes no more for it; what is appended is still made durable."""
-        self.partitions.pop(partition_id).close()
-        task = self._tasks.pop(partition_id)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    async def _cancel(self, name: object) -> None:
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     # -- deleted topics ----------------------------------------------------------------------------------------------
 
@@ -182,13 +281,34 @@ class Replicas:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     async def close(self) -> dict[PartitionId, int]:
-        """Stops all; returns their high watermarks."""
-        marks = {partition_id: partition.high_watermark for partition_id, partition in self.partitions.items()}
-        for partition_id in list(self.partitions):
-            await self._stop(partition_id)
-        return marks
+        """Stops all; returns the high watermarks of the open logs."""
+        for name in [name for name in self._tasks if isinstance(name, str)]:
+            await self._cancel(name)
+        for partition_id, partition in self.partitions.items():
+            partition.close()
+            self._high_watermarks[partition_id] = partition.high_watermark
+            await self._cancel(partition_id)
+        for partition_id, follower in self.followers.items():
+            follower.close()
+            self._high_watermarks[partition_id] = follower.high_watermark
+        self.partitions.clear()
+        self.followers.clear()
+        return dict(self._high_watermarks)
 
 
 def log_settings(config: TopicConfig) -> LogSettings:
     """A topic's settings, as far as its logs are concerned."""
     return LogSettings(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
+
+
+def _min_isr(config: TopicConfig, info: PartitionInfo) -> int:
+    """Never more than there are replicas to wait for."""
+    return min(config.min_insync_replicas_for(info.replication_factor), info.replication_factor)
+
+
+def _isr_changed(info: PartitionInfo, epochs: Mapping[int, int]) -> IsrChanged:
+    return IsrChanged(info.replicas, info.isr, info.partition_epoch, epochs)
+
+
+def _log_state(log: PartitionLog) -> LogState:
+    return LogState(log.log_start_offset, log.durable_offset, log.log_end_offset, tuple(log.lineage))

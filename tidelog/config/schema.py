@@ -159,6 +159,12 @@ class BrokerConfig(Settings):
         "before it is removed. (Kafka counts bytes: metadata.log.max.record.bytes.between.snapshots.)",
     )
 
+    replica_lag_time_max_ms: Milliseconds = setting(
+        "replica.lag.time.max.ms",
+        30_000,
+        "A replica that has been behind its leader for this long is not in sync any more, and is not waited for.",
+        unit="ms",
+    )
     auto_leader_rebalance_enable: Boolean = setting(
         "auto.leader.rebalance.enable",
         True,

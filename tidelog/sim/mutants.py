@@ -21,9 +21,10 @@ from tidelog.replication.protocol import Appended, Synced
 from tidelog.sim.disk import SimDisk
 from tidelog.storage import loader
 from tidelog.storage.metainfo import MetainfoStore
-from tidelog.storage.partition_log import PartitionLog, remove_segment
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.segment import Segment
 from tidelog.storage.trails import read_trails
+from tidelog.storage.truncation import remove_segment
 from tidelog.storage.unsynced import Commit
 
 Mutant = Callable[[], AbstractContextManager[None]]

@@ -23,12 +23,13 @@ from tidelog.model.ports import File
 from tidelog.storage.load_report import Corrections, LoadReport
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.partition_log import LogSettings, PartitionLog, remove_segment
+from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Row, RowCodec, Tail
 from tidelog.storage.scan import Scan
 from tidelog.storage.segment import Segment
 from tidelog.storage.strangers import find_strangers, set_aside
 from tidelog.storage.trails import read_trails
+from tidelog.storage.truncation import remove_all, remove_segment, segment_names
 
 COPY_BYTES = 1 << 20
 
@@ -78,7 +79,7 @@ class _Loader:
         for segment, following in zip_longest(segments, segments[1:]):
             self._survey(segment, following.base_offset if following else OFFSET_MAX)
         doomed = self._take_doomed(segments)
-        sequence = max([0, *(segment.next_sequence for segment in doomed)])
+        sequence = max([info.sequences_used if info.restarts else 0, *(segment.next_sequence for segment in doomed)])
         tail = self._scan_all(segments, max(info.end_offset, self._log_start), sequence)
         offline_reason = self._make_durable(segments, tail)
         self._report_damage(tail.log_start_offset)
@@ -88,10 +89,14 @@ class _Loader:
             self._opened, self._directory, self._identity, self._settings, self._metainfo, info.incarnation,
             segments, tail, trails.lineage, trails.producers, now_ms, marked=self._durable,
         )  # fmt: skip
-        log.replica = info.replica
-        if offline_reason is None and trails.first < len(doomed) + len(segments) - 1:
+        log.replica, log.sequences_used = info.replica, info.sequences_used
+        for damage in self._report.damage:
+            log.damage.note(damage)
+        is_cut_short = log.tail.sequence < info.sequences_used and log.active.end_offset == log.active.base_offset
+        if offline_reason is None and (trails.first < len(doomed) + len(segments) - 1 or is_cut_short):
             offline_reason = self._begin_anew(log, now_ms)
         is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > log.tail.sequence
+        is_moved = is_moved or info.restarts
         if loaded is None or loaded.bad_copies or is_moved:
             if loaded is not None and loaded.bad_copies:
                 self._report.say("one metainfo copy was bad or old and is written again")
@@ -105,8 +110,9 @@ class _Loader:
 
     def _find(self, info: Metainfo) -> list[Segment]:
         """The segments by their names, with both files of each in existence."""
-        names = self._files.list(self._directory)
-        stems = {name[:20] for name in names if name[20:] in (".log", ".catalog") and name[:20].isdigit()}
+        if info.restarts:
+            self._corrections.attempt(partial(remove_all, self._opened, self._directory))
+        stems = {name[:20] for name in segment_names(self._opened, self._directory)}
         segments = [segment for segment in map(self._segment, sorted(map(int, stems))) if self._is_ours(segment)]
         if not segments:
             if info.end_offset > info.log_start_offset:

@@ -43,6 +43,11 @@ class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
     """The newest leader epoch in the log."""
     high_watermark: int = 0
     log_start_offset: int = 0
+    sequences_used: int = 0
+    """Row sequences below it may have been those of rows that a truncation dropped: no new row takes one of them."""
+    restarts: bool = False
+    """True while a restart drops all files: what is left of them is no part of the log, which is empty, and begins and
+    ends at `end_offset`."""
     replica: bytes | msgspec.UnsetType = msgspec.UNSET
     """What a Paxos replica has to remember besides (`SlotStore.store_facts`); absent from other logs."""
 

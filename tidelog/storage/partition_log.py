@@ -1,66 +1,44 @@
-"""A partition's log: segments in order, appended at the end, read anywhere, cut at either side.
-
-The write path has three steps, so that one fsync serves all that waited (group commit) and the event loop never blocks:
-
-1. `append` gathers many batches into one write per file. They can be read, and must not be acknowledged yet.
-2. `begin_commit` hands out what is to be made durable; its `run` does nothing but fsyncs, on the disk thread, while
-   further appends go on.
-3. `end_commit` moves `durable_offset` up to what the commit covered, or takes the log offline: a failed fsync is final,
-   because the kernel marks the lost pages clean and a second fsync would lie.
-
-A write that fails for want of space is undone, durably, before the caller is told "nothing was appended". Any other
-failed write leaves the outcome unknown, and the log offline. Reads go on in both cases.
+"""A partition's log: appended at the end, read anywhere, cut at either side, repaired in its middle.
 
 Deleting a prefix is a row in the catalog first; files go only when that row is durable, so a crash half-way through the
-deletion finds the decision, not a hole.
+deletion finds the decision, not a hole. The other two cuts are for a replica whose log is not its leader's:
+
+- `truncate_to` drops the end. Done half, it leaves a longer piece of the log as it was, and is asked for again. Metainfo
+  goes first, so that what is missing then is not taken for lost, and so that no row sequence is given out twice.
+- `restart_at` drops everything. Metainfo says so first, and whoever opens the log next finishes it.
 """
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
 
-from tidelog.model.batch_header import RecordBatch
-from tidelog.model.errors import (
-    DiskFull,
-    InternalError,
-    LogOffline,
-    Overloaded,
-    TidelogError,
-)
+from tidelog.model.errors import DiskFull, TidelogError
 from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Buffer
 from tidelog.model.producers import ProducerTable
+from tidelog.storage.appendable_log import AppendableLog, LogSettings
+from tidelog.storage.damage import DamageList
+from tidelog.storage.lineage import EpochEnd, Lineage, begin_epoch, end_offset_of, epoch_before
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.readable_log import ReadableLog
-from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec, Tail
-from tidelog.storage.segment import Segment
+from tidelog.storage.received import parse_received
+from tidelog.storage.repair import Repair, repair_batch
+from tidelog.storage.rows import NO_TIMESTAMP, Kind, Tail
+from tidelog.storage.scrub import Scrubber, ScrubStep
+from tidelog.storage.segment import Damage, Extent, Segment
 from tidelog.storage.trails import read_trails
-from tidelog.storage.truncation import Cut, find_cut
-from tidelog.storage.unsynced import Commit, Unsynced
+from tidelog.storage.truncation import Cut, find_cut, remove_all, remove_behind, remove_segment
+from tidelog.storage.unsynced import Commit
+
+__all__ = ["ROWS_LEFT_MAX", "LogSettings", "PartitionLog"]
 
 ROWS_LEFT_MAX = 4_096
 """A clean stop rolls a segment with more rows, so that the next opening has little to read."""
-OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """What a log needs of its topic's configuration."""
-
-    segment_bytes: int
-    """A segment that has reached this is rolled before the next append; one gathered append is never split."""
-    segment_ms: int
-    segment_rows_max: int = 131_072
-    """Opening reads the rows of the last segment: this bounds it to a third of a second, however small batches are."""
-    producers_max: int = 65_536
-
-
-class PartitionLog(ReadableLog):
+class PartitionLog(AppendableLog):
     """One replica's log of one partition. Single-threaded, but for `Commit.run` and `store_metainfo`.
 
     `log_start_offset <= durable_offset <= log_end_offset`. Made by `tidelog.storage.loader.load_log`.
@@ -76,228 +54,59 @@ class PartitionLog(ReadableLog):
         incarnation: str,
         segments: list[Segment],
         tail: Tail,
-        lineage: list[tuple[int, int]],
+        lineage: Lineage,
         producers: ProducerTable,
         now_ms: int,
         *,
         marked: int,
     ) -> None:
-        assert tail.durable == tail.sequence, "a log is opened with all of it durable"
-        super().__init__(identity, segments, tail)
-        self.directory = directory
-        self.settings = settings
+        super().__init__(
+            opened, directory, identity, settings, segments, tail, lineage, producers, now_ms, marked=marked
+        )
         self.incarnation = incarnation
-        self.lineage = lineage
-        """(leader epoch, first offset), both strictly increasing."""
-        self.producers = producers
-        self.durable_offset = tail.offset
-        self.offline_reason: str | None = None
         self.replica: bytes | UnsetType = UNSET
         """See `Metainfo.replica`."""
-        self._opened = opened
-        self._codec = RowCodec(identity)
+        self.damage = DamageList()
         self._metainfo = metainfo
-        self._rolled_ms = now_ms
-        self._marked = marked
-        self._unsynced = Unsynced(opened, directory)
         self._doomed: list[tuple[int, Segment]] = []
+        self._scrubber = Scrubber(self)
 
-    @property
-    def active(self) -> Segment:
-        return self.segments[-1]
+    # -- a follower's log -----------------------------------------------------------------------------------------
 
-    # -- append ---------------------------------------------------------------------------------------------------
+    def append_received(self, payload: Buffer, now_ms: int, *, may_skip: bool = False) -> int:
+        """Appends the batches in a leader's answer, which have their offsets and epochs; returns how many.
 
-    def append(self, batches: Sequence[RecordBatch], now_ms: int) -> None:
-        """Writes batches, whose offsets and epoch are assigned, behind the end: all of them or none.
-
-        Raises `DiskFull` or `Overloaded` (nothing was appended, try again later), `LogOffline` (nothing was appended,
-        nor will be), or `InternalError` (the write failed half-way: the outcome is unknown; the log is offline now).
+        Each batch is verified once. What is cut short at the end is left out. Raises `InvalidBatch` if any is unsound
+        or does not follow the one before it (with `may_skip` it may leave offsets out), and nothing is appended; else
+        as `append`.
         """
-        self._require_online()
-        if self._is_time_to_roll(now_ms):
-            self.roll(now_ms)
-        tail, rows = self.tail, []
-        for batch in batches:
-            header = batch.header
-            assert header.base_offset == tail.offset and header.leader_epoch >= tail.epoch
-            rows.append(self._codec.batch(tail, header, batch.data))
-            tail = Tail(
-                tail.sequence + 1, tail.durable, header.leader_epoch, header.next_offset,
-                tail.file_position + header.size, max(tail.running_max_timestamp, header.max_timestamp),
-                tail.log_start_offset,
-            )  # fmt: skip
-        self._write([batch.data for batch in batches], rows, tail)
-        self._marked = tail.durable  # the rows say so
-        for batch in batches:
-            self._note(batch, now_ms)
+        batches = parse_received(payload, self.log_end_offset, self.tail.epoch, may_skip=may_skip)
+        if batches:
+            self.append(batches, now_ms, may_skip=may_skip)
+        return len(batches)
 
-    def _note(self, batch: RecordBatch, now_ms: int) -> None:
-        header = batch.header
-        if not self.lineage or self.lineage[-1][0] < header.leader_epoch:
-            self.lineage.append((header.leader_epoch, header.base_offset))
-        if header.producer_id >= 0:
-            self.producers.remember(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.record_count,
-                header.base_offset,
-                now_ms,
-            )
+    def note_epoch(self, epoch: int) -> None:
+        """This replica leads from now on, in `epoch`: what it writes next is the epoch's first. In memory only, until
+        something is written."""
+        assert epoch >= self.tail.epoch, (epoch, self.tail.epoch)
+        begin_epoch(self.lineage, epoch, self.log_end_offset)
 
-    def _write(self, data: Sequence[bytes | bytearray | memoryview], rows: list[bytes], tail: Tail) -> None:
-        """Log first, then catalog: a row never precedes its batch."""
-        segment = self.active
-        try:
-            # Both handles before either write: a process short of descriptors has written nothing.
-            log = self._unsynced.soil(segment.log_path) if data else None
-            catalog = self._unsynced.soil(segment.catalog_path)
-            if log is not None:
-                log.pwritev(data, self.tail.file_position)
-            catalog.pwritev([b"".join(rows)], segment.slots * ROW_BYTES)
-        except OSError as error:
-            raise self._undo(error, segment) from error
-        self._unsynced.file_bytes += tail.file_position - self.tail.file_position + len(rows) * ROW_BYTES
-        segment.extend(len(rows), tail)
-        self.tail = tail
-
-    def _undo(self, error: OSError, segment: Segment) -> DiskFull | InternalError:
-        """Makes a failed append invisible for ever, or says that this cannot be known."""
-        if error.errno in OUT_OF_SPACE:
-            try:
-                segment.log.truncate(segment.log_bytes)
-                segment.catalog.truncate(segment.slots * ROW_BYTES)
-                segment.log.sync()
-                segment.catalog.sync()
-            except OSError as undo_error:
-                error = undo_error
-            else:
-                return DiskFull(f"no space left for partition {self.identity}; nothing was appended")
-        self.take_offline(f"write failed: {error}")
-        return InternalError(f"writing to partition {self.identity} failed ({error}); the outcome is unknown")
-
-    def take_offline(self, reason: str) -> None:
-        """No more writes until the log is loaded again; what is committed can still be read."""
-        if self.offline_reason is None:
-            self.offline_reason = reason
-
-    def _require_online(self) -> None:
-        if self.offline_reason is not None:
-            raise LogOffline(
-                f"the log of partition {self.identity} is offline ({self.offline_reason}); check the disk and restart"
-            )
-
-    # -- roll -----------------------------------------------------------------------------------------------------
-
-    def _is_time_to_roll(self, now_ms: int) -> bool:
-        active = self.active
-        is_old = now_ms - self._rolled_ms >= self.settings.segment_ms
-        is_full = active.log_bytes >= self.settings.segment_bytes or active.body_rows >= self.settings.segment_rows_max
-        return active.log_bytes > 0 and (is_full or is_old)
-
-    def roll(self, now_ms: int) -> None:
-        """Seals the active segment, if there is anything in it, and starts the next. Raises as `append`."""
-        self._require_online()
-        if self.active.end_offset == self.active.base_offset:
-            return
-        old, sealed = self.active, self.tail._replace(sequence=self.tail.sequence + 1)
-        new = Segment(self._opened, self.directory, sealed.offset, self._codec)
-        tail = sealed._replace(file_position=0, running_max_timestamp=-1)
-        checkpoint = self._codec.checkpoint(tail, self.lineage, self.producers.items())
-        seal = self._codec.note(Kind.SEAL, self.tail, start_offset=self.tail.log_start_offset)
-        try:
-            self._unsynced.soil(new.log_path, create=True)
-            self._unsynced.soil(new.catalog_path, create=True).pwritev([b"".join(checkpoint)], 0)
-            self._unsynced.soil(old.catalog_path).pwritev([seal], old.slots * ROW_BYTES)
-        except (OSError, Overloaded) as error:
-            raise self._undo_roll(error, old, new) from error
-        old.extend(1, sealed)
-        old.is_sealed = True
-        new.first_sequence, new.body_slot, new.slots = tail.sequence, len(checkpoint), len(checkpoint)
-        self.segments.append(new)
-        self.tail = tail._replace(sequence=new.next_sequence)
-        self._unsynced.has_names = True
-        self._rolled_ms = now_ms
-
-    def begin_anew(self, now_ms: int) -> None:
-        """Gives the log's last segment a sound checkpoint, so that those before it can be deleted at any time: a new
-        segment, or, while it is empty, its own catalog written afresh. Durable. Raises `OSError`, or as `append`."""
-        if self.active.end_offset > self.active.base_offset:
-            self.roll(now_ms)
-            self.commit_now()
-            self._require_online()
-            return
-        tail = self.tail._replace(sequence=self.active.first_sequence)
-        rows = self._codec.checkpoint(tail, self.lineage, self.producers.items())
-        sequence = tail.sequence + len(rows)
-        self.active.body_slot = len(rows)
-        self.active.cut(0, rows, tail)
-        self.tail = tail._replace(sequence=sequence, durable=sequence)
-
-    def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:
-        try:
-            for path in (new.catalog_path, new.log_path):
-                self._unsynced.disown(path)
-                self._opened.close(path)
-                if self._opened.files.exists(path):
-                    self._opened.files.remove(path)
-            self._opened.files.sync_dir(self.directory)
-        except OSError as undo_error:
-            error = undo_error
-        return self._undo(error, old) if isinstance(error, OSError) else Overloaded(error.message)
-
-    # -- commit ---------------------------------------------------------------------------------------------------
+    def end_offset_of(self, epoch: int) -> EpochEnd | None:
+        """Where `epoch` ends in this log: see `tidelog.storage.lineage.end_offset_of`."""
+        return end_offset_of(self.lineage, epoch, self.log_end_offset)
 
     @property
-    def is_dirty(self) -> bool:
-        """True if something waits for a commit."""
-        return bool(self._unsynced) and self.offline_reason is None
+    def last_epoch(self) -> int | None:
+        """The epoch of the last batch; None if the log is empty and nothing is known of what lay before it."""
+        return epoch_before(self.lineage, self.log_end_offset)
 
-    def begin_commit(self) -> Commit:
-        """Takes all that was written so far. One commit at a time: `end_commit` before the next."""
-        assert self.is_dirty
-        return self._unsynced.take(self.tail.sequence, self.tail.offset)
+    # -- cutting --------------------------------------------------------------------------------------------------
 
     def end_commit(self, commit: Commit, error: OSError | None) -> None:
         """Takes in a commit's outcome; on success `durable_offset` covers it and doomed files go."""
-        commit.release()
-        if error is not None:
-            self.take_offline(f"fsync failed: {error}")
-        if self.offline_reason is not None:
-            return
-        assert commit.sequence >= self.tail.durable
-        self.tail = self.tail._replace(durable=commit.sequence)
-        self.durable_offset = commit.offset
-        self._remove_doomed()
-
-    def commit_now(self) -> None:
-        """A commit in one go. Blocking; no other may be under way."""
-        commit = self.begin_commit()
-        try:
-            commit.run()
-        except OSError as error:
-            self.end_commit(commit, error)
-        else:
-            self.end_commit(commit, None)
-
-    def mark(self) -> None:
-        """Notes in the catalog how far the log is durable, for a log that has gone idle. Best effort, no fsync."""
-        if self._marked == self.tail.durable or self.offline_reason is not None:
-            return
-        path = self.active.catalog_path
-        is_awaited = path in self._unsynced
-        with suppress(DiskFull, InternalError, Overloaded):
-            self._note_row(Kind.MARK, self.tail.log_start_offset)
-        if not is_awaited:
-            self._unsynced.disown(path)
-        self._marked = self.tail.durable
-
-    def _note_row(self, kind: Kind, start_offset: int) -> None:
-        row = self._codec.note(kind, self.tail, start_offset=start_offset)
-        self._write([], [row], self.tail._replace(sequence=self.tail.sequence + 1, log_start_offset=start_offset))
-
-    # -- cutting --------------------------------------------------------------------------------------------------
+        super().end_commit(commit, error)
+        if self.offline_reason is None:
+            self._remove_doomed()
 
     def delete_prefix(self, offset: int) -> None:
         """Lets go of everything below `offset` (Kafka's DeleteRecords). Files go after the next commit.
@@ -309,25 +118,33 @@ class PartitionLog(ReadableLog):
             return
         self._require_in_range(offset, self.durable_offset)
         try:
-            self._note_row(Kind.DELETE_PREFIX, offset)
+            self._note_deletion(offset)
         except DiskFull:
             if not self._opened.reserve.spend():
                 raise
-            self._note_row(Kind.DELETE_PREFIX, offset)
+            self._note_deletion(offset)
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             self._doomed.append((self.tail.sequence, self.segments.pop(0)))
-        while len(self.lineage) > 1 and self.lineage[1][1] <= offset:
+        while len(self.lineage) > 1 and self.lineage[1][1] <= offset and self.lineage[1][1] < self.log_end_offset:
             del self.lineage[0]  # the epoch in force at the start stays
+        self.damage.clip(offset, self.log_end_offset)
+
+    def _note_deletion(self, offset: int) -> None:
+        if self._is_behind_a_cut:
+            self.roll(self._rolled_ms)
+        self._note_row(Kind.DELETE_PREFIX, offset)
 
     def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> None:
-        """Drops the batch that holds `offset` and all behind it, durably. Blocking; no commit may be under way.
+        """Drops the batch that holds `offset` and all behind it, durably. What is appended next may be of any epoch from
+        that of what is kept on, also below what was dropped. Blocking; no commit may be under way.
 
-        Only at the start of a new leader epoch: leftovers of what is dropped are told from what is written next by
-        their lower epoch. Raises `OffsetOutOfRange`, or `OSError`: the log is offline then.
+        Deleted offsets never come back: where a batch goes that the log starts within, the log restarts at its start.
+        Raises `OffsetOutOfRange`, or `OSError`: the log is offline then.
         """
         self._require_online()
         self._require_in_range(offset, self.log_end_offset)
         if offset == self.log_end_offset:
+            self.lineage = [(epoch, start) for epoch, start in self.lineage if start < offset]
             return
         if self.is_dirty:
             self.commit_now()  # what is kept must be durable, and may lie in other segments than the cut
@@ -335,31 +152,69 @@ class PartitionLog(ReadableLog):
         kept = len(self.segments)
         while kept > 1 and self.segments[kept - 1].base_offset >= offset:
             kept -= 1
-        cut = find_cut(self._codec, self.segments[kept - 1], offset, self.tail)
-        # A batch below the high watermark, where the log starts, never goes.
-        self._require_in_range(cut.tail.offset, self.log_end_offset)
+        last = self.segments[kept - 1]
+        epoch = epoch_before(self.lineage, last.base_offset) or 0
+        cut = find_cut(self._codec, last, offset, self.tail._replace(epoch=epoch))
+        if cut.tail.offset < self.log_start_offset:
+            self.restart_at(self.log_start_offset, now_ms)
+            return
         try:
-            self._cut(kept, cut, high_watermark)
+            self._cut(kept, cut, high_watermark, now_ms)
         except OSError as error:
             self.take_offline(f"truncation failed: {error}")
             raise
-        trails = read_trails(self._codec, self.segments, self.settings.producers_max, now_ms)
-        self.lineage, self.producers = trails.lineage, trails.producers
 
-    def _cut(self, kept: int, cut: Cut, high_watermark: int) -> None:
+    def _cut(self, kept: int, cut: Cut, high_watermark: int, now_ms: int) -> None:
+        self.sequences_used = max(self.sequences_used, self.tail.sequence)
         self.tail = cut.tail._replace(durable=cut.tail.sequence)
         self.durable_offset, self._marked = cut.tail.offset, cut.tail.sequence
         # Metainfo first: were it to promise more than the log holds, the loader would call the difference lost.
         self.store_metainfo(self.metainfo(min(high_watermark, cut.tail.offset)))
-        for segment in reversed(self.segments[kept:]):
-            # The catalog first, as in `Segment.cut`: half a segment must not look like a damaged one.
-            for path in (segment.catalog_path, segment.log_path):
-                self._opened.close(path)
-                self._opened.files.remove(path)
-                self._opened.files.sync_dir(self.directory)
-            self.segments.remove(segment)
+        remove_behind(self._opened, self.directory, self.segments[kept:])
+        del self.segments[kept:]
         self.active.cut(cut.slot, cut.rows, cut.tail)
         self.active.log.sync()
+        trails = read_trails(self._codec, self.segments, self.settings.producers_max, now_ms)
+        self.lineage, self.producers = trails.lineage, trails.producers
+        self.damage.clip(self.log_start_offset, self.log_end_offset)
+        if self.active.end_offset == self.active.base_offset:
+            self._write_catalog_afresh()  # there is nothing that a roll could seal
+
+    def restart_at(self, offset: int, now_ms: int) -> None:
+        """Drops everything, durably: the log is empty and goes on at `offset`, which may be anywhere. Neither epochs nor
+        producers are known any more. For a follower that is too far behind its leader's log start, or has nothing in
+        common with it. Blocking; no commit may be under way. Raises `OSError`: the log is offline then.
+        """
+        self._require_online()
+        self.sequences_used = max(self.sequences_used, self.tail.sequence)
+        self._unsynced.disown_all()
+        try:
+            self._restart(offset)
+        except OSError as error:
+            self.take_offline(f"restarting at offset {offset} failed: {error}")
+            raise
+        self._rolled_ms = now_ms
+
+    def _restart(self, offset: int) -> None:
+        used = self.sequences_used
+        self.tail = Tail(used, used, 0, offset, 0, NO_TIMESTAMP, offset)
+        self.durable_offset = offset
+        self.lineage, self.producers = [], ProducerTable(self.settings.producers_max)
+        self.store_metainfo(self.metainfo(offset, restarts=True))
+        for segment in [*self.segments, *(doomed for _, doomed in self._doomed)]:
+            self._opened.close(segment.log_path)
+            self._opened.close(segment.catalog_path)
+        self._doomed.clear()
+        remove_all(self._opened, self.directory)
+        segment = Segment(self._opened, self.directory, offset, self._codec)
+        self._opened.get(segment.log_path, create=True).sync()
+        self._opened.get(segment.catalog_path, create=True)
+        self.segments[:] = [segment]
+        self._write_catalog_afresh()
+        self._opened.files.sync_dir(self.directory)
+        self._marked = self.tail.durable
+        self.damage.clip(offset, offset)
+        self.store_metainfo(self.metainfo(offset))
 
     def _remove_doomed(self) -> None:
         """Files that the disk does not let go yet are tried again after the next commit, or at the next opening."""
@@ -372,9 +227,45 @@ class PartitionLog(ReadableLog):
         if ready:
             self._opened.reserve.fill()
 
+    # -- damage and repair ----------------------------------------------------------------------------------------
+
+    def extent(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
+        """As `ReadableLog.extent`; damage that is met is remembered."""
+        extent = super().extent(offset, bytes_max, end_offset)
+        if extent.damage is not None:
+            self.damage.note(extent.damage)
+        return extent
+
+    def damaged_ranges(self) -> list[Damage]:
+        """What is known to be damaged on this disk, from opening, reading and scrubbing, in order of offsets."""
+        return self.damage.ranges()
+
+    def scrub(self, budget_bytes: int) -> ScrubStep:
+        """Verifies the next piece of the log, some `budget_bytes` of it, round and round. Damage goes to
+        `damaged_ranges`; catalog rows that are damaged alone are written again. Blocking. Raises `OSError` if that
+        fails (the log is offline then), or `Overloaded`."""
+        return self._scrubber.step(budget_bytes)
+
+    def repair(self, data: Buffer) -> Repair:
+        """Puts a batch back in its place, durably, if it is the very batch that is damaged there: a peer's copy. Its row
+        is made again from it, if that is all that is damaged. Blocking. See `tidelog.storage.repair`.
+
+        Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, `LogOffline`, `Overloaded`, or
+        `OSError`: the log is offline then.
+        """
+        self._require_online()
+        try:
+            verdict, healed = repair_batch(self._codec, self, data)
+        except OSError as error:
+            self.take_offline(f"repair failed: {error}")
+            raise
+        if healed is not None:
+            self.damage.forget(healed.start, healed.end)
+        return verdict
+
     # -- metainfo and closing -------------------------------------------------------------------------------------
 
-    def metainfo(self, high_watermark: int) -> Metainfo:
+    def metainfo(self, high_watermark: int, *, restarts: bool = False) -> Metainfo:
         """The replica's facts as of now."""
         return Metainfo(
             incarnation=self.incarnation,
@@ -383,6 +274,8 @@ class PartitionLog(ReadableLog):
             epoch=self.tail.epoch,
             high_watermark=high_watermark,
             log_start_offset=self.tail.log_start_offset,
+            sequences_used=self.sequences_used,
+            restarts=restarts,
             replica=self.replica,
         )
 
@@ -416,11 +309,3 @@ class PartitionLog(ReadableLog):
         if self.offline_reason is None:
             self._unsynced.soil(self.active.catalog_path)
             self.commit_now()
-
-
-def remove_segment(opened: OpenFiles, segment: Segment) -> None:
-    """Removes both files; the catalog last, because it is what names the segment's offsets."""
-    for path in (segment.log_path, segment.catalog_path):
-        opened.close(path)
-        if opened.files.exists(path):
-            opened.files.remove(path)

@@ -11,10 +11,13 @@ Every row has a `sequence`, its ordinal among all rows of the log: `first_sequen
 is the sequence below which everything was known to be on disk when the row was written. A bad tail beyond the highest
 `durable` found may be a crash's doing; damage below it never is.
 
+A truncation drops rows, and no sequence is given out twice: what is written next goes to a new segment, or into a new
+catalog, with sequences above all that were ever used. So a leftover of a dropped row, which may be of a higher epoch
+than what took its place, has no place of its own any more: neither it nor its `durable` is believed.
+
 All body rows carry `base_offset`, `file_position` and `running_max_timestamp`, which never decrease, so that a catalog
 can be searched by bisection whatever the kinds. The checksum is seeded with the log's identity: a row that belongs to
-another partition, or to another slot, does not parse. Epochs never decrease either: rows left over from before a
-truncation are told from new ones, because a log is only truncated at the start of a new epoch.
+another partition, or to another slot, does not parse. Epochs never decrease either.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class Kind(IntEnum):
 BODY_KINDS = frozenset({Kind.BATCH, Kind.DELETE_PREFIX, Kind.MARK, Kind.LOST, Kind.SEAL})
 
 # All begin with magic, version, kind, epoch, sequence, durable, and end with the CRC.
-_BODY = struct.Struct("<HBBiQQ QQ qqqq 16s qihh Ii q 4x")
+_BODY = struct.Struct("<HBBiQQ QQ qqqq 16s qihh Ii qI")
 _HEADER = struct.Struct("<HBBiQQ q q 16s i I ? 59x")
 _LINEAGE = struct.Struct("<HBBiQQ q 92x")
 _PRODUCER = struct.Struct("<HBBiQQ qqq hHi" + "iq" * BATCHES_REMEMBERED + "8x")
@@ -89,6 +92,13 @@ class Row(NamedTuple):
     last_offset_delta: int
     start_offset: int
     """The log start offset in force; of DELETE_PREFIX, the one that it sets."""
+    skipped: int
+    """Offsets before the batch that hold nothing, and never did: the leader went on behind them."""
+
+    @property
+    def first_offset(self) -> int:
+        """Where the row before this one ends."""
+        return self.base_offset - self.skipped
 
     @property
     def next_offset(self) -> int:
@@ -147,7 +157,7 @@ class RowCodec:
     # -- body rows ------------------------------------------------------------------------------------------------
 
     def batch(self, tail: Tail, header: BatchHeader, data: Buffer) -> bytes:
-        """The row of a batch that is about to be written at `tail`."""
+        """The row of a batch that is about to be written at `tail`; offsets in between are skipped."""
         newest = max(tail.running_max_timestamp, header.max_timestamp)
         position, number = place_of(header, data)
         return self.seal_bytes(
@@ -156,6 +166,7 @@ class RowCodec:
                 header.base_offset, tail.file_position, header.max_timestamp, newest, xxh3_128_digest(data),
                 header.producer_id, header.base_sequence, header.producer_epoch, header.attributes,
                 12 + header.batch_length, header.last_offset_delta, tail.log_start_offset,
+                header.base_offset - tail.offset,
             )
         )  # fmt: skip
 
@@ -164,7 +175,7 @@ class RowCodec:
         return self.seal_bytes(
             _BODY.pack(
                 MAGIC, VERSION, kind, tail.epoch, tail.sequence, tail.durable, 0, 0, tail.offset, tail.file_position,
-                NO_TIMESTAMP, tail.running_max_timestamp, bytes(16), -1, -1, -1, 0, 0, offsets - 1, start_offset,
+                NO_TIMESTAMP, tail.running_max_timestamp, bytes(16), -1, -1, -1, 0, 0, offsets - 1, start_offset, 0,
             )
         )  # fmt: skip
 

@@ -133,7 +133,7 @@ class Scan:
                 self._advance(row)
             elif row is not None and fits and gap:
                 # A torn batch ends the log. What the gap before it held was on disk once.
-                self._settled_end = max(self._settled_end, row.base_offset)
+                self._settled_end = max(self._settled_end, row.first_offset)
                 return self._adopt(slot - gap, row.file_position)
             elif is_settled or gap:
                 gap += 1
@@ -147,9 +147,9 @@ class Scan:
     def _fits(self, row: Row, *, is_after_gap: bool) -> bool:
         tail = self._tail
         if is_after_gap:
-            is_next = row.base_offset >= tail.offset and row.file_position >= tail.file_position
+            is_next = row.first_offset >= tail.offset and row.file_position >= tail.file_position
         else:
-            is_next = row.base_offset == tail.offset and row.file_position == tail.file_position
+            is_next = row.first_offset == tail.offset and row.file_position == tail.file_position
         return is_next and row.epoch >= tail.epoch
 
     def _advance(self, row: Row) -> None:
@@ -166,8 +166,8 @@ class Scan:
             return
         found = list(self._walk(following.file_position))
         end = found[-1].next_offset if found else self._tail.offset
-        if end != following.base_offset or len(found) > count:
-            self._report.damage.append(Damage(end, following.base_offset, "batch and catalog row are both damaged"))
+        if end != following.first_offset or len(found) > count:
+            self._report.damage.append(Damage(end, following.first_offset, "batch and catalog row are both damaged"))
             return
         for row in found:
             self._place(slot, row)

@@ -38,6 +38,8 @@ class Damage:
     start: int
     end: int
     reason: str
+    epoch: int | None = None
+    """Of the one batch that this is, if its catalog row is sound: with `start` it says which batch would repair it."""
 
 
 Entry = Row | Damage
@@ -198,7 +200,7 @@ class Segment:
                 has_gap = True
                 continue
             if has_gap:
-                yield from self._salvage(last or self._sound_before(slot), row.base_offset, row.file_position)
+                yield from self._salvage(last or self._sound_before(slot), row.first_offset, row.file_position)
                 has_gap = False
             if row.kind == Kind.BATCH:
                 yield row
@@ -287,7 +289,7 @@ class Segment:
         view, at = memoryview(data), 0
         for row in run:
             if xxh3_128_digest(view[at : at + row.length]) != row.digest:
-                damage = Damage(row.base_offset, row.next_offset, "batch does not match its catalog row")
+                damage = Damage(row.base_offset, row.next_offset, "batch does not match its catalog row", row.epoch)
                 return Extent(data[:at], row.base_offset if at else offset, damage)
             at += row.length
         if self.slots - self.body_slot > 1:

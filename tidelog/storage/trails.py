@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog.model.producers import ProducerState, ProducerTable
+from tidelog.storage.lineage import Lineage
 from tidelog.storage.rows import ROW_BYTES, RowCodec
 from tidelog.storage.segment import Damage, Segment
-
-Lineage = list[tuple[int, int]]
-
 
 class Trails(NamedTuple):
     lineage: Lineage

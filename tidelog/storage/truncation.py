@@ -1,4 +1,4 @@
-"""Cutting a segment at an offset, so that nothing below it goes.
+"""Cutting a log at an offset, so that nothing below it goes; and removing files of segments, in the orders that bear it.
 
 Simple as long as the rows are sound. Where rows are damaged just below the cut they do not say what they described, and
 cutting behind the last sound one would take good batches along. So the stretch between it and the cut is described
@@ -7,8 +7,10 @@ anew: a row for each batch that still verifies, and a LOST row for offsets of wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.rows import NO_TIMESTAMP, Kind, Row, RowCodec, Tail
 from tidelog.storage.segment import Segment
 
@@ -22,7 +24,8 @@ class Cut(NamedTuple):
 
 
 def find_cut(codec: RowCodec, segment: Segment, offset: int, tail: Tail) -> Cut:
-    """How to cut a segment before the batch that holds `offset`; `tail` is the log's tail as it is."""
+    """How to cut a segment before the batch that holds `offset`; `tail` is the log's tail as it is, but for the epoch,
+    which is the one in force at the segment's start."""
     slot, last, following = _neighbours(segment, offset)
     tail = tail._replace(
         sequence=segment.first_sequence + slot,
@@ -34,7 +37,7 @@ def find_cut(codec: RowCodec, segment: Segment, offset: int, tail: Tail) -> Cut:
     end, position = offset, segment.log_bytes
     if following is not None:
         position = following.file_position
-        end = offset if following.kind == Kind.LOST else min(offset, following.base_offset)
+        end = offset if following.kind == Kind.LOST else min(offset, following.first_offset)
     rows: list[bytes] = []
     for row in segment.walk(tail.offset, tail.file_position, position, tail.epoch):
         if row.next_offset > end:
@@ -75,3 +78,39 @@ def _behind(row: Row, tail: Tail) -> Tail:
         file_position=row.end_position,
         running_max_timestamp=row.running_max_timestamp,
     )
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def remove_segment(opened: OpenFiles, segment: Segment) -> None:
+    """Removes both files; the catalog last, because it is what names the segment's offsets."""
+    for path in (segment.log_path, segment.catalog_path):
+        opened.close(path)
+        if opened.files.exists(path):
+            opened.files.remove(path)
+
+
+def remove_behind(opened: OpenFiles, directory: str, segments: Sequence[Segment]) -> None:
+    """Removes the last segments of a log, the very last first, each step durable before the next. Raises `OSError`."""
+    for segment in reversed(segments):
+        # The catalog first, as in `Segment.cut`: half a segment must not look like a damaged one.
+        for path in (segment.catalog_path, segment.log_path):
+            opened.close(path)
+            opened.files.remove(path)
+            opened.files.sync_dir(directory)
+
+
+def segment_names(opened: OpenFiles, directory: str) -> list[str]:
+    """Names of the files in a log's directory that are halves of segments."""
+    names = opened.files.list(directory)
+    return [name for name in names if name[20:] in (".log", ".catalog") and name[:20].isdigit()]
+
+
+def remove_all(opened: OpenFiles, directory: str) -> None:
+    """Removes every segment, durably; in any order, since `Metainfo.restarts` says that none counts. Raises `OSError`."""
+    for name in segment_names(opened, directory):
+        path = f"{directory}/{name}"
+        opened.close(path)
+        opened.files.remove(path)
+    opened.files.sync_dir(directory)

@@ -1,0 +1,236 @@
+"""A follower's side of one partition: its log, and the core that keeps it equal to the leader's.
+
+The fetcher of the leader's broker asks (`ask`) and brings the answers; the log writer reports what has become durable.
+Nothing here waits but a truncation, during which nothing is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.replica_messages import FetchStatus, FollowerState, PartitionFetched
+from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
+from tidelog.model.errors import InvalidBatch, TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Clock
+from tidelog.replication.isr.events import (
+    AppendFetched,
+    DeletePrefix,
+    Distrust,
+    DivergingAt,
+    Fetch,
+    FetchDue,
+    Fetched,
+    FetchOutOfRange,
+    FollowerEffect,
+    FollowHighWatermark,
+    ReportSynced,
+    StartOver,
+    Truncate,
+    Truncated,
+)
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.protocol import Appended, AppendRefused, Synced
+from tidelog.storage.partition_log import PartitionLog
+
+RETRY_S = {
+    FetchStatus.FENCED_EPOCH: 0.05,
+    FetchStatus.UNKNOWN_EPOCH: 0.05,
+    FetchStatus.DAMAGED: 1.0,
+}
+"""How long to wait after such an answer; the metadata usually moves first."""
+
+logger = structlog.get_logger("tidelog.replication")
+
+Spawn = Callable[[object, Coroutine[Any, Any, None]], None]
+
+
+class Follower:
+    """One partition's. `news` is called when the leader should be asked, or told, something."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition_id: PartitionId,
+        leader_epoch: int,
+        log: PartitionLog,
+        core: IsrFollower,
+        log_writer: LogWriter,
+        clock: Clock,
+        spawn: Spawn,
+    ) -> None:
+        self.topic = topic
+        self.partition_id = partition_id
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.news: Callable[[Follower], None] = _nobody
+        self.synced: Callable[[FollowerState], None] = _nobody_synced
+        self.not_before_s = 0.0
+        """When it may be asked for again."""
+        self._core = core
+        self._log_writer = log_writer
+        self._clock = clock
+        self._spawn = spawn
+        self._correlation = 0
+        self._batches: list[RecordBatch] = []
+        """What is to be appended at the core's word."""
+        self._is_closed = False
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what is known to be committed, and is here."""
+        return self._core.high_watermark
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def ask(self) -> FollowerState | None:
+        """The question to the leader; None if there is none now."""
+        if self._is_closed or self.log.offline_reason is not None:
+            return None
+        self._correlation += 1
+        effects = self._core.step(FetchDue(self._correlation))
+        for effect in effects:
+            if isinstance(effect, Fetch):
+                return self._state(effect)
+        return None
+
+    def _state(self, effect: Fetch | ReportSynced) -> FollowerState:
+        last_epoch = -1 if effect.last_fetched_epoch is None else effect.last_fetched_epoch
+        return FollowerState(
+            self.partition_id.topic_id,
+            self.partition_id.partition,
+            self.leader_epoch,
+            effect.fetch_offset,
+            last_epoch,
+            effect.durable_offset,
+            self.log.log_start_offset,
+        )
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def answered(self, answer: PartitionFetched, data: memoryview) -> None:
+        """The leader's answer to the last question."""
+        if self._is_closed or answer.leader_epoch != self.leader_epoch:
+            return
+        correlation = self._correlation
+        match answer.status:
+            case FetchStatus.OK:
+                self._take(correlation, answer, data)
+            case FetchStatus.DIVERGING:
+                self._execute(self._core.step(DivergingAt(correlation, answer.epoch, answer.end_offset)))
+            case FetchStatus.OUT_OF_RANGE:
+                event = FetchOutOfRange(correlation, answer.log_start_offset, answer.end_offset)
+                self._execute(self._core.step(event))
+            case _:
+                self.not_before_s = self._clock.monotonic_s() + RETRY_S[answer.status]
+        self.news(self)
+
+    def _take(self, correlation: int, answer: PartitionFetched, data: memoryview) -> None:
+        try:
+            batches = [RecordBatch(verify_batch(batch.data), batch.data) for batch in iter_batches(data)]
+        except InvalidBatch as error:
+            logger.error("a leader sent what is no batch", partition=str(self.partition_id), error=str(error))
+            self.not_before_s = self._clock.monotonic_s() + RETRY_S[FetchStatus.DAMAGED]
+            return
+        base = batches[0].header.base_offset if batches else answer.fetch_offset
+        end = batches[-1].header.next_offset if batches else base
+        self._batches = batches
+        fetched = Fetched(
+            correlation, base, end, _epochs(batches), answer.high_watermark, answer.log_start_offset
+        )
+        self._execute(self._core.step(fetched))
+
+    def committed(self) -> None:
+        """The log writer's report."""
+        if self._is_closed:
+            return
+        if self.log.offline_reason is not None:
+            logger.error("a replica is offline", partition=str(self.partition_id), reason=self.log.offline_reason)
+            return
+        self._execute(self._core.step(Synced(self.log.durable_offset)))
+
+    # -- effects -----------------------------------------------------------------------------------------------------
+
+    def _execute(self, effects: list[FollowerEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case AppendFetched():
+                    self._append()
+                case Truncate(to):
+                    self._spawn(f"truncation-{self.partition_id}", self._cut(to, is_anew=False))
+                case StartOver(at):
+                    self._spawn(f"truncation-{self.partition_id}", self._cut(at, is_anew=True))
+                case DeletePrefix(to):
+                    self._delete_prefix(to)
+                case ReportSynced():
+                    self.synced(self._state(effect))
+                case Distrust(reason):
+                    logger.error("a leader contradicts itself", partition=str(self.partition_id), reason=reason)
+                case FollowHighWatermark() | Fetch():
+                    pass
+
+    def _append(self) -> None:
+        base = self.log.log_end_offset
+        try:
+            self.log.append(self._batches, self._clock.wall_ms())
+        except TidelogError as error:
+            logger.warning("a replica cannot append", partition=str(self.partition_id), error=str(error))
+            self.not_before_s = self._clock.monotonic_s() + RETRY_S[FetchStatus.DAMAGED]
+            self._execute(self._core.step(AppendRefused(base)))
+            return
+        self._batches = []
+        self._log_writer.submit(self)
+        self._execute(self._core.step(Appended(self.log.log_end_offset)))
+
+    def _delete_prefix(self, to: int) -> None:
+        try:
+            self.log.delete_prefix(to)
+        except TidelogError as error:
+            logger.warning("old records could not be deleted", partition=str(self.partition_id), error=str(error))
+            return
+        self._log_writer.submit(self)
+
+    async def _cut(self, offset: int, *, is_anew: bool) -> None:
+        """Cuts the log while no commit of it is under way. A disk that refuses takes the log offline."""
+        now_ms, high_watermark = self._clock.wall_ms(), self._core.high_watermark
+
+        def cut() -> None:
+            if is_anew:
+                self.log.start_over(offset, now_ms=now_ms)
+            else:
+                self.log.truncate_to(offset, high_watermark=high_watermark, now_ms=now_ms)
+
+        try:
+            await self._log_writer.exclusively(self, cut)
+        except (OSError, TidelogError) as error:
+            logger.error("a replica could not be truncated", partition=str(self.partition_id), error=str(error))
+            return
+        logger.info("truncated", partition=str(self.partition_id), to=self.log.log_end_offset)
+        if not self._is_closed:
+            self._execute(self._core.step(Truncated(self.log.log_end_offset)))
+            self.news(self)
+
+    def close(self) -> None:
+        """Follows no more. What is appended is still made durable."""
+        self._is_closed = True
+
+
+def _epochs(batches: list[RecordBatch]) -> tuple[tuple[int, int], ...]:
+    """Where the batches' leader epochs change."""
+    found: list[tuple[int, int]] = []
+    for batch in batches:
+        if not found or found[-1][0] != batch.header.leader_epoch:
+            found.append((batch.header.leader_epoch, batch.header.base_offset))
+    return tuple(found)
+
+
+def _nobody(_: Follower) -> None:
+    """Nobody fetches yet."""
+
+
+def _nobody_synced(_: FollowerState) -> None:
+    """Nobody fetches yet."""

@@ -1,0 +1,101 @@
+"""What followers and leaders say to each other: Kafka's Fetch with its incremental sessions (KIP-227), and no more.
+
+One fetch between two brokers carries all partitions that the one follows and the other leads. Only what has changed
+since the last one is named; the leader remembers the rest, in a *session* of the two processes. Whatever goes wrong
+with a session, a lost answer or a restart on either side, the follower opens another and names everything again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+
+class FollowerState(msgspec.Struct, frozen=True, array_like=True):
+    """A follower's side of one partition: what it has, and so what it needs next."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    fetch_offset: int
+    """Its log end: where it wants to read on."""
+    last_epoch: int
+    """Of its last batch; -1 if it has none."""
+    durable_offset: int
+    """It holds everything below on its disk."""
+    log_start_offset: int
+
+
+class FetchReplicas(msgspec.Struct, frozen=True, tag=True):
+    """Asks for what follows. Answered by `ReplicasFetched`, as soon as there is something, or empty after `wait_ms`."""
+
+    replica: int
+    broker_epoch: int
+    session: str
+    """Drawn by the follower for each session; another one than before begins anew."""
+    number: int
+    """Counts the session's fetches, from 0 on: one out of turn is refused."""
+    changed: tuple[FollowerState, ...]
+    forgotten: tuple[tuple[str, int], ...]
+    """Partitions that it follows no more."""
+    wait_ms: int
+    bytes_max: int
+
+
+class FetchStatus(Enum):
+    """What became of a partition's part of a fetch."""
+
+    OK = "ok"
+    DIVERGING = "diverging"
+    """Its log is not the beginning of the leader's: see `PartitionFetched.epoch` and `.end_offset`."""
+    OUT_OF_RANGE = "out_of_range"
+    """The leader's log begins behind what it asked for, or ends before."""
+    FENCED_EPOCH = "fenced_epoch"
+    """It follows an older leader epoch: wait for the metadata."""
+    UNKNOWN_EPOCH = "unknown_epoch"
+    """The leader has not heard of this epoch, or of this partition, yet: try again."""
+    DAMAGED = "damaged"
+    """The leader's own copy is damaged there; another fetch may find it repaired."""
+
+
+class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
+    """One partition's part of an answer; `size` bytes of batches belong to it."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    fetch_offset: int
+    """As asked: the answer is of use only while the follower's log still ends there."""
+    last_epoch: int
+    status: FetchStatus
+    size: int
+    high_watermark: int
+    log_start_offset: int
+    epoch: int = -1
+    """If it diverges: the largest epoch of the leader's that is not larger than the follower's last, ..."""
+    end_offset: int = -1
+    """... and where that ends."""
+
+
+class ReplicasFetched(msgspec.Struct, frozen=True, tag=True):
+    """The batches follow, partition after partition."""
+
+    partitions: tuple[PartitionFetched, ...]
+    is_session_lost: bool = False
+    """The leader does not know this session, or expected another number: begin a new one."""
+
+
+class ReplicasSynced(msgspec.Struct, frozen=True, tag=True):
+    """One-way: these logs are durable further than the last fetch said, which is parked at the leader."""
+
+    replica: int
+    broker_epoch: int
+    states: tuple[FollowerState, ...]
+    has_questions: bool = False
+    """The follower has more to ask: the fetch that waits is to be answered now."""
+
+
+REPLICA_MESSAGES: Final = (FetchReplicas, ReplicasFetched, ReplicasSynced)
+"""All messages of this page: a peer node has to know them."""

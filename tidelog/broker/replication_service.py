@@ -1,0 +1,300 @@
+"""The leader's side of replication: answers other brokers' fetches of the partitions that this broker leads.
+
+A fetch is one question about many partitions. A partition's question stays open until there is something to answer:
+batches, a divergence, a refusal. Then it is answered once, and the follower asks anew. So the cost of a fetch is in the
+partitions where something happened, however many are followed.
+
+    fetch(changed questions) -> open, and ready if there is something -> the first ready one completes the fetch
+
+A high watermark alone wakes nobody: it travels with the next batch, or when the fetch's time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tidelog.broker.partition import Partition
+from tidelog.broker.replica_messages import (
+    FetchReplicas,
+    FetchStatus,
+    FollowerState,
+    PartitionFetched,
+    ReplicasFetched,
+    ReplicasSynced,
+)
+from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, StaleBrokerEpoch, TidelogError
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.ports import Clock
+from tidelog.replication.isr.events import (
+    Diverging,
+    FetchVerdict,
+    FollowerFetched,
+    FollowerSynced,
+    OutOfRange,
+    Serve,
+)
+from tidelog.transport.peer import Answer, Hello
+
+PARTITION_BYTES_MAX = 1 << 20
+WAIT_MS_MAX = 5_000
+
+
+@dataclass(slots=True)
+class _Question:
+    """What a follower wants to know of one partition."""
+
+    state: FollowerState
+    verdict: FetchVerdict | FetchStatus
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """One follower process."""
+
+    name: str
+    incarnation: str
+    number: int = 0
+    questions: dict[PartitionId, _Question] = field(default_factory=dict)
+    ready: dict[PartitionId, None] = field(default_factory=dict)
+    moved: dict[PartitionId, None] = field(default_factory=dict)
+    """Where only the high watermark has moved."""
+    told: dict[PartitionId, int] = field(default_factory=dict)
+    """The high watermark that each partition's last answer named."""
+    waiter: asyncio.Future[None] | None = None
+
+    def note(self, partition_id: PartitionId, log_end_offset: int) -> None:
+        """The partition's log, or its high watermark, has moved."""
+        question = self.questions.get(partition_id)
+        if question is None:
+            return
+        if question.state.fetch_offset < log_end_offset:
+            self.make_ready(partition_id)
+        else:
+            self.moved[partition_id] = None
+
+    def make_ready(self, partition_id: PartitionId) -> None:
+        self.ready[partition_id] = None
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+class ReplicationService:
+    """One broker's. `broker_epochs` are those of the registered brokers."""
+
+    def __init__(
+        self,
+        partitions: Mapping[PartitionId, Partition],
+        broker_epoch: Callable[[int], int],
+        clock: Clock,
+    ) -> None:
+        self._partitions = partitions
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._sessions: dict[int, _Session] = {}
+        """By follower; a broker has one process."""
+
+    # -- from the partitions -----------------------------------------------------------------------------------------
+
+    def progressed(self, partition: Partition) -> None:
+        """Its log has grown, or its high watermark has moved."""
+        partition_id = PartitionId(partition.topic_id, partition.partition)
+        for session in self._sessions.values():
+            session.note(partition_id, partition.log_end_offset)
+
+    def forget(self, partition_id: PartitionId) -> None:
+        """The partition is not led here any more, or in another epoch: whoever asked is told."""
+        for session in self._sessions.values():
+            question = session.questions.get(partition_id)
+            if question is not None:
+                question.verdict = FetchStatus.UNKNOWN_EPOCH
+                session.make_ready(partition_id)
+
+    # -- from the followers ------------------------------------------------------------------------------------------
+
+    async def fetch(self, caller: Hello, asked: FetchReplicas) -> Answer:
+        """Answers as soon as there is something to say, or when the time is up. Raises `StaleBrokerEpoch`."""
+        self._check(asked.replica, asked.broker_epoch)
+        session = self._session(caller, asked)
+        if session is None:
+            return Answer(ReplicasFetched((), is_session_lost=True))
+        session.number = asked.number + 1
+        for topic_id, partition in asked.forgotten:
+            self._close(session, PartitionId(TopicId(topic_id), partition))
+            session.told.pop(PartitionId(TopicId(topic_id), partition), None)
+        for state in asked.changed:
+            self._open(session, asked, state)
+        if not session.ready:
+            await self._wait(session, min(asked.wait_ms, WAIT_MS_MAX) / 1000)
+        return self._answer(session, asked.bytes_max)
+
+    def _check(self, replica: int, broker_epoch: int) -> None:
+        if broker_epoch < self._broker_epoch(replica):
+            raise StaleBrokerEpoch(f"broker {replica} has registered again since; this is an earlier life of it")
+
+    def _session(self, caller: Hello, asked: FetchReplicas) -> _Session | None:
+        session = self._sessions.get(asked.replica)
+        if asked.number == 0:
+            if session is not None and session.waiter is not None and not session.waiter.done():
+                session.waiter.set_result(None)
+            session = self._sessions[asked.replica] = _Session(asked.session, caller.incarnation)
+            return session
+        if session is None or (session.name, session.number) != (asked.session, asked.number):
+            return None
+        return session
+
+    @staticmethod
+    def _close(session: _Session, partition_id: PartitionId) -> None:
+        session.questions.pop(partition_id, None)
+        session.ready.pop(partition_id, None)
+        session.moved.pop(partition_id, None)
+
+    def _open(self, session: _Session, asked: FetchReplicas, state: FollowerState) -> None:
+        """Asks the partition's core; opens the question, ready if it can be answered now."""
+        partition_id = PartitionId(TopicId(state.topic_id), state.partition)
+        self._close(session, partition_id)
+        partition = self._partitions.get(partition_id)
+        question = session.questions[partition_id] = _Question(state, FetchStatus.UNKNOWN_EPOCH)
+        if partition is None or state.leader_epoch > partition.leader_epoch:
+            session.make_ready(partition_id)
+            return
+        if state.leader_epoch < partition.leader_epoch:
+            question.verdict = FetchStatus.FENCED_EPOCH
+            session.make_ready(partition_id)
+            return
+        question.verdict = partition.fetched(
+            FollowerFetched(
+                asked.replica,
+                asked.broker_epoch,
+                state.fetch_offset,
+                state.durable_offset,
+                None if state.last_epoch < 0 else state.last_epoch,
+                self._now_ms(),
+            )
+        )
+        if question.verdict != Serve(partition.log_end_offset):
+            session.make_ready(partition_id)
+        elif session.told.get(partition_id) != partition.high_watermark:
+            session.moved[partition_id] = None
+
+    async def _wait(self, session: _Session, seconds: float) -> None:
+        session.waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                await session.waiter
+        except TimeoutError:
+            pass
+        finally:
+            session.waiter = None
+
+    def synced(self, report: ReplicasSynced) -> None:
+        """Logs of a follower are durable further, while its fetch waits here."""
+        if report.broker_epoch < self._broker_epoch(report.replica):
+            return
+        session = self._sessions.get(report.replica)
+        if report.has_questions and session is not None and session.waiter is not None and not session.waiter.done():
+            session.waiter.set_result(None)
+        for state in report.states:
+            partition = self._partitions.get(PartitionId(TopicId(state.topic_id), state.partition))
+            if partition is not None and partition.leader_epoch == state.leader_epoch:
+                partition.tell(
+                    FollowerSynced(
+                        report.replica,
+                        report.broker_epoch,
+                        state.fetch_offset,
+                        state.durable_offset,
+                        None if state.last_epoch < 0 else state.last_epoch,
+                        self._now_ms(),
+                    )
+                )
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def _answer(self, session: _Session, bytes_max: int) -> Answer:
+        entries: list[PartitionFetched] = []
+        payload: list[bytes] = []
+        room = bytes_max
+        for partition_id in list(session.ready):
+            if room <= 0:
+                break
+            entry, data = self._entry(session.questions[partition_id], partition_id, min(room, PARTITION_BYTES_MAX))
+            self._close(session, partition_id)
+            entries.append(entry)
+            if data:
+                payload.append(data)
+                room -= len(data)
+        for partition_id in list(session.moved):
+            question = session.questions[partition_id]
+            partition = self._partitions.get(partition_id)
+            if partition is not None and session.told.get(partition_id) != partition.high_watermark:
+                entry, _ = self._entry(question, partition_id, 0)
+                self._close(session, partition_id)
+                entries.append(entry)
+        session.moved.clear()
+        for entry in entries:
+            session.told[PartitionId(TopicId(entry.topic_id), entry.partition)] = entry.high_watermark
+        return Answer(ReplicasFetched(tuple(entries)), payload)
+
+    def _entry(
+        self, question: _Question, partition_id: PartitionId, bytes_max: int
+    ) -> tuple[PartitionFetched, bytes]:
+        partition = self._partitions.get(partition_id)
+        verdict = question.verdict
+        if partition is None or partition.leader_epoch != question.state.leader_epoch:
+            verdict = verdict if isinstance(verdict, FetchStatus) else FetchStatus.UNKNOWN_EPOCH
+            return self._told(question.state, verdict, None), b""
+        match verdict:
+            case FetchStatus():
+                return self._told(question.state, verdict, partition), b""
+            case Diverging(epoch, end_offset):
+                told = self._told(question.state, FetchStatus.DIVERGING, partition, epoch=epoch, end_offset=end_offset)
+                return told, b""
+            case OutOfRange(_, log_end_offset):
+                told = self._told(question.state, FetchStatus.OUT_OF_RANGE, partition, end_offset=log_end_offset)
+                return told, b""
+            case Serve(from_offset):
+                return self._served(question.state, partition, from_offset, bytes_max)
+            case _:
+                return self._told(question.state, FetchStatus.UNKNOWN_EPOCH, partition), b""
+
+    def _served(
+        self, state: FollowerState, partition: Partition, from_offset: int, bytes_max: int
+    ) -> tuple[PartitionFetched, bytes]:
+        data = b""
+        if bytes_max > 0 and from_offset < partition.log_end_offset:
+            try:
+                data = partition.log.read(from_offset, bytes_max, partition.log_end_offset).data
+            except OffsetOutOfRange:
+                told = self._told(state, FetchStatus.OUT_OF_RANGE, partition, end_offset=partition.log_end_offset)
+                return told, b""
+            except (DamagedBatch, TidelogError):
+                return self._told(state, FetchStatus.DAMAGED, partition), b""
+        return self._told(state, FetchStatus.OK, partition, size=len(data)), data
+
+    @staticmethod
+    def _told(
+        state: FollowerState,
+        status: FetchStatus,
+        partition: Partition | None,
+        *,
+        size: int = 0,
+        epoch: int = -1,
+        end_offset: int = -1,
+    ) -> PartitionFetched:
+        return PartitionFetched(
+            state.topic_id,
+            state.partition,
+            state.leader_epoch,
+            state.fetch_offset,
+            state.last_epoch,
+            status,
+            size,
+            -1 if partition is None else partition.high_watermark,
+            -1 if partition is None else partition.log_start_offset,
+            epoch,
+            end_offset,
+        )
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)

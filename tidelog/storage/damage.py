@@ -1,0 +1,49 @@
+"""What a log knows of its own damage, until it is repaired or cut off."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from tidelog.storage.segment import Damage
+
+RANGES_MAX = 4_096
+"""Whoever repairs these, and scrubs again, learns of the rest."""
+
+
+class DamageList:
+    """Damaged ranges in order of offsets; none overlap. The newest finding about an offset counts."""
+
+    def __init__(self) -> None:
+        self._ranges: list[Damage] = []
+
+    def ranges(self) -> list[Damage]:
+        return list(self._ranges)
+
+    def note(self, damage: Damage) -> None:
+        """Remembers a range, in the place of what was known about its offsets, if there is room."""
+        at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
+        if at < len(self._ranges) and self._ranges[at] == damage:
+            return
+        self.forget(damage.start, damage.end)
+        at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
+        if len(self._ranges) < RANGES_MAX:
+            self._ranges.insert(at, damage)
+
+    def forget(self, start: int, end: int) -> None:
+        """Offsets [start, end) are sound, or are to be judged anew."""
+        self._ranges = [piece for known in self._ranges for piece in _without(known, start, end)]
+
+    def clip(self, start: int, end: int) -> None:
+        """The log holds [start, end) only. A batch that the start lies within is still all of a batch."""
+        self._ranges = [known for known in self._ranges if known.end > start and known.start < end]
+
+
+def _without(known: Damage, start: int, end: int) -> list[Damage]:
+    if end <= known.start or start >= known.end:
+        return [known]
+    pieces = []
+    if known.start < start:
+        pieces.append(Damage(known.start, start, known.reason))
+    if end < known.end:
+        pieces.append(Damage(end, known.end, known.reason))
+    return pieces
