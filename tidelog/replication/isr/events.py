@@ -61,7 +61,7 @@ class FollowerFetched:
     durable_offset: int
     """How far its log is on its disk; at most `fetch_offset`."""
     last_fetched_epoch: int | None
-    """Of the batch before `fetch_offset`; None if the log is empty."""
+    """Of the batch before `fetch_offset`; None if the log is empty, whatever it held before."""
     now_ms: int
 
 
@@ -173,7 +173,7 @@ class Diverging:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """The follower's log ends where the leader's has no data (any more)."""
+    """The follower's log ends where the leader's has nothing (any more) to compare it with: none of it is of use."""
 
     log_start_offset: int
     log_end_offset: int

@@ -105,9 +105,14 @@ class IsrFollower:
     def _fetch(self, correlation: int) -> list[FollowerEffect]:
         if self._appending is not None or self._cutting is not None or self._is_distrusting:
             return []
-        asked = _Asked(correlation, self._log_end_offset, self._lineage.last_epoch)
+        asked = _Asked(correlation, self._log_end_offset, self._tail_epoch)
         self._asked = asked
         return [Fetch(correlation, asked.fetch_offset, self._durable_offset, asked.last_epoch)]
+
+    @property
+    def _tail_epoch(self) -> int | None:
+        """Of the last batch; None if the log is empty."""
+        return self._lineage.last_epoch if self._log_end_offset > self._log_start_offset else None
 
     def _on_synced(self, end: int) -> list[FollowerEffect]:
         assert end <= self._log_end_offset and self._cutting is None, "no commit is under way while the log is cut"
@@ -116,7 +121,7 @@ class IsrFollower:
         self._durable_offset = end
         effects = self._delete_prefix()
         if self._asked is not None:
-            effects.append(ReportSynced(self._log_end_offset, end, self._lineage.last_epoch))
+            effects.append(ReportSynced(self._log_end_offset, end, self._tail_epoch))
         return effects
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -140,7 +145,7 @@ class IsrFollower:
             asked is not None
             and asked.correlation == correlation
             and asked.fetch_offset == self._log_end_offset
-            and asked.last_epoch == self._lineage.last_epoch
+            and asked.last_epoch == self._tail_epoch
         )
 
     def _on_fetched(self, answer: Fetched) -> list[FollowerEffect]:
@@ -211,7 +216,7 @@ class IsrFollower:
         return self._cut(Truncate(to))
 
     def _on_out_of_range(self, log_start: int, log_end: int) -> list[FollowerEffect]:
-        if log_start <= self._log_end_offset <= log_end:
+        if log_start < self._log_end_offset <= log_end:
             return self._distrust(f"has {log_start} to {log_end}, and nothing at {self._log_end_offset}")
         return self._cut(StartOver(log_start))
 

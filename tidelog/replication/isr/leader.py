@@ -203,15 +203,17 @@ class IsrLeader:
         if report.broker_epoch < max(follower.broker_epoch, self._broker_epochs.get(report.replica, 0)):
             return Refused("a process of this broker has registered since")
         out_of_range = OutOfRange(self._log_start_offset, self._log_end_offset)
-        if report.fetch_offset < self._log_start_offset:
+        if report.last_fetched_epoch is None:
+            is_within = self._log_start_offset <= report.fetch_offset <= self._log_end_offset
+            return Serve(report.fetch_offset) if is_within else out_of_range
+        if report.fetch_offset <= self._log_start_offset:  # its tail cannot be compared, nor is any of it needed
             return out_of_range
-        if report.last_fetched_epoch is not None:
-            common = self._lineage.end_of(report.last_fetched_epoch, self._log_end_offset)
-            if common is None:
-                return Refused("its log is of a later epoch")
-            if common.epoch < report.last_fetched_epoch or common.offset < report.fetch_offset:
-                return Diverging(common.epoch, common.offset)
-        return Serve(report.fetch_offset) if report.fetch_offset <= self._log_end_offset else out_of_range
+        common = self._lineage.end_of(report.last_fetched_epoch, self._log_end_offset)
+        if common is None:
+            return Refused("its log is of a later epoch")
+        if common.epoch < report.last_fetched_epoch or common.offset < report.fetch_offset:
+            return Diverging(common.epoch, common.offset)
+        return Serve(report.fetch_offset)
 
     def _report(self, report: FollowerFetched | FollowerSynced) -> list[LeaderEffect]:
         self._now_ms = max(self._now_ms, report.now_ms)
