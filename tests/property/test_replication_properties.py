@@ -215,15 +215,15 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     # -- what leaders do -----------------------------------------------------------------------------------------------
 
-    @rule(which=WHICH)
-    def commit(self, which: int) -> None:
-        topic, info = self.pick(which)
-        if info.leader != NO_LEADER and len(info.isr) >= least_in_sync(topic, info):
-            ledger = self.ledger(topic, info)
-            ledger.acknowledged += 1
-            for node in info.isr:
-                assert ledger.held[node] == ledger.acknowledged - 1
-                ledger.held[node] = ledger.acknowledged
+    @rule()
+    def commit(self) -> None:
+        for topic, info in self.partitions():
+            if info.leader != NO_LEADER and len(info.isr) >= least_in_sync(topic, info):
+                ledger = self.ledger(topic, info)
+                ledger.acknowledged += 1
+                for node in info.isr:
+                    assert ledger.held[node] == ledger.acknowledged - 1
+                    ledger.held[node] = ledger.acknowledged
 
     @rule(
         which=WHICH, count=st.integers(1, 5), late=st.sampled_from([0, 0, 0, 1, 2]), old_life=st.sampled_from([0, 0, 1])
@@ -278,6 +278,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule(node=NODES, lost=st.integers(1, 3))
     def crash(self, node: NodeId, lost: int) -> None:
         """What was not fsynced may be gone."""
+        self.commit()
         broker = self.image.brokers.get(node)
         if broker is None:
             return
@@ -290,6 +291,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(node=NODES)
     def lose_disk(self, node: NodeId) -> None:
+        self.commit()
         self.fence(node)
         for topic, info in self.partitions():
             if node in info.replicas:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tidelog.broker.controller.apply import apply, apply_all, with_voters
 from tidelog.broker.controller.commands import (
     BrokerAdmitted,
@@ -9,6 +11,7 @@ from tidelog.broker.controller.commands import (
     Command,
     CommandAnswer,
     CreateTopic,
+    FenceBroker,
     HeartbeatAnswered,
     LeadCluster,
     NewTopic,
@@ -16,9 +19,18 @@ from tidelog.broker.controller.commands import (
     TopicPlaced,
 )
 from tidelog.broker.controller.decide import decide
+from tidelog.broker.controller.partition_commands import (
+    AlterPartition,
+    AlterReassignments,
+    IsrAnswer,
+    IsrAsked,
+    IsrMember,
+    NewReplicas,
+    PartitionsAltered,
+)
 from tidelog.broker.controller.records import MetadataRecord, decode_record, encode_record
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.cluster import ClusterImage, Voter
+from tidelog.model.cluster import ClusterImage, PartitionInfo, Voter
 from tidelog.model.ids import NodeId
 
 CONFIG = BrokerConfig()
@@ -91,3 +103,57 @@ def registration(
 
 def topic_id(name: str) -> str:
     return name.encode().hex().ljust(32, "0")
+
+
+class IsrCluster(Cluster):
+    """Brokers 1 to `brokers`, and a topic "t" of one partition whose replicas are the first `replicas` of them."""
+
+    def __init__(self, brokers: int = 3, replicas: int = 3, config: BrokerConfig = CONFIG, **configs: str) -> None:
+        super().__init__(config=config)
+        self.start(*range(1, brokers + 1))
+        settings = {name.replace("_", "."): value for name, value in configs.items()}
+        topic = NewTopic("t", None, None, {0: list(range(1, replicas + 1))}, settings)
+        self.do(CreateTopic(topic, topic_id("t")))
+
+    @property
+    def partition(self) -> PartitionInfo:
+        return self.image.topics["t"].partitions[0]
+
+    @property
+    def sets(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """Leader, ISR, ELR."""
+        return self.partition.leader, self.partition.isr, self.partition.elr
+
+    def fence(self, *nodes: int) -> None:
+        for node in nodes:
+            self.do(FenceBroker(node, self.image.brokers[NodeId(node)].epoch))
+
+    def crash(self, *nodes: int, new_disk: bool = False) -> None:
+        """They register again, without their clean marks."""
+        for node in nodes:
+            process = f"after {self.image.position}"
+            if new_disk:
+                self.fence(node)
+            self.register(node, process=process, storage=process if new_disk else "")
+
+    def ask(self, *nodes: int, **changes: int) -> IsrAnswer:
+        """The leader asks for this ISR."""
+        return self.ask_as(self.asked(*nodes, **changes))
+
+    def asked(self, *nodes: int, **changes: int) -> IsrAsked:
+        info = self.partition
+        isr = [IsrMember(node, self.image.brokers[NodeId(node)].epoch) for node in nodes]
+        asked = IsrAsked(topic_id("t"), 0, info.leader_epoch, info.partition_epoch, isr)
+        return msgspec.structs.replace(asked, **changes)
+
+    def ask_as(self, asked: IsrAsked, sender: int | None = None) -> IsrAnswer:
+        node = self.partition.leader if sender is None else sender
+        answer = self.do(AlterPartition(node, self.image.brokers[NodeId(node)].epoch, [asked]))
+        assert isinstance(answer, PartitionsAltered)
+        return answer.partitions[0]
+
+    def reassign(self, *nodes: int) -> None:
+        self.do(AlterReassignments([NewReplicas(topic_id("t"), 0, nodes)]))
+
+    def call_off(self) -> None:
+        self.do(AlterReassignments([NewReplicas(topic_id("t"), 0, None)]))

@@ -1,0 +1,174 @@
+"""Replicas move: begun, ended by the ISR, called off, replaced, planned for a whole cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.broker.controller.cluster import IsrCluster, topic_id
+from tidelog.broker.controller.commands import AddPartitions, CreateTopic, NewTopic, RemoveBroker, TopicPlaced
+from tidelog.broker.controller.partition_commands import AlterReassignments, NewReplicas, Rebalance, Rebalanced
+from tidelog.model.errors import InvalidRequest, NotFound, UnknownPartition
+
+
+def moving(cluster: IsrCluster) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    return cluster.partition.replicas, cluster.partition.adding, cluster.partition.removing
+
+
+def test_a_move_ends_when_all_that_stay_are_in_sync() -> None:
+    cluster = IsrCluster(5)
+    cluster.reassign(4, 2, 5)
+    assert moving(cluster) == ((4, 2, 5, 1, 3), (4, 5), (1, 3))
+    assert (cluster.sets, cluster.partition.leader_epoch) == ((1, (2, 1, 3), ()), 0)
+    assert cluster.ask(1, 2, 3, 4).isr == (4, 2, 1, 3)
+    answer = cluster.ask(1, 2, 4, 5)
+    assert (answer.code, answer.outcome, answer.leader_epoch) == ("new leader elected", "stale", 1)
+    assert moving(cluster) == ((4, 2, 5), (), ())
+    assert cluster.sets == (4, (4, 2, 5), ())
+
+
+def test_a_leader_that_stays_leads_on_in_a_new_epoch() -> None:
+    cluster = IsrCluster(4)
+    cluster.reassign(4, 2, 1)
+    cluster.ask(1, 2, 4)
+    assert (cluster.sets, cluster.partition.leader_epoch) == ((1, (4, 2, 1), ()), 1)
+
+
+def test_fewer_replicas_or_another_order_need_no_copy() -> None:
+    cluster = IsrCluster()
+    cluster.reassign(3, 2, 1)
+    assert (moving(cluster), cluster.sets) == (((3, 2, 1), (), ()), (1, (3, 2, 1), ()))
+    assert cluster.partition.leader_epoch == 0
+    cluster.reassign(3, 2)
+    assert (moving(cluster), cluster.sets) == (((3, 2), (), ()), (3, (3, 2), ()))
+    cluster.fence(2)
+    cluster.reassign(2)
+    assert (moving(cluster), cluster.sets) == (((2, 3), (), (3,)), (3, (3,), ())), "2 has not all, so 3 must stay"
+
+
+def test_more_replicas_ask_for_a_larger_isr_only_when_they_are_filled() -> None:
+    cluster = IsrCluster(3, 1)
+    cluster.reassign(1, 2, 3)
+    assert cluster.partition.replication_factor == 1
+    cluster.ask(1, 2)
+    cluster.ask(1)
+    assert cluster.sets == (1, (1,), ()), "one is enough, so 2 lacks what is committed now"
+    cluster.ask(1, 2, 3)
+    assert cluster.partition.replication_factor == 3
+    cluster.ask(1)
+    assert cluster.sets == (1, (1,), (2, 3))
+
+
+def test_what_is_asked_again_is_under_way() -> None:
+    cluster = IsrCluster(4)
+    cluster.reassign(4, 2, 3)
+    image = cluster.image
+    cluster.reassign(4, 2, 3)
+    assert cluster.image is image
+
+
+def test_another_move_keeps_who_holds_data_and_can_still_be_called_off() -> None:
+    cluster = IsrCluster(5, 1)
+    cluster.reassign(2, 3)
+    cluster.ask(1, 2)
+    cluster.fence(1)
+    assert cluster.sets == (2, (2,), ())
+    cluster.reassign(4)
+    assert moving(cluster) == ((4, 2, 3, 1), (4, 2, 3), (2, 3, 1))
+    with pytest.raises(InvalidRequest, match=r"none of the original replicas \[1\] is in sync"):
+        cluster.call_off()
+    cluster.heartbeat(1)
+    cluster.ask(2, 1)
+    cluster.call_off()
+    assert (moving(cluster), cluster.sets) == (((1,), (), ()), (1, (1,), ()))
+    image = cluster.image
+    cluster.call_off()
+    assert cluster.image is image
+
+
+def test_an_election_of_the_target_ends_a_move_too() -> None:
+    cluster = IsrCluster(2, 2)
+    cluster.fence(2)
+    cluster.reassign(2)
+    cluster.heartbeat(2)
+    assert moving(cluster) == ((2, 1), (), (1,))
+    cluster.ask(1, 2)
+    assert (moving(cluster), cluster.sets) == (((2,), (), ()), (2, (2,), ()))
+
+
+def test_nobody_is_elected_among_those_to_be_filled_if_an_original_replica_is_there() -> None:
+    cluster = IsrCluster(5, 2, unclean_leader_election_enable="true")
+    cluster.fence(2)
+    cluster.reassign(4, 2)
+    cluster.heartbeat(2)
+    cluster.fence(1)
+    assert cluster.sets == (2, (2,), ())
+
+
+def test_where_replicas_cannot_go() -> None:
+    cluster = IsrCluster(4)
+    cluster.fence(4)
+    for target, reason in (((), "distinct, known"), ((1, 1), "distinct"), ((1, 9), "known"), ((1, 4), "4 is not live")):
+        with pytest.raises(InvalidRequest, match=reason):
+            cluster.reassign(*target)
+    for name, partition in ((topic_id("t"), 1), ("f" * 32, 0)):
+        with pytest.raises(UnknownPartition):
+            cluster.do(AlterReassignments([NewReplicas(name, partition, [1])]))
+
+
+def test_all_of_it_or_nothing() -> None:
+    cluster = IsrCluster(4)
+    image = cluster.image
+    moves = [NewReplicas(topic_id("t"), 0, [4, 2, 3]), NewReplicas(topic_id("t"), 0, [9])]
+    with pytest.raises(InvalidRequest):
+        cluster.do(AlterReassignments(moves))
+    assert cluster.image is image
+
+
+def test_new_partitions_get_as_many_replicas_as_the_others_have() -> None:
+    cluster = IsrCluster(4)
+    cluster.reassign(4, 2, 3)
+    answer = cluster.do(AddPartitions("t", 1, 2))
+    assert isinstance(answer, TopicPlaced)
+    assert [len(replicas) for replicas in answer.assignments] == [3, 3]
+
+
+# -- whole clusters ----------------------------------------------------------------------------------------------------
+
+
+def rebalanced(cluster: IsrCluster, command: Rebalance) -> list[NewReplicas]:
+    answer = cluster.do(command)
+    assert isinstance(answer, Rebalanced)
+    return answer.partitions
+
+
+def test_a_broker_is_emptied_and_then_removed() -> None:
+    cluster = IsrCluster(4)
+    with pytest.raises(InvalidRequest, match="move them to other brokers first"):
+        cluster.do(RemoveBroker(2))
+    image = cluster.image
+    plan = rebalanced(cluster, Rebalance([2], validate_only=True))
+    assert cluster.image is image
+    assert rebalanced(cluster, Rebalance([2])) == plan
+    assert set(cluster.partition.target) == {1, 3, 4}
+    assert rebalanced(cluster, Rebalance([2])) == [], "it is under way"
+    with pytest.raises(InvalidRequest, match="move them to other brokers first"):
+        cluster.do(RemoveBroker(2))
+    cluster.ask(1, 3, 4)
+    cluster.do(RemoveBroker(2))
+    assert list(cluster.image.brokers) == [1, 3, 4]
+
+
+def test_a_new_broker_gets_its_share() -> None:
+    cluster = IsrCluster(2, 1)
+    cluster.do(CreateTopic(NewTopic("u", None, None, {n: [1] for n in range(3)}), topic_id("u")))
+    moves = rebalanced(cluster, Rebalance())
+    assert len(moves) == 2
+    assert all(move.replicas == [2] for move in moves)
+
+
+def test_a_plan_that_cannot_be_carried_out_is_refused() -> None:
+    cluster = IsrCluster(3)
+    with pytest.raises(NotFound, match="there is no broker 7"):
+        cluster.do(Rebalance([7]))
+    with pytest.raises(InvalidRequest, match="only 2 brokers would be left"):
+        cluster.do(Rebalance([1]))
