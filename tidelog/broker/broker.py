@@ -206,7 +206,10 @@ class Broker:
         for finding in findings:
             logger.error("closing", finding=finding)
         if is_clean and not findings:
-            leave_clean_mark(self._files, self._registration.epoch)
+            try:
+                leave_clean_mark(self._files, self._registration.epoch)
+            except OSError as error:
+                logger.warning("no clean mark is left; the next start reads more", error=str(error))
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 

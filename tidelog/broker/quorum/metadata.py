@@ -47,6 +47,7 @@ from tidelog.transport.peer import Answer, PeerNode
 
 ASK_S_MAX = 1.0
 WINDOW = 64
+BEHIND_S = 0.02
 
 logger = structlog.get_logger("tidelog.quorum")
 
@@ -163,7 +164,8 @@ class ClusterMetadata:
     def _check_alone(self, stored: StoredSlots) -> None:
         """Nobody can give back what the only voter has lost."""
         faulty = [slot.position for slot in stored.slots if slot.is_faulty]
-        if faulty and len(self._standing.voters.voters) == 1:
+        voters = self._standing.voters
+        if faulty and len(voters.voters) == 1 and voters.find(self._node_id, self.incarnation) is not None:
             raise MetadataDamaged(
                 f"the metadata log cannot be read at position {faulty[0]}. Nothing was changed or removed; restore the "
                 "directory metadata/ from a copy, then start again"
@@ -395,6 +397,8 @@ class ClusterMetadata:
     async def _fetch(self) -> None:
         while (needed := self._log.delivery.needs_snapshot) is not None:
             image, position, standing = await self._keeper.fetch(lambda: self._known, self._peers.request, needed)
+            while position > self._log.applied_position:  # a peer's snapshot may be newer than what came of its log
+                await asyncio.sleep(BEHIND_S)
             if position > self._log.delivery.position:
                 self.image, self._standing = image, standing
                 self._log.install(position, standing.voters, standing.voters_position)
