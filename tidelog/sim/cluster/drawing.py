@@ -39,6 +39,11 @@ STRIKES: dict[str, float] = {
 ORDERS: dict[str, float] = {"create": 5.0, "delete": 1.5, "grow": 1.0, "configure": 3.0, "allocate": 2.0}
 """Kinds of commands, with their weights."""
 
+STORM: dict[str, int | str] = {
+    "controller.quorum.election.timeout.ms": 200,
+    "controller.quorum.heartbeat.ms": 20,
+    "controller.lease.ms": 80,
+}
 DRIFTS = (0.0, 0.0, 0.01, 0.04)
 
 
@@ -54,16 +59,18 @@ def draw_scenario(seed: int) -> Scenario:
 def _draw_swarm(rng: random.Random) -> Swarm:
     voters = rng.choices((1, 3, 5), (2, 6, 2))[0]
     delay_min_s = rng.choice((0.0, 0.0005, 0.005))
+    storm = rng.random() < 0.3  # leaders come and go, and what they sent arrives late
     return Swarm(
         voters=voters,
         learners=rng.choices((0, 1, 2), (4, 4, 2))[0],
         chaos_s=_round(rng.uniform(1.5, 7.0)),
         delay_min_s=delay_min_s,
-        delay_mean_s=delay_min_s + rng.choice((0.0005, 0.002, 0.01, 0.03)),
+        delay_mean_s=delay_min_s + rng.choice((0.02, 0.1) if storm else (0.0005, 0.002, 0.01, 0.03)),
         disk_delay_s=rng.choice((0.0005, 0.002, 0.01)),
         clock_drift=rng.choice(DRIFTS),
+        restart_s=rng.choice((0.01, 0.1, 0.3)),
         is_calm_at_first=rng.random() < 0.75,
-        settings=_draw_settings(rng),
+        settings=_draw_settings(rng) | (STORM if storm else {}),
     )
 
 
