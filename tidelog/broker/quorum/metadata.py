@@ -397,7 +397,7 @@ class ClusterMetadata:
     async def _fetch(self) -> None:
         while (needed := self._log.delivery.needs_snapshot) is not None:
             image, position, standing = await self._keeper.fetch(lambda: self._known, self._peers.request, needed)
-            while position > self._log.applied_position:  # a peer's snapshot may be newer than what came of its log
+            while position > self._log.applied_position:  # noqa: ASYNC110 - a snapshot may be newer than what came here
                 await asyncio.sleep(BEHIND_S)
             if position > self._log.delivery.position:
                 self.image, self._standing = image, standing

@@ -15,7 +15,6 @@ from typing import Any
 from tidelog.model.errors import TidelogError
 from tidelog.sim.machine import ConnectionLost, Machine
 
-
 End = Callable[[Machine], Awaitable[None]]
 
 
