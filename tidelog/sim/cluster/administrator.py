@@ -34,6 +34,9 @@ from tidelog.sim.machine import ConnectionLost, Unreachable
 
 TOPIC = "topic"
 CONFIG = "segment.bytes"
+REPEATABLE = ("configure", "create", "delete")
+"""Whose request may come again after somebody else has undone what it did, and does it again then: a known weakness, see
+docs/testing.md. While it stands, repeating is recognised."""
 CONFIG_FIRST = 2_000
 """Settings are numbered from here on, one for each command."""
 
@@ -151,6 +154,8 @@ class Administrators:
         for command in self.commands:
             if command.outcome == "ok" and not command.key.startswith("allocate") and command.key not in offsets:
                 self._truth.violate("commands", f"{command.key} was acknowledged, and is lost")
+        for key, found in offsets.items():
+            self._truth.saw("command done again", len(found) > 1)
         lost = [command for command in self.commands if command.outcome == "unknown" and command.key in offsets]
         self._truth.saw("lost reply after commit", bool(lost))
         self._check_order([(command, offsets[command.key][0]) for command in self.commands if command.key in offsets])
@@ -169,7 +174,7 @@ def _wrong_with(key: str, commands: list[Command], times: int) -> Iterator[str]:
         yield f"{key} was done, and nobody asked"
     elif all(command.outcome == "refused" for command in commands):
         yield f"{key} was refused with a definite error, and done"
-    if times > 1 and not key.startswith("configure"):  # a setting is set again if its request comes again
+    if times > 1 and not key.startswith(REPEATABLE):
         yield f"{key} was done {times} times"
 
 
