@@ -35,8 +35,8 @@ from tidelog.sim.machine import ConnectionLost, Unreachable
 TOPIC = "topic"
 CONFIG = "segment.bytes"
 REPEATABLE = ("configure", "create", "delete")
-"""Whose request may come again after somebody else has undone what it did, and does it again then: a known weakness, see
-docs/testing.md. While it stands, repeating is recognised."""
+"""What is done once more if its request comes again after somebody has undone it; see docs/testing.md, "Known and left".
+As long as it stands, a repetition is recognised."""
 CONFIG_FIRST = 2_000
 """Settings are numbered from here on, one for each command."""
 
@@ -154,8 +154,7 @@ class Administrators:
         for command in self.commands:
             if command.outcome == "ok" and not command.key.startswith("allocate") and command.key not in offsets:
                 self._truth.violate("commands", f"{command.key} was acknowledged, and is lost")
-        for key, found in offsets.items():
-            self._truth.saw("command done again", len(found) > 1)
+        self._truth.saw("command done again", any(len(found) > 1 for found in offsets.values()))
         lost = [command for command in self.commands if command.outcome == "unknown" and command.key in offsets]
         self._truth.saw("lost reply after commit", bool(lost))
         self._check_order([(command, offsets[command.key][0]) for command in self.commands if command.key in offsets])
