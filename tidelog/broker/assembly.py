@@ -12,6 +12,7 @@ import gc
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 import uvloop
@@ -21,6 +22,7 @@ from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
 from tidelog.broker.http.server import HttpServer, start_http
 from tidelog.broker.joining import peer_contacts
+from tidelog.broker.quorum.origin import no_contacts
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.storage.disk_files import DiskFiles
@@ -47,7 +49,7 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
 async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     stop_requested = _stop_on_signals()
     disk, entropy = DiskThread(), SystemEntropy()
-    contacts = [] if config.cluster_join is None else await peer_contacts(config.cluster_join, entropy)
+    contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
     network = TcpNetwork(http_address=lambda: config.http_listener)
     broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), entropy, disk, network, contacts)
     server: HttpServer | None = None

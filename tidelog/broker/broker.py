@@ -11,7 +11,7 @@ broker. Order at stop: lead nothing any more, make everything durable, leave the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -41,6 +41,7 @@ from tidelog.broker.partition_handle import PartitionHandle
 from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
 from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.quorum.metadata import ClusterMetadata
+from tidelog.broker.quorum.origin import Contacts, no_contacts
 from tidelog.broker.registration import Registration, Situation, leave_clean_mark, take_clean_mark
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_service import ReplicationService
@@ -78,9 +79,9 @@ class Broker:
         entropy: Entropy,
         runner: BlockingRunner,
         network: Network,
-        contacts: Sequence[tuple[str, int]] = (),
+        contacts: Contacts = no_contacts,
     ) -> None:
-        """`contacts` are peer addresses in an existing cluster, for a broker that is to join it."""
+        """`contacts` finds peer addresses in an existing cluster, for a broker that is to join it."""
         self.config = config
         self.node_id = NodeId(config.node_id)
         self.http_address: tuple[str, int] = ("127.0.0.1", 0)
@@ -165,7 +166,7 @@ class Broker:
         try:
             bound = await self._peers.listen(host, port)
         except OSError as error:
-            if self.config.cluster_voters or self._contacts or "peer_listener" in self.config.model_fields_set:
+            if self.config.cluster_voters or self.config.model_fields_set & {"cluster_join", "peer_listener"}:
                 raise
             logger.warning("no other broker can join: the peer address is taken", address=host, error=str(error))
             return host, port
@@ -216,7 +217,10 @@ class Broker:
         for finding in findings:
             logger.error("closing", finding=finding)
         if is_clean and not findings:
-            leave_clean_mark(self._files, self._registration.epoch)
+            try:
+                leave_clean_mark(self._files, self._registration.epoch)
+            except OSError as error:
+                logger.warning("no clean mark is left; the next start reads more", error=str(error))
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import typer
 from tidelog.cli.options import Json
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import EXIT_ERROR, counted, print_json
-from tidelog.sim.main import DEFAULT_RINGS, Ring, Summary, replay_command, run
+from tidelog.sim.main import ALL_RINGS, Ring, Summary, replay_command, run
 
 FAILURES_SHOWN_MAX = 5
 TRACE_LINES = 20
@@ -25,17 +25,19 @@ def sim(
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes to use.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Simulate brokers whose disks fail, and check that they keep their promises.
+    """Simulate brokers whose disks and networks fail, and check that they keep their promises.
 
-    Each run is a broker as it ships, on a virtual clock and a disk in memory, with crashes, damage and clients that
-    retry. Exit status 1 if a promise was broken; then what is printed repeats the run.
+    Each run is code as it ships, on a virtual clock, disks in memory and a network that is made up, with crashes,
+    damage, partitions and clients that retry: one log, a broker, a whole cluster. Exit status 1 if a promise was
+    broken; then what is printed repeats the run.
 
     \b
     Examples:
       tidelog sim --runs 1000 --jobs 2
       tidelog sim --runs 1 --seed 4711
+      tidelog sim --ring cluster --runs 500
     """
-    rings = DEFAULT_RINGS if ring is None else (ring,)
+    rings = ALL_RINGS if ring is None else (ring,)
     with count_progress() as progress:
         bar = progress.add_task("simulating", total=runs)
         summary = run(runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), rings)

@@ -156,7 +156,10 @@ class Machine:
 
     async def _make_broker(self, now: Incarnation) -> None:
         parts = (self.config, now.disk, self.clock, self._entropy, now.runner, now.network)
-        now.broker = Broker(*parts, self.contacts)
+        now.broker = Broker(*parts, self._contacts)
+
+    async def _contacts(self) -> tuple[tuple[str, int], ...]:
+        return self.contacts
 
     async def start_broker(self) -> None:
         """The other half of `boot`."""

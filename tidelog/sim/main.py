@@ -38,7 +38,8 @@ class Ring(StrEnum):
     """Several brokers, the network between them, and their administrators."""
 
 
-DEFAULT_RINGS = (Ring.LOG, Ring.BROKER)
+ALL_RINGS = tuple(Ring)
+"""Every ring, the small ones first."""
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class Summary:
     """What a batch of seeds came to."""
 
     first_seed: int
-    rings: Sequence[Ring] = DEFAULT_RINGS
+    rings: Sequence[Ring] = ALL_RINGS
     runs: int = 0
     records_acknowledged: int = 0
     counters: Counter[str] = field(default_factory=Counter)
@@ -81,7 +82,7 @@ class Summary:
             self.failures.append(outcome)
 
 
-def replay_command(seed: int, rings: Sequence[Ring] = DEFAULT_RINGS) -> str:
+def replay_command(seed: int, rings: Sequence[Ring] = ALL_RINGS) -> str:
     """What runs one seed again."""
     option = f" --ring {rings[0]}" if len(rings) == 1 else ""
     return f"tidelog sim --runs 1 --seed {seed}{option}"
@@ -92,7 +93,7 @@ def run(
     first_seed: int = 0,
     jobs: int = 1,
     progress: Progress | None = None,
-    rings: Sequence[Ring] = DEFAULT_RINGS,
+    rings: Sequence[Ring] = ALL_RINGS,
 ) -> Summary:
     """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each."""
     summary = Summary(first_seed, rings)

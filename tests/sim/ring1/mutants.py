@@ -16,7 +16,7 @@ from tidelog.model.cluster import Voter
 from tidelog.replication.paxos import apply
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.coordinator import LogCoordinator
-from tidelog.replication.paxos.events import Action, Append, Applied, Persist, Send, VotersFound
+from tidelog.replication.paxos.events import Action, Append, Applied, Persist, Send, Started, VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.journal import Journal
 from tidelog.replication.paxos.messages import (
@@ -37,6 +37,7 @@ from tidelog.sim.ring1.actions import WipeNode
 from tidelog.sim.ring1.changes import Changes
 from tidelog.sim.ring1.log_disk import LogDisk
 from tidelog.sim.ring1.sim_node import SimNode
+from tidelog.sim.ring1.simulation import Simulation
 from tidelog.sim.ring1.story import Story
 from tidelog.sim.ring1.voting import Voting, digest_of
 
@@ -357,6 +358,16 @@ def window_not_drained_and_void_voters_take_effect() -> list[Patch]:
         return on_applied(self, position, voters, Verdict.APPLIED if voters is not None else verdict)
 
     return [*window_not_drained(), (Membership, "on_applied", take_all)]
+
+
+def voters_newer_than_the_log_on_disk() -> list[Patch]:
+    """A node starts with the newest voters it ever went by, as if they were those below its log."""
+
+    def start(self: Simulation, node: SimNode) -> None:
+        node.start(node.membership.voters, -1)
+        self.step(node, Started())
+
+    return [(Simulation, "start", start)]
 
 
 def wiped_voter_keeps_its_id() -> list[Patch]:

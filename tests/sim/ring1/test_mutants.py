@@ -10,6 +10,7 @@ from tests.sim.ring1.mutants import (
     MUTANTS,
     Patch,
     mutated,
+    voters_newer_than_the_log_on_disk,
     window_not_drained,
     window_not_drained_and_void_voters_take_effect,
 )
@@ -19,6 +20,8 @@ from tidelog.sim.ring1.run import run_scenario
 from tidelog.sim.ring1.voter_rules import VotersComeAlone
 
 SEEDS_MAX = 400
+SEED_WITH_LOST_LEARNED_VOTERS = 12452
+"""Of the first 21,000, one of three that choose two values."""
 SEED_WITH_VOID_VOTERS = 5144
 """Of the first 12,000, one of two; look for another when scenarios are drawn differently."""
 
@@ -40,3 +43,11 @@ def test_the_void_rule_holds_for_voters_even_where_they_do_not_come_alone() -> N
         assert run_scenario(scenario, others).failure is None
     with mutated(window_not_drained_and_void_voters_take_effect):
         assert run_scenario(scenario, others).failure is not None
+
+
+def test_a_node_does_not_start_with_voters_newer_than_its_log() -> None:
+    """Most crashes leave a log as new as the voters in it. It takes a majority that forgets what it has learned."""
+    scenario = draw_scenario(SEED_WITH_LOST_LEARNED_VOTERS)
+    with mutated(voters_newer_than_the_log_on_disk):
+        assert run_scenario(scenario).verdict == "one value is chosen"
+    assert run_scenario(scenario).failure is None

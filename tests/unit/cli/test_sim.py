@@ -23,7 +23,8 @@ def test_good_runs_end_with_their_counters(tidelog: Tidelog) -> None:
     assert (ran.status, ran.err) == (0, "")
     summary = json.loads(ran.out)
     assert (summary["first_seed"], summary["runs"], summary["failures"]) == (1, 2, [])
-    assert summary["faults"] == sum(times for name, times in summary["counters"].items() if name.startswith("disk: "))
+    kinds = ("disk: ", "cluster: fault")
+    assert summary["faults"] == sum(times for name, times in summary["counters"].items() if name.startswith(kinds))
 
 
 def test_processes_share_the_seeds_and_change_nothing(tidelog: Tidelog) -> None:

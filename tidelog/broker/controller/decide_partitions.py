@@ -18,6 +18,7 @@ from tidelog.broker.controller.decide_brokers import registered_broker
 from tidelog.broker.controller.decision import Decision
 from tidelog.broker.controller.leadership import TopicRules, as_record, change_of, settled
 from tidelog.broker.controller.partition_commands import (
+    ANY_LIFE,
     AlterCode,
     AlterPartition,
     ElectionAnswer,
@@ -26,6 +27,7 @@ from tidelog.broker.controller.partition_commands import (
     ElectLeaders,
     IsrAnswer,
     IsrAsked,
+    IsrMember,
     LeadersElected,
     PartitionNamed,
     PartitionsAltered,
@@ -114,8 +116,7 @@ def _judge(image: ClusterImage, sender: BrokerInfo, info: PartitionInfo, asked: 
     if info.leader != sender.node_id:
         return AlterCode.INVALID_REQUEST
     nodes = [member.node_id for member in asked.isr]
-    epochs = {broker.node_id: broker.epoch for broker in image.live_brokers}
-    is_eligible = all(epochs.get(NodeId(member.node_id)) == member.broker_epoch for member in asked.isr)
+    is_eligible = all(_is_eligible(image, info, member) for member in asked.isr)
     if asked.partition_epoch < info.partition_epoch:
         is_next = asked.partition_epoch == info.partition_epoch - 1
         is_done = is_next and is_eligible and sorted(nodes) == sorted(info.isr)
@@ -124,6 +125,15 @@ def _judge(image: ClusterImage, sender: BrokerInfo, info: PartitionInfo, asked: 
     if not is_subset or info.leader not in nodes:
         return AlterCode.INVALID_REQUEST
     return AlterCode.NONE if is_eligible else AlterCode.INELIGIBLE_REPLICA
+
+
+def _is_eligible(image: ClusterImage, info: PartitionInfo, member: IsrMember) -> bool:
+    """Live, in the life in which it fetched. Who is in the ISR already is in its present life: a new one leaves it."""
+    broker = image.brokers.get(NodeId(member.node_id))
+    if broker is None or broker.is_fenced:
+        return False
+    is_known = member.broker_epoch == ANY_LIFE and member.node_id in info.isr
+    return is_known or member.broker_epoch == broker.epoch
 
 
 # -- elections ---------------------------------------------------------------------------------------------------------

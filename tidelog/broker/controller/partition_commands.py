@@ -9,6 +9,9 @@ import msgspec
 
 from tidelog.broker.controller.commands import Command, CommandAnswer
 
+ANY_LIFE = -1
+"""For a broker epoch: whichever the member is in the ISR with already."""
+
 
 class IsrMember(msgspec.Struct, frozen=True, array_like=True):
     """A broker in the life in which it is in sync (KIP-903): what an earlier life had says nothing of this one."""

@@ -27,7 +27,7 @@ from tidelog.broker.quorum.messages import (
     PaxosFrame,
     QuorumDescribed,
 )
-from tidelog.broker.quorum.origin import Address, Facts, NamedVoter, find_origin, founders_of
+from tidelog.broker.quorum.origin import Address, Contacts, Facts, NamedVoter, find_origin, founders_of
 from tidelog.broker.quorum.quorum_log import QuorumLog
 from tidelog.broker.quorum.routes import Routes
 from tidelog.broker.quorum.snapshots import SnapshotKeeper, Standing
@@ -47,6 +47,7 @@ from tidelog.transport.peer import Answer, PeerNode
 
 ASK_S_MAX = 1.0
 WINDOW = 64
+BEHIND_S = 0.02
 
 logger = structlog.get_logger("tidelog.quorum")
 
@@ -110,7 +111,7 @@ class ClusterMetadata:
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
-    async def open(self, address: Address, contacts: Sequence[Address]) -> None:
+    async def open(self, address: Address, contacts: Contacts) -> None:
         """Reads the disk, and finds out which cluster this broker belongs to; a new disk may have to wait for others.
 
         `address` is where this broker listens for peers.
@@ -121,9 +122,9 @@ class ClusterMetadata:
         self.incarnation = self._store.incarnation
         facts = None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=Facts)
         if facts is not None and facts.cluster_id:
-            await self._resume(facts, stored)
+            await self._resume(facts, stored, address, contacts)
         else:
-            await self._begin(stored, NamedVoter(self._node_id, address), contacts)
+            await self._begin(stored, NamedVoter(self._node_id, address), await contacts())
         self._is_open = True
 
     def _open_disk(self) -> tuple[SlotStore, StoredSlots]:
@@ -140,7 +141,7 @@ class ClusterMetadata:
         logger.error("the metadata disk has lost what it promised; this broker joins its cluster anew")
         return self._manager.open_slots(self._clock.wall_ms(), anew=True)
 
-    async def _resume(self, facts: Facts, stored: StoredSlots) -> None:
+    async def _resume(self, facts: Facts, stored: StoredSlots, me: Address, contacts: Contacts) -> None:
         if facts.node_id != self._node_id:
             raise ConfigError(
                 f"this data directory belongs to node {facts.node_id} of cluster {facts.cluster_id}, not to node "
@@ -158,12 +159,13 @@ class ClusterMetadata:
             self._standing = Standing(voters, -1)
         self._build(facts.metadata, stored, position)
         self._check_alone(stored)
-        await self._check_cluster()
+        await self._check_cluster(me, contacts)
 
     def _check_alone(self, stored: StoredSlots) -> None:
         """Nobody can give back what the only voter has lost."""
         faulty = [slot.position for slot in stored.slots if slot.is_faulty]
-        if faulty and len(self._standing.voters.voters) == 1:
+        voters = self._standing.voters
+        if faulty and len(voters.voters) == 1 and voters.find(self._node_id, self.incarnation) is not None:
             raise MetadataDamaged(
                 f"the metadata log cannot be read at position {faulty[0]}. Nothing was changed or removed; restore the "
                 "directory metadata/ from a copy, then start again"
@@ -213,15 +215,22 @@ class ClusterMetadata:
         voters = self._log.membership.voters if self._is_open else self._standing.voters
         return msgspec.msgpack.encode(Facts(self._node_id, self.cluster_id, metadata, encode_voters(voters)))
 
-    async def _check_cluster(self) -> None:
-        """Raises `WrongCluster` if those that `cluster.voters` names are of another cluster."""
+    async def _check_cluster(self, me: Address, contacts: Contacts) -> None:
+        """Raises `WrongCluster` if those that `cluster.voters` or `cluster.join` name are of another cluster.
+
+        A broker that belongs to one does not need them, so it does not wait long for them.
+        """
         others = [voter.address for voter in self._named if voter.node_id != self._node_id]
+        with suppress(TidelogError, TimeoutError):
+            async with asyncio.timeout(ASK_S_MAX):
+                others += [address for address in await contacts() if address != me]
         answers = await asyncio.gather(*(self._ask_address(address) for address in others), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, QuorumDescribed) and answer.cluster_id not in ("", self.cluster_id):
                 raise WrongCluster(
                     f"this data directory belongs to cluster {self.cluster_id}, and node {answer.node_id}, which "
-                    f"cluster.voters names, to {answer.cluster_id}; correct cluster.voters, or choose another log.dir"
+                    f"cluster.voters or cluster.join names, to {answer.cluster_id}; correct that setting, or choose "
+                    "another log.dir"
                 )
 
     async def _ask_address(self, address: Address) -> QuorumDescribed:
@@ -388,6 +397,8 @@ class ClusterMetadata:
     async def _fetch(self) -> None:
         while (needed := self._log.delivery.needs_snapshot) is not None:
             image, position, standing = await self._keeper.fetch(lambda: self._known, self._peers.request, needed)
+            while position > self._log.applied_position:  # noqa: ASYNC110 - a snapshot may be newer than what came here
+                await asyncio.sleep(BEHIND_S)
             if position > self._log.delivery.position:
                 self.image, self._standing = image, standing
                 self._log.install(position, standing.voters, standing.voters_position)

@@ -36,6 +36,13 @@ logger = structlog.get_logger("tidelog.quorum")
 
 Address = tuple[str, int]
 Ask = Callable[[Address], Awaitable[QuorumDescribed]]
+Contacts = Callable[[], Awaitable[Sequence[Address]]]
+"""Finds out where the brokers of the cluster that is to be joined listen for others. Raises `ConfigError`."""
+
+
+async def no_contacts() -> Sequence[Address]:
+    """Of a broker that was not told to join a cluster."""
+    return ()
 
 
 class Facts(msgspec.Struct, frozen=True):

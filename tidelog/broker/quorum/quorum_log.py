@@ -190,6 +190,11 @@ class QuorumLog:
         return self.is_leading and self._campaigner.has_lease
 
     @property
+    def applied_position(self) -> int:
+        """Up to where the log is known here, if not what it says."""
+        return self.engine.node.replica.applied.position
+
+    @property
     def status(self) -> Status:
         """What this broker's disk may do."""
         return self.engine.node.replica.metadata.status

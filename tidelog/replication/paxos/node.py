@@ -41,7 +41,6 @@ from tidelog.replication.paxos.events import (
     Jumped,
     Lost,
     Proceed,
-    Reason,
     Received,
     Reconfigure,
     Refused,
@@ -67,9 +66,10 @@ from tidelog.replication.paxos.messages import (
     WriteRequest,
     WriteResponse,
 )
-from tidelog.replication.paxos.numbers import NO_NUMBER, NODE_MAX, next_number, owner_of
+from tidelog.replication.paxos.numbers import NO_NUMBER, next_number
 from tidelog.replication.paxos.proposer import Proposer, Reign
 from tidelog.replication.paxos.recover import Fence, Founding
+from tidelog.replication.paxos.refusals import refusal
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status, StoredLog
 from tidelog.replication.quorum import Quorum
@@ -200,9 +200,9 @@ class PaxosNode:
     def _on_request(self, event: Append | Truncate | Elect | Found | Rejoin | Enlist | Demote) -> list[Action]:
         if isinstance(event, Demote):
             return self._demote()
-        refusal = self._refusal(event)
-        if refusal is not None:
-            return [Refused(event, refusal)]
+        reason = refusal(event, self.replica, self._reign, is_coordinator=self.coordinator is not None)
+        if reason is not None:
+            return [Refused(event, reason)]
         match event:
             case Elect(number):
                 return self._start(LogCoordinator(number, self._reign, self.replica, window=self._window))
@@ -230,40 +230,6 @@ class PaxosNode:
     def _elected(self) -> LogCoordinator:
         assert self.coordinator is not None
         return self.coordinator
-
-    def _refusal(self, event: Append | Truncate | Elect | Found | Rejoin | Enlist) -> Reason | None:
-        metadata = self.replica.metadata
-        if self.replica.is_halted:
-            return Reason.STORAGE_ERROR
-        match event:
-            case Append() | Truncate():
-                return Reason.NOT_COORDINATOR if self.coordinator is None else None
-            case Elect() if (reason := self._refusal_to_elect()) is not None:
-                return reason
-            case Found() | Rejoin() | Enlist() if (refusal := self._refusal_to_recover(event)) is not None:
-                return refusal
-            case Elect(number) | Rejoin(number) if number <= metadata.issued or owner_of(number) != self.node:
-                return Reason.NUMBER_USED
-            case _:
-                return None
-
-    def _refusal_to_elect(self) -> Reason | None:
-        if self.replica.metadata.status is not Status.VOTING:
-            return Reason.NOT_VOTING
-        if self.node not in self._reign.quorum:
-            return Reason.NOT_MEMBER
-        if self.replica.voters_position > self._reign.voters_position:
-            return Reason.VOTERS_CHANGED
-        return Reason.BEHIND if self.replica.applied.position <= self._reign.voters_position else None
-
-    def _refusal_to_recover(self, event: Found | Rejoin | Enlist) -> Reason | None:
-        is_eligible = self.node <= NODE_MAX if isinstance(event, Enlist) else self.node in self._reign.quorum
-        if not is_eligible:
-            return Reason.NOT_MEMBER
-        if self.replica.is_changing:
-            return Reason.CHANGING
-        allowed = {Status.EMPTY, Status.RECOVERING} if isinstance(event, Rejoin) else {Status.EMPTY}
-        return None if self.replica.metadata.status in allowed else Reason.NOT_EMPTY
 
     def _start(self, proposer: Proposer) -> list[Action]:
         """A number is used up before anybody hears of it."""

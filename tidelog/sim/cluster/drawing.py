@@ -39,6 +39,17 @@ STRIKES: dict[str, float] = {
 ORDERS: dict[str, float] = {"create": 5.0, "delete": 1.5, "grow": 1.0, "configure": 3.0, "allocate": 2.0}
 """Kinds of commands, with their weights."""
 
+STORM_STRIKES = {
+    kind: STRIKES[kind]
+    for kind in ("kill", "crash", "pause", "isolate", "cut one way", "split", "deafen", "slow network", "wipe", "stop")
+}
+STORM: dict[str, int | str] = {
+    "controller.quorum.election.timeout.ms": 300,
+    "controller.quorum.heartbeat.ms": 30,
+    "controller.lease.ms": 200,
+}
+"""Short reigns: many leaders, and much that an earlier one sent arrives late."""
+
 DRIFTS = (0.0, 0.0, 0.01, 0.04)
 
 
@@ -46,24 +57,27 @@ def draw_scenario(seed: int) -> Scenario:
     """The scenario of a seed; the same in every process."""
     rng = stream(seed, "cluster")
     swarm = _draw_swarm(rng)
-    steps: list[Strike | Order] = [*_draw_strikes(rng, swarm), *_draw_orders(rng, swarm)]
+    kinds = STORM_STRIKES if "controller.lease.ms" in swarm.settings else STRIKES
+    steps: list[Strike | Order] = [*_draw_strikes(rng, swarm, kinds), *_draw_orders(rng, swarm)]
     ending = rng.choice(("healed", "core"))
     return Scenario(seed, swarm, tuple(sorted(steps, key=lambda step: step.at_s)), ending)
 
 
 def _draw_swarm(rng: random.Random) -> Swarm:
     voters = rng.choices((1, 3, 5), (2, 6, 2))[0]
-    delay_min_s = rng.choice((0.0, 0.0005, 0.005))
+    storm = rng.random() < 0.3
+    delay_min_s = rng.choice((0.0, 0.0005) if storm else (0.0, 0.0005, 0.005))
     return Swarm(
         voters=voters,
         learners=rng.choices((0, 1, 2), (4, 4, 2))[0],
         chaos_s=_round(rng.uniform(1.5, 7.0)),
         delay_min_s=delay_min_s,
-        delay_mean_s=delay_min_s + rng.choice((0.0005, 0.002, 0.01, 0.03)),
-        disk_delay_s=rng.choice((0.0005, 0.002, 0.01)),
+        delay_mean_s=delay_min_s + rng.choice((0.002, 0.005) if storm else (0.0005, 0.002, 0.01, 0.03)),
+        disk_delay_s=rng.choice((0.0005, 0.002) if storm else (0.0005, 0.002, 0.01)),
         clock_drift=rng.choice(DRIFTS),
+        restart_s=rng.choice((0.01, 0.1, 0.3)),
         is_calm_at_first=rng.random() < 0.75,
-        settings=_draw_settings(rng),
+        settings=_draw_settings(rng) | (STORM if storm else {}),
     )
 
 
@@ -79,12 +93,12 @@ def _draw_settings(rng: random.Random) -> dict[str, int | str]:
     }
 
 
-def _draw_strikes(rng: random.Random, swarm: Swarm) -> list[Strike]:
-    kinds = rng.sample(sorted(STRIKES), rng.choice((0, 1, 2, 3, 4, 6)))
+def _draw_strikes(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> list[Strike]:
+    kinds = rng.sample(sorted(known), rng.choice((0, 1, 2, 3, 4, 6)))
     if not kinds:
         return []
-    weights = [STRIKES[kind] for kind in kinds]
-    count = rng.randint(1, 2 + int(swarm.chaos_s * 1.5))
+    weights = [known[kind] for kind in kinds]
+    count = rng.randint(1, 2 + int(swarm.chaos_s * (4.0 if known is STORM_STRIKES else 1.5)))
     return [_draw_strike(rng, swarm, rng.choices(kinds, weights)[0]) for _ in range(count)]
 
 

@@ -15,19 +15,17 @@ from typing import Any
 from tidelog.model.errors import TidelogError
 from tidelog.sim.machine import ConnectionLost, Machine
 
-RESTART_S = 0.3
-"""How long a service manager waits before it starts again what ended by itself."""
-
 End = Callable[[Machine], Awaitable[None]]
 
 
 class Keeper:
-    """Of one machine. `run` is its task."""
+    """Of one machine. `run` is its task; it waits `restart_s` before it starts again what has ended."""
 
-    def __init__(self, node: int, machine: Machine, counters: Counter[str]) -> None:
+    def __init__(self, node: int, machine: Machine, restart_s: float, counters: Counter[str]) -> None:
         self.node = node
         self.machine = machine
         self.start_errors: list[str] = []
+        self._restart_s = restart_s
         self._counters = counters
         self._holds = 0
         self._free = asyncio.Event()
@@ -46,7 +44,7 @@ class Keeper:
             if await self._start():
                 await self._watch()
             await self._end_if_over()
-            await asyncio.sleep(RESTART_S)
+            await asyncio.sleep(self._restart_s)
 
     async def _start(self) -> bool:
         """False if the broker has ended, or given up, before it was ready."""

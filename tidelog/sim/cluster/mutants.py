@@ -126,7 +126,8 @@ def decide_on_an_old_image() -> AbstractContextManager[None]:
 
 def unknown_is_called_refused() -> AbstractContextManager[None]:
     """Says "nothing was done" of a command that a controller may have done."""
-    return patched(ControllerChannel, "_gave_up", lambda failure, is_begun: NotController("nothing was done"))
+    refused = staticmethod(lambda failure, is_begun: NotController("nothing was done"))
+    return patched(ControllerChannel, "_gave_up", refused)
 
 
 def promise_whoever_asks() -> AbstractContextManager[None]:

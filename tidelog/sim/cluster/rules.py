@@ -7,6 +7,7 @@ of each prefix, is for `Truth` itself to see to.
 | registrations | a process registers once, and a broker's entry never goes back to an earlier registration |
 | leader epochs | of a partition rise with each change of its leader: one leader an epoch |
 | fenced brokers | lead nothing |
+| topics | are created if there is none of that name, and deleted if there is one |
 | placement | replicas are distinct, their number stays, leader in ISR in replicas, ELR apart from it |
 | producer ids | are given out once |
 | voter ids | belong to one disk, for ever |
@@ -23,6 +24,8 @@ from tidelog.broker.controller.records import (
     ControllerElected,
     ProducerIdsAllocated,
     SnapshotAgreed,
+    TopicCreated,
+    TopicDeleted,
     VoterAssigned,
 )
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, Voter
@@ -92,6 +95,19 @@ class FencedBrokers(Rule):
             for info in topic.partitions:
                 if info.leader != NO_LEADER and not image.is_live(info.leader):
                     yield f"{topic.name}-{info.partition} is led by node {info.leader}, which is fenced"
+
+
+class Topics(Rule):
+    name = "topics"
+
+    def applied(self, truth: Truth, step: Step) -> Iterator[str]:
+        match step.record:
+            case TopicCreated(name, topic_id) if name in step.before.topics or step.before.topic_by_id(topic_id):
+                yield f"{name} is created, and exists"
+            case TopicDeleted(topic_id) if step.before.topic_by_id(topic_id) is None:
+                yield f"{topic_id} is deleted, and does not exist"
+            case _:
+                pass
 
 
 class Placement(Rule):
@@ -190,6 +206,7 @@ def all_rules() -> list[Rule]:
         Registrations,
         LeaderEpochs,
         FencedBrokers,
+        Topics,
         Placement,
         ProducerIds,
         VoterIds,

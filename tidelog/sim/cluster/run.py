@@ -50,8 +50,11 @@ def _broken_rules(outcome: Outcome) -> set[str]:
 
 
 def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
-    """Runs a scenario to its end. An error that nobody handled is a violation too."""
-    truth = Truth(all_rules(), keeps_events=keeps_events)
+    """Runs a scenario to its end. An error that nobody handled is a violation too.
+
+    What happened is told line by line if the run has failed, or with `keeps_events`.
+    """
+    truth = Truth(all_rules())
     run = Run(scenario, truth)
     with capture_logs() as logs, _no_collection():
         try:
@@ -67,7 +70,7 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
         truth.hash.hexdigest() + "".join(run.disk_traces),
         truth.counters,
         truth.counters["command ok"],
-        tuple(truth.events),
+        tuple(truth.events) if truth.violations or keeps_events else (),
     )
 
 

@@ -25,6 +25,8 @@ class Swarm(msgspec.Struct, frozen=True):
     """Mean, of a blocking call."""
     clock_drift: float
     """Clocks run at rates in 1 +- this."""
+    restart_s: float = 0.3
+    """Until a service manager starts again what has ended."""
     is_calm_at_first: bool = True
     """False: faults begin with the founding of the cluster."""
     settings: dict[str, int | str] = {}

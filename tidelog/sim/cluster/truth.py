@@ -65,7 +65,6 @@ class Truth:
     rules: Sequence[Rule]
     clock: Callable[[], float] = lambda: 0.0
     """True time."""
-    keeps_events: bool = False
     log: dict[int, Entry] = field(default_factory=dict)
     """By position: what was ever applied there."""
     records: dict[int, MetadataRecord] = field(default_factory=dict)
@@ -82,7 +81,7 @@ class Truth:
     violations: list[str] = field(default_factory=list)
     hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
     events: list[str] = field(default_factory=list)
-    """All that was noted, for whoever reads a failing run; kept only if `keeps_events`."""
+    """All that was noted, for whoever reads a failing run."""
 
     # -- what brokers do ---------------------------------------------------------------------------------------------
 
@@ -149,8 +148,7 @@ class Truth:
         """Makes an event part of the trace."""
         said, now_s = " ".join(map(str, what)), self.clock()
         self.hash.update(f"{now_s:.6f} {said};".encode())
-        if self.keeps_events:
-            self.events.append(f"{now_s:9.4f}  {said}")
+        self.events.append(f"{now_s:9.4f}  {said}")
 
     def violate(self, rule: str, what: str) -> None:
         said = f"{rule}: {what}"

@@ -43,7 +43,7 @@ class World:
         machine.disk_delay_s = self.swarm.disk_delay_s
         drift = self.swarm.clock_drift
         machine.time.rate = 1 + stream(seed, f"clock {node}").uniform(-drift, drift)
-        return Keeper(node, machine, self.truth.counters)
+        return Keeper(node, machine, self.swarm.restart_s, self.truth.counters)
 
     @property
     def true_time(self) -> float:

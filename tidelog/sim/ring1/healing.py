@@ -123,7 +123,11 @@ class Healing:
         for position in sorted({slot.position for slot in slots if slot.position >= floor}):
             here = [slot for slot in slots if slot.position == position]
             learned = [slot for slot in here if slot.learned]
-            if not (_is_readable(learned) if learned else _may_be_settled(voters, here, position, needed)):
+            if learned and not _is_readable(learned):
+                return False
+            if not learned and position < self._sim.truth.settled_position:
+                return False  # who forgot it, forgot who votes; and who voted then may be gone
+            if not learned and not _may_be_settled(voters, here, position, needed):
                 return False
         is_new = all(node.disk.incarnations == 1 for node in nodes) and not self._sim.scenario.swarm.spares
         return is_new or self._is_enough(nodes)

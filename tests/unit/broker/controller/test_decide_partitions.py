@@ -8,6 +8,7 @@ import pytest
 from tests.unit.broker.controller.cluster import IsrCluster, topic_id
 from tidelog.broker.controller.decide import decide
 from tidelog.broker.controller.partition_commands import (
+    ANY_LIFE,
     AlterCode,
     AlterOutcome,
     AlterPartition,
@@ -108,6 +109,14 @@ def test_nobody_joins_who_is_fenced_or_fetched_in_an_earlier_life() -> None:
     asked = msgspec.structs.replace(asked, partition_epoch=cluster.partition.partition_epoch)
     assert cluster.ask_as(asked).code is AlterCode.INELIGIBLE_REPLICA, "the log that it fetched may be another"
     assert cluster.ask(1, 2, 3).outcome is AlterOutcome.APPLIED
+
+
+def test_only_who_is_in_sync_already_may_go_without_its_epoch() -> None:
+    cluster = IsrCluster()
+    anyhow = [IsrMember(1, ANY_LIFE), IsrMember(2, ANY_LIFE)]
+    assert cluster.ask_as(msgspec.structs.replace(cluster.asked(1), isr=anyhow)).isr == (1, 2)
+    anyhow.append(IsrMember(3, ANY_LIFE))
+    assert cluster.ask_as(msgspec.structs.replace(cluster.asked(1), isr=anyhow)).code is AlterCode.INELIGIBLE_REPLICA
 
 
 def test_a_no_holds_for_what_was_sent_before_too() -> None:

@@ -1,0 +1,95 @@
+"""Drawn clusters: no seed breaks a rule, equal seeds are equal runs, planted bugs are found.
+
+More seeds: `tidelog sim --ring cluster --runs N`. See docs/testing.md for what a failing one means.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tidelog.sim.cluster import mutants
+from tidelog.sim.cluster.drawing import draw_scenario
+from tidelog.sim.cluster.run import run_scenario, run_seed, shrink
+from tidelog.sim.cluster.scenario import decode_scenario, encode_scenario
+from tidelog.sim.cluster.sometimes import SOMETIMES
+from tidelog.sim.main import COUNTED_FROM_RUNS, Ring, Summary, run
+from tidelog.sim.mutants import Mutant, seeds_until_found
+
+SEEDS = 16
+SEEDS_MAX = 500
+OBVIOUS: tuple[Mutant, ...] = (mutants.one_too_few, mutants.fence_and_leave_in_the_lead, mutants.never_fence)
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    return run(SEEDS, rings=(Ring.CLUSTER,))
+
+
+def test_no_seed_breaks_a_rule(summary: Summary) -> None:
+    assert not summary.failures, [failure.violations for failure in summary.failures]
+
+
+def test_enough_happens_in_them(summary: Summary) -> None:
+    assert summary.faults > SEEDS
+    assert sum(summary.counters[f"cluster: {name}"] > 0 for name in SOMETIMES) > len(SOMETIMES) * 0.5
+
+
+def test_a_seed_is_the_same_run_in_every_process() -> None:
+    program = (
+        "from tidelog.sim.cluster.run import run_seed\nfor seed in range(4): print(run_seed(seed).trace, flush=True)"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "4242")
+    }
+    assert len(outputs) == 1
+    assert len(set(outputs.pop().split())) == 4
+
+
+def test_a_scenario_on_paper_is_the_same_run() -> None:
+    scenario = draw_scenario(3)
+    assert decode_scenario(encode_scenario(scenario)) == scenario
+    assert run_scenario(decode_scenario(encode_scenario(scenario))).trace == run_seed(3).trace
+
+
+@pytest.mark.parametrize("mutant", OBVIOUS, ids=lambda mutant: mutant.__name__)
+def test_an_obvious_bug_is_found_at_once(mutant: Mutant) -> None:
+    assert seeds_until_found(mutant, is_good, iter(range(8))) is not None
+
+
+def test_a_failing_scenario_becomes_smaller() -> None:
+    with mutants.fence_and_leave_in_the_lead():
+        seed = next(seed for seed in range(20) if not is_good(seed) and len(draw_scenario(seed).steps) > 4)
+        smaller = shrink(draw_scenario(seed), runs_max=25)
+        assert run_scenario(smaller).violations
+    assert len(smaller.steps) < len(draw_scenario(seed).steps)
+    assert run_scenario(smaller).violations == (), "it is the mutant that fails, not the smaller scenario"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_planted_bug_is_found(mutant: Mutant) -> None:
+    seeds = seeds_until_found(mutant, is_good, iter(range(SEEDS_MAX)))
+    assert seeds is not None, f"{mutant.__name__}: {mutant.__doc__} Nobody noticed in {SEEDS_MAX} seeds."
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_everything_that_should_happens() -> None:
+    summary = run(2 * COUNTED_FROM_RUNS, rings=(Ring.CLUSTER,), jobs=2)
+    assert summary.is_good, (summary.failures, summary.never_happened)
+
+
+def is_good(seed: int) -> bool:
+    return not run_seed(seed).violations

@@ -1,0 +1,51 @@
+"""What a node refuses to do for its shell, and why: surely nothing comes of it."""
+
+from __future__ import annotations
+
+from tidelog.replication.paxos.events import Append, Elect, Enlist, Found, Reason, Rejoin, Truncate
+from tidelog.replication.paxos.numbers import NODE_MAX, owner_of
+from tidelog.replication.paxos.proposer import Reign
+from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.state import Status
+
+Request = Append | Truncate | Elect | Found | Rejoin | Enlist
+
+
+def refusal(event: Request, replica: Replica, reign: Reign, *, is_coordinator: bool) -> Reason | None:
+    """None if nothing stands against it; a full window is the coordinator's own business."""
+    if replica.is_halted:
+        return Reason.STORAGE_ERROR
+    match event:
+        case Append() | Truncate():
+            return None if is_coordinator else Reason.NOT_COORDINATOR
+        case Elect(number):
+            return _to_elect(replica, reign) or _to_use(number, replica, reign)
+        case Rejoin(number):
+            return _to_vote(event, replica, reign) or _to_use(number, replica, reign)
+        case Found() | Enlist():
+            return _to_vote(event, replica, reign)
+
+
+def _to_use(number: int, replica: Replica, reign: Reign) -> Reason | None:
+    is_fresh = number > replica.metadata.issued and owner_of(number) == reign.node
+    return None if is_fresh else Reason.NUMBER_USED
+
+
+def _to_elect(replica: Replica, reign: Reign) -> Reason | None:
+    if replica.metadata.status is not Status.VOTING:
+        return Reason.NOT_VOTING
+    if reign.node not in reign.quorum:
+        return Reason.NOT_MEMBER
+    if replica.voters_position > reign.voters_position:
+        return Reason.VOTERS_CHANGED
+    return Reason.BEHIND if replica.applied.position <= reign.voters_position else None
+
+
+def _to_vote(event: Found | Rejoin | Enlist, replica: Replica, reign: Reign) -> Reason | None:
+    is_eligible = reign.node <= NODE_MAX if isinstance(event, Enlist) else reign.node in reign.quorum
+    if not is_eligible:
+        return Reason.NOT_MEMBER
+    if replica.is_changing:
+        return Reason.CHANGING
+    allowed = {Status.EMPTY, Status.RECOVERING} if isinstance(event, Rejoin) else {Status.EMPTY}
+    return None if replica.metadata.status in allowed else Reason.NOT_EMPTY
