@@ -8,11 +8,12 @@ from tests.sim.isr.controller import Controller
 from tests.sim.isr.world import Rules
 from tidelog.replication.isr.events import (
     AlterPartitionAnswered,
-    DivergingAt,
+    FetchDue,
     FollowerEffect,
     FollowerFetched,
     FollowerSynced,
     IsrChanged,
+    LeaderChanged,
     LeaderEffect,
     Outcome,
     Refused,
@@ -56,7 +57,7 @@ class CommittedNotMaximal(WithSet):
 class Reverting(InSyncSet):
     def answered(self, answer: AlterPartitionAnswered) -> None:
         super().answered(answer)
-        if answer.outcome is Outcome.AMBIGUOUS:
+        if answer.outcome is Outcome.AMBIGUOUS and self._in_flight is None:
             self._wanted = ()
 
 
@@ -182,38 +183,33 @@ class OneRoundOnly(IsrFollower):
     """Cuts where the leader says, without a look at its own epochs (KIP-101 without KIP-279)."""
 
     def _on_diverging(self, epoch: int, end_offset: int) -> list[FollowerEffect]:
-        if end_offset >= self._log_end_offset or end_offset < self._log_start_offset:
-            return super()._on_diverging(epoch, end_offset)
-        return self._cut(Truncate(end_offset))
+        if end_offset >= self._log_end_offset:
+            return self._distrust("nothing to cut")
+        return self._cut(Truncate(max(end_offset, self._log_start_offset)))
 
 
 class AnyAnswer(IsrFollower):
-    """Uses an answer to whatever question, as long as it fits."""
+    """Uses any answer of this epoch."""
 
-    def _is_awaited(self, correlation: int) -> bool:
-        return self._cutting is None and self._appending is None
-
-    def _on_answer(self, answer: Any) -> list[FollowerEffect]:
-        if isinstance(answer, DivergingAt):
-            self._is_aligned = False
-        return super()._on_answer(answer)
-
-
-class TailUnmatched(IsrFollower):
-    """Forgets no question when the log or the leader has changed."""
+    _since = 0
 
     def step(self, event: Any) -> list[FollowerEffect]:
-        asked = self._asked
-        effects = super().step(event)
-        if self._asked is None and type(event).__name__ != "Truncated":
-            self._asked = asked
-        return effects
+        if isinstance(event, LeaderChanged):
+            self._since = -1
+        elif isinstance(event, FetchDue) and self._since == -1:
+            self._since = event.correlation
+        return super().step(event)
 
     def _is_awaited(self, correlation: int) -> bool:
-        return self._asked is not None and self._cutting is None and self._appending is None
+        return correlation >= self._since != -1 and self._cutting is None and not self._is_distrusting
 
-    def _contradiction(self, answer: Any) -> str | None:
-        return None if answer.base_offset == self._log_end_offset else "not now"
+
+class AnyAnswerThatFits(AnyAnswer):
+    """The same, without the other checks that would notice: this is what one connection per leader hides in Kafka."""
+
+    def _on_answer(self, answer: Any) -> list[FollowerEffect]:
+        self._is_aligned = False
+        return super()._on_answer(answer)
 
     def _distrust(self, reason: str) -> list[FollowerEffect]:
         return []
@@ -263,6 +259,11 @@ MUTANTS = {
     "truncate to the high watermark": Rules(follower=TruncateToHighWatermark),
     "one round of epochs": Rules(follower=OneRoundOnly),
     "answers to any question": Rules(follower=AnyAnswer),
-    "tail not matched": Rules(follower=TailUnmatched),
+    "answers to any question, if they fit": Rules(follower=AnyAnswerThatFits),
 }
-HINTS: dict[str, int] = {}
+HINTS = {
+    "answers of any partition epoch": 1500,
+    "answers to any question, if they fit": 900,
+    "earlier lives remembered": 2000,
+}
+"""Seeds to begin with."""
