@@ -142,6 +142,14 @@ def test_never_more_needed_than_there_are() -> None:
     assert cluster.sets == (1, (1, 2), ())
 
 
+def test_while_replicas_move_the_smaller_number_of_them_is_the_most_needed() -> None:
+    cluster = IsrCluster(4, 2, min_insync_replicas="5")
+    cluster.reassign(3, 4)
+    cluster.ask(1, 2, 3)
+    cluster.fence(3)
+    assert cluster.sets == (1, (1, 2), ()), "two commit, so 3 lacks what they do now"
+
+
 def test_a_topic_begins_with_the_live_in_sync() -> None:
     cluster = IsrCluster()
     cluster.fence(1, 3)
