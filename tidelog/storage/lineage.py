@@ -1,8 +1,8 @@
 """Which leader epoch wrote which offsets of a log, and the one question that replicas ask about it.
 
 A lineage is the list of (leader epoch, first offset), both strictly increasing. Two replicas whose logs parted compare
-lineages, never high watermarks: the last epoch that both know, and where it ends, is where they are still alike (KIP-101,
-and KIP-279 for the epochs that only one of them knows).
+lineages, never high watermarks: the last epoch that both know, and where it ends, tells how far they are alike
+(KIP-101, and KIP-279 for epochs that only one of them knows).
 """
 
 from __future__ import annotations

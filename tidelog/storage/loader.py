@@ -78,8 +78,9 @@ class _Loader:
         self._durable, self._log_start = info.durable_sequence, info.log_start_offset
         for segment, following in zip_longest(segments, segments[1:]):
             self._survey(segment, following.base_offset if following else OFFSET_MAX)
+        used = info.sequences_used or 0
         doomed = self._take_doomed(segments)
-        sequence = max([info.sequences_used if info.restarts else 0, *(segment.next_sequence for segment in doomed)])
+        sequence = max([used if info.restarts else 0, *(segment.next_sequence for segment in doomed)])
         tail = self._scan_all(segments, max(info.end_offset, self._log_start), sequence)
         offline_reason = self._make_durable(segments, tail)
         self._report_damage(tail.log_start_offset)
@@ -89,14 +90,14 @@ class _Loader:
             self._opened, self._directory, self._identity, self._settings, self._metainfo, info.incarnation,
             segments, tail, trails.lineage, trails.producers, now_ms, marked=self._durable,
         )  # fmt: skip
-        log.replica, log.sequences_used = info.replica, info.sequences_used
+        log.replica, log.sequences_used = info.replica, used
         for damage in self._report.damage:
             log.damage.note(damage)
-        is_cut_short = log.tail.sequence < info.sequences_used and log.active.end_offset == log.active.base_offset
+        is_cut_short = log.tail.sequence < used and log.active.end_offset == log.active.base_offset
         if offline_reason is None and (trails.first < len(doomed) + len(segments) - 1 or is_cut_short):
             offline_reason = self._begin_anew(log, now_ms)
         is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > log.tail.sequence
-        is_moved = is_moved or info.restarts
+        is_moved = is_moved or bool(info.restarts)
         if loaded is None or loaded.bad_copies or is_moved:
             if loaded is not None and loaded.bad_copies:
                 self._report.say("one metainfo copy was bad or old and is written again")

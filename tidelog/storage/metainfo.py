@@ -43,11 +43,12 @@ class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
     """The newest leader epoch in the log."""
     high_watermark: int = 0
     log_start_offset: int = 0
-    sequences_used: int = 0
-    """Row sequences below it may have been those of rows that a truncation dropped: no new row takes one of them."""
-    restarts: bool = False
-    """True while a restart drops all files: what is left of them is no part of the log, which is empty, and begins and
-    ends at `end_offset`."""
+    sequences_used: int | msgspec.UnsetType = msgspec.UNSET
+    """Row sequences below it may have been those of rows that a truncation dropped: no new row takes one of them.
+    Absent from a log that was never truncated."""
+    restarts: bool | msgspec.UnsetType = msgspec.UNSET
+    """True while all files are being dropped: what is left of them is no part of the log, which is empty, and begins
+    and ends at `end_offset`. Else absent."""
     replica: bytes | msgspec.UnsetType = msgspec.UNSET
     """What a Paxos replica has to remember besides (`SlotStore.store_facts`); absent from other logs."""
 

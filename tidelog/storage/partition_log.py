@@ -3,9 +3,9 @@
 Deleting a prefix is a row in the catalog first; files go only when that row is durable, so a crash half-way through the
 deletion finds the decision, not a hole. The other two cuts are for a replica whose log is not its leader's:
 
-- `truncate_to` drops the end. Done half, it leaves a longer piece of the log as it was, and is asked for again. Metainfo
-  goes first, so that what is missing then is not taken for lost, and so that no row sequence is given out twice.
-- `restart_at` drops everything. Metainfo says so first, and whoever opens the log next finishes it.
+- `truncate_to` drops the end. Done half, it leaves a longer piece of the log as it was, and is asked for again.
+  Metainfo goes first, so that what goes is not taken for lost, and that no row sequence is given out twice.
+- `start_over` drops everything. Metainfo says so first, and whoever opens the log next finishes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.storage.lineage import EpochEnd, Lineage, begin_epoch, end_offset_o
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.received import parse_received
-from tidelog.storage.repair import Repair, repair_batch
+from tidelog.storage.repair import Repair, mend_rows, repair_batch
 from tidelog.storage.rows import NO_TIMESTAMP, Kind, Tail
 from tidelog.storage.scrub import Scrubber, ScrubStep
 from tidelog.storage.segment import Damage, Extent, Segment
@@ -135,8 +135,8 @@ class PartitionLog(AppendableLog):
         self._note_row(Kind.DELETE_PREFIX, offset)
 
     def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> None:
-        """Drops the batch that holds `offset` and all behind it, durably. What is appended next may be of any epoch from
-        that of what is kept on, also below what was dropped. Blocking; no commit may be under way.
+        """Drops the batch that holds `offset` and all behind it, durably. What is appended next may be of any epoch
+        from that of what is kept on, also below what was dropped. Blocking; no commit may be under way.
 
         Deleted offsets never come back: where a batch goes that the log starts within, the log restarts at its start.
         Raises `OffsetOutOfRange`, or `OSError`: the log is offline then.
@@ -156,7 +156,7 @@ class PartitionLog(AppendableLog):
         epoch = epoch_before(self.lineage, last.base_offset) or 0
         cut = find_cut(self._codec, last, offset, self.tail._replace(epoch=epoch))
         if cut.tail.offset < self.log_start_offset:
-            self.restart_at(self.log_start_offset, now_ms)
+            self.start_over(self.log_start_offset, now_ms=now_ms)
             return
         try:
             self._cut(kept, cut, high_watermark, now_ms)
@@ -180,22 +180,22 @@ class PartitionLog(AppendableLog):
         if self.active.end_offset == self.active.base_offset:
             self._write_catalog_afresh()  # there is nothing that a roll could seal
 
-    def restart_at(self, offset: int, now_ms: int) -> None:
-        """Drops everything, durably: the log is empty and goes on at `offset`, which may be anywhere. Neither epochs nor
-        producers are known any more. For a follower that is too far behind its leader's log start, or has nothing in
-        common with it. Blocking; no commit may be under way. Raises `OSError`: the log is offline then.
+    def start_over(self, offset: int, *, now_ms: int) -> None:
+        """Drops everything, durably: the log is empty and goes on at `offset`, which may be anywhere. Neither epochs
+        nor producers are known any more. For a follower whose log ends before its leader's begins, or that has nothing
+        in common with it. Blocking; no commit may be under way. Raises `OSError`: the log is offline then.
         """
         self._require_online()
         self.sequences_used = max(self.sequences_used, self.tail.sequence)
         self._unsynced.disown_all()
         try:
-            self._restart(offset)
+            self._begin_at(offset)
         except OSError as error:
-            self.take_offline(f"restarting at offset {offset} failed: {error}")
+            self.take_offline(f"starting over at offset {offset} failed: {error}")
             raise
         self._rolled_ms = now_ms
 
-    def _restart(self, offset: int) -> None:
+    def _begin_at(self, offset: int) -> None:
         used = self.sequences_used
         self.tail = Tail(used, used, 0, offset, 0, NO_TIMESTAMP, offset)
         self.durable_offset = offset
@@ -246,9 +246,21 @@ class PartitionLog(AppendableLog):
         fails (the log is offline then), or `Overloaded`."""
         return self._scrubber.step(budget_bytes)
 
+    def mend(self, offset: int) -> None:
+        """Makes the damaged catalog rows of the segment that holds `offset` again, as far as the log tells what they
+        said, durably. Blocking. Raises as `scrub`."""
+        part = next(self.parts(offset), None)
+        if self.offline_reason is not None or not isinstance(part, Segment):
+            return
+        try:
+            mend_rows(self._codec, part, self.tail)
+        except OSError as error:
+            self.take_offline(f"repair failed: {error}")
+            raise
+
     def repair(self, data: Buffer) -> Repair:
-        """Puts a batch back in its place, durably, if it is the very batch that is damaged there: a peer's copy. Its row
-        is made again from it, if that is all that is damaged. Blocking. See `tidelog.storage.repair`.
+        """Puts a batch back in its place, durably, if a peer's copy is the very batch that is damaged there. Its row is
+        made again, if only that is damaged. Blocking. See `tidelog.storage.repair`.
 
         Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, `LogOffline`, `Overloaded`, or
         `OSError`: the log is offline then.
@@ -274,8 +286,8 @@ class PartitionLog(AppendableLog):
             epoch=self.tail.epoch,
             high_watermark=high_watermark,
             log_start_offset=self.tail.log_start_offset,
-            sequences_used=self.sequences_used,
-            restarts=restarts,
+            sequences_used=self.sequences_used or UNSET,
+            restarts=restarts or UNSET,
             replica=self.replica,
         )
 

@@ -1,7 +1,7 @@
 """Batches as a follower receives them from its leader: placed and stamped already, to be taken as they are.
 
 Each is verified once, by the CRC that its producer computed. Offset and epoch lie outside the CRC; that they go on from
-the log's end, and never back, is what is checked of them here. The rest is the frame's own checksum.
+the log's end, and never back, is what is checked of them here.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from tidelog.storage.lineage import Lineage
 from tidelog.storage.rows import ROW_BYTES, RowCodec
 from tidelog.storage.segment import Damage, Segment
 
+
 class Trails(NamedTuple):
     lineage: Lineage
     producers: ProducerTable

@@ -1,4 +1,4 @@
-"""Cutting a log at an offset, so that nothing below it goes; and removing files of segments, in the orders that bear it.
+"""Cutting a log at an offset, so that nothing below it goes; and removing segments in an order that bears crashes.
 
 Simple as long as the rows are sound. Where rows are damaged just below the cut they do not say what they described, and
 cutting behind the last sound one would take good batches along. So the stretch between it and the cut is described
@@ -108,7 +108,7 @@ def segment_names(opened: OpenFiles, directory: str) -> list[str]:
 
 
 def remove_all(opened: OpenFiles, directory: str) -> None:
-    """Removes every segment, durably; in any order, since `Metainfo.restarts` says that none counts. Raises `OSError`."""
+    """Removes every segment, durably; in any order: by `Metainfo.restarts` none of them counts. Raises `OSError`."""
     for name in segment_names(opened, directory):
         path = f"{directory}/{name}"
         opened.close(path)
