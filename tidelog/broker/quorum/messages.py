@@ -49,6 +49,8 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     """Voter id and incarnation, if it is one of those who found or founded the cluster."""
     voters: bytes
     """The newest voter set that it has applied, encoded; empty if it knows none."""
+    voters_position: int
+    """Of that set, in the log."""
     configured_voters: tuple[str, ...]
     """Its `cluster.voters`."""
 
@@ -80,8 +82,6 @@ def values_of(message: Message) -> list[tuple[int, Value]]:
         case WriteRequest(_, position, value):
             return [(position, value)] if value.digest else []
         case PromiseResponse() | LearnResponse():
-            return [
-                (slot.position, slot.value) for slot in message.slots if slot.value.digest and not slot.faulty
-            ]
+            return [(slot.position, slot.value) for slot in message.slots if slot.value.digest and not slot.faulty]
         case _:
             return []

@@ -100,7 +100,10 @@ class ClusterMetadata:
         self._store: SlotStore
         self._disk: ReplicaDisk
         self._log: QuorumLog
-        self._standing: Standing
+        self._standing: Standing | None = None
+        """The voters by the last snapshot, or by what was delivered since."""
+        self._founders = b""
+        self._contacts: VoterSet
         self._is_open = False
         self.incarnation = ""
         """Of its disk; empty until it is open."""
@@ -152,19 +155,20 @@ class ClusterMetadata:
         position = 0
         if loaded is not None:
             self.image, position, self._standing = loaded
-        else:
-            voters = decode_voters(facts.voters)
+        elif facts.founders:
+            founders = decode_voters(facts.founders)
             if facts.metadata.founders:
-                voters = founders_of(facts.metadata, voters)
-            self._standing = Standing(voters, -1)
-        self._build(facts.metadata, stored, position)
+                founders = founders_of(facts.metadata, founders)
+            self._standing = Standing(founders, -1)
+        self._founders, self._contacts = facts.founders, decode_voters(facts.contacts)
+        self._build(facts.metadata, stored, position, facts.voter_id)
         self._check_alone(stored)
         await self._check_cluster(me, contacts)
 
     def _check_alone(self, stored: StoredSlots) -> None:
         """Nobody can give back what the only voter has lost."""
         faulty = [slot.position for slot in stored.slots if slot.is_faulty]
-        voters = self._standing.voters
+        voters = self._log.membership.voters
         if faulty and len(voters.voters) == 1 and voters.find(self._node_id, self.incarnation) is not None:
             raise MetadataDamaged(
                 f"the metadata log cannot be read at position {faulty[0]}. Nothing was changed or removed; restore the "
@@ -174,24 +178,36 @@ class ClusterMetadata:
     async def _begin(self, stored: StoredSlots, me: NamedVoter, contacts: Sequence[Address]) -> None:
         origin = await find_origin(me, self.incarnation, self._named, contacts, self._ask_address, self._entropy)
         self.cluster_id = origin.cluster_id
-        self._standing = Standing(origin.voters, -1)
-        self._build(Metadata(self.incarnation), stored, 0)
+        self._contacts = origin.voters
         if origin.is_founder:
             self._found = origin.cluster_id
-        else:
+            self._founders = encode_voters(origin.voters)
+            self._standing = Standing(origin.voters, -1)
+        self._build(Metadata(self.incarnation), stored, 0, 0)
+        if not origin.is_founder:
             await self._log_writer.perform(self._store.store_facts(self._facts(Metadata(self.incarnation))))
 
-    def _build(self, metadata: Metadata, stored: StoredSlots, delivered: int) -> None:
-        membership = Membership(self._standing.voters, self._standing.voters_position)
+    def _membership(self) -> Membership:
+        """By the snapshot, or from the log's beginning. Who did not found the log, and has no snapshot, knows whom to
+        ask, but not who the voters were where its log begins: until the log says so, it is no candidate."""
+        if self._standing is not None:
+            return Membership(self._standing.voters, self._standing.voters_position)
+        membership = Membership(self._contacts)
+        membership.on_unread(0)
+        return membership
+
+    def _build(self, metadata: Metadata, stored: StoredSlots, delivered: int, voter_id: int) -> None:
+        membership = self._membership()
         self._disk = ReplicaDisk(self._store, self._log_writer, self._facts)
         incarnation = self.incarnation
         me = membership.voter_of(self._node_id, incarnation)
+        voter_id = voter_id if me is None else me.voter_id
         node = PaxosNode(
-            learner_id(self._node_id) if me is None else me.voter_id,
+            voter_id or learner_id(self._node_id),
             membership.quorum(),
             stored_log(stored, metadata),
             window=WINDOW,
-            voters_position=self._standing.voters_position,
+            voters_position=membership.position,
         )
         self._log = QuorumLog(
             self._node_id,
@@ -209,11 +225,15 @@ class ClusterMetadata:
             self._clock,
             self._entropy,
             delivered=delivered,
+            voter_id=voter_id,
         )
+        self._log.routes.set_voters(self._contacts)
 
     def _facts(self, metadata: Metadata) -> bytes:
-        voters = self._log.membership.voters if self._is_open else self._standing.voters
-        return msgspec.msgpack.encode(Facts(self._node_id, self.cluster_id, metadata, encode_voters(voters)))
+        facts = Facts(
+            self._node_id, self.cluster_id, metadata, self._founders, encode_voters(self._contacts), self._log.voter_id
+        )
+        return msgspec.msgpack.encode(facts)
 
     async def _check_cluster(self, me: Address, contacts: Contacts) -> None:
         """Raises `WrongCluster` if those that `cluster.voters` or `cluster.join` name are of another cluster.
@@ -271,7 +291,8 @@ class ClusterMetadata:
 
     def _know_peers(self) -> None:
         """Dials voters and registered brokers, and nobody else."""
-        addresses = {voter.node_id: (voter.host, voter.port) for voter in self._log.membership.voters.voters}
+        voters = (*self._contacts.voters, *self._log.membership.voters.voters)
+        addresses = {voter.node_id: (voter.host, voter.port) for voter in voters}
         for broker in self.image.brokers.values():
             addresses[broker.node_id] = (broker.peer_host, broker.peer_port)
             self._peers.accept_only(broker.node_id, broker.incarnation, broker.epoch)
@@ -331,8 +352,8 @@ class ClusterMetadata:
             self.image = apply(self.image, record, offset + i)
             match record:
                 case SnapshotTaken():
-                    standing = self._standing
-                    self._spawn("snapshot", self._keeper.take(self.image, position + 1, standing))
+                    assert self._standing is not None, "the voters come first in a log"
+                    self._spawn("snapshot", self._keeper.take(self.image, position + 1, self._standing))
                 case SnapshotAgreed():
                     self._on_agreed(record)
                 case VoterAssigned(node_id, storage, voter_id):
@@ -342,6 +363,7 @@ class ClusterMetadata:
 
     def voters_applied(self, voters: VoterSet, position: int) -> None:
         self._standing = Standing(voters, position)
+        self._contacts = voters
         self.image = with_voters(self.image, voters.voters, voters.next_voter_id)
         self._disk.refresh(self._log.engine.node.replica.metadata)
         self._changed()
@@ -410,7 +432,7 @@ class ClusterMetadata:
         """What a broker that starts wants to know."""
         configured = tuple(map(str, self._named))
         if not self._is_open:
-            return QuorumDescribed(self._node_id, self.incarnation, "", 0, (), b"", configured)
+            return QuorumDescribed(self._node_id, self.incarnation, "", 0, (), b"", -1, configured)
         metadata = self._log.engine.node.replica.metadata
         voters = encode_voters(self._log.membership.voters) if self._log.belongs else b""
         return QuorumDescribed(
@@ -420,6 +442,7 @@ class ClusterMetadata:
             self._log.voting_id,
             metadata.founders,
             voters,
+            self._log.membership.position,
             configured,
         )
 

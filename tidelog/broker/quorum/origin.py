@@ -51,8 +51,13 @@ class Facts(msgspec.Struct, frozen=True):
     node_id: int
     cluster_id: str
     metadata: Metadata
-    voters: bytes
-    """The newest voter set it went by, encoded: whom to ask when it starts again."""
+    founders: bytes
+    """The first voters, encoded, if this is one of them; never others: whoever replays the log from its beginning must
+    begin with those."""
+    contacts: bytes
+    """The newest voters it went by, encoded: whom to ask when it starts again. No more than that."""
+    voter_id: int = 0
+    """Under which this disk votes, or last voted, or is about to; 0 if it never got one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +126,18 @@ async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
 
 def _joining(answers: Sequence[QuorumDescribed]) -> Origin | None:
     """The newest voter set of a cluster that somebody belongs to."""
-    sets = [(decode_voters(answer.voters), answer.cluster_id) for answer in answers if answer.voters]
+    sets = [
+        (decode_voters(answer.voters), answer.cluster_id, answer.voters_position) for answer in answers if answer.voters
+    ]
     if not sets:
         return None
-    clusters = sorted({cluster_id for _, cluster_id in sets})
+    clusters = sorted({cluster_id for _, cluster_id, _ in sets})
     if len(clusters) > 1:
         raise ConfigError(
             f"the brokers named belong to several clusters ({', '.join(clusters)}); name brokers of one cluster in "
             "cluster.voters or --join"
         )
-    newest = max(sets, key=lambda found: found[0].next_voter_id)[0]
+    newest = max(sets, key=lambda found: found[2])[0]
     return Origin(clusters[0], newest, is_founder=False)
 
 

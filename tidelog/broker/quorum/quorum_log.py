@@ -133,17 +133,20 @@ class QuorumLog:
         entropy: Entropy,
         *,
         delivered: int,
+        voter_id: int,
     ) -> None:
-        """`incarnation` is of the log's disk; `delivered` the position up to which the state machine stands, by its
-        snapshot."""
+        """`incarnation` is of the log's disk, and `voter_id` the one that it has, or 0; `delivered` is the position up
+        to which the state machine stands, by its snapshot."""
         self.node_id = node_id
         self.engine = Engine(node, disk, routes.post, self, entropy)
         self.membership = membership
         self.delivery = Delivery(delivered, self.engine.payload_of, self._deliver, lambda: node.replica.begin)
         self.number = 0
         """Of this broker's reign; 0 if it does not lead."""
+        self.voter_id = voter_id
+        """Under which this disk votes, voted, or will; 0 if it never got one. Durable before it is used (`Enlist`)."""
+        self.routes = routes
         self._incarnation = incarnation
-        self._routes = routes
         self._listener = listener
         metadata = node.replica.metadata
         election = Election(
@@ -172,7 +175,6 @@ class QuorumLog:
         self._asking: asyncio.Future[int] | None = None
         self._changed: asyncio.Future[None] | None = None
         self._learners: tuple[int, ...] = ()
-        self._assigned = 0
         routes.set_voters(membership.voters)
         floor = node.replica.floor.position
         if floor > delivered:
@@ -244,7 +246,7 @@ class QuorumLog:
 
     def receive_paxos(self, node_id: int, frame: PaxosFrame, payload: memoryview) -> None:
         """A peer's engine speaks."""
-        self._routes.heard(frame.sender, node_id)
+        self.routes.heard(frame.sender, node_id)
         if isinstance(frame.message, PromiseRequest) and frame.to == self.engine.node.node:
             if not self._campaigner.may_promise(frame.sender):
                 return  # a lease binds this voter: the request counts as lost, and comes again
@@ -253,19 +255,19 @@ class QuorumLog:
 
     def receive_election(self, node_id: int, frame: ElectionFrame) -> None:
         """A peer's election speaks."""
-        self._routes.heard(frame.sender, node_id)
+        self.routes.heard(frame.sender, node_id)
         self._campaigner.receive(frame)
 
     def peer_down(self, node_id: int) -> None:
         """This broker's process has ended."""
-        for engine_id in self._routes.ids_on(node_id):
+        for engine_id in self.routes.ids_on(node_id):
             self._campaigner.step(PeerDown(engine_id))
 
     def set_learners(self, node_ids: Sequence[int]) -> None:
         """The brokers that are registered: those that have no vote hear this one's heartbeats if it leads."""
         voters = [voter.node_id for voter in self.membership.voters.voters]
         self._learners = tuple(node for node in node_ids if node not in voters and node != self.node_id)
-        self._campaigner.step(Listeners(tuple(self._routes.id_of(node) for node in self._learners)))
+        self._campaigner.step(Listeners(tuple(self.routes.id_of(node) for node in self._learners)))
 
     # -- leading -----------------------------------------------------------------------------------------------------
 
@@ -392,7 +394,7 @@ class QuorumLog:
         slot = Slot(applied.position, 0, applied.value, learned=True)
         response = LearnResponse(self.engine.node.replica.floor, (slot,), applied.position + 1)
         for node in self._learners:
-            self.engine.push(self._routes.id_of(node), response)
+            self.engine.push(self.routes.id_of(node), response)
 
     def _deliver(self, applied: Applied, payload: bytes | None) -> None:
         position, value = applied.position, applied.value
@@ -414,15 +416,16 @@ class QuorumLog:
 
     @property
     def my_id(self) -> int:
-        """The engine id that this broker should go by."""
+        """The engine id that this broker should go by. A voter that was removed keeps its id: somebody who has not
+        heard of it may need its vote to settle what came before."""
         voter = self.membership.voter_of(self.node_id, self._incarnation)
         if voter is not None:
             return voter.voter_id
-        return self._assigned if self._assigned >= self.membership.voters.next_voter_id else learner_id(self.node_id)
+        return self.voter_id or learner_id(self.node_id)
 
     def enlist(self, voter_id: int) -> None:
         """The cluster gave this disk an id to vote under; its vote counts when a voter set names it."""
-        self._assigned = voter_id
+        self.voter_id = voter_id
         if self.my_id != self.engine.node.node:
             self._reconfigure()
         self.engine.step(Enlist())
@@ -493,7 +496,7 @@ class QuorumLog:
         me = self.my_id
         self._attempt = 0
         self._depose()
-        self._routes.set_voters(self.membership.voters)
+        self.routes.set_voters(self.membership.voters)
         self.engine.step(self.membership.reconfigure(me))
         self._campaigner.step(Reconfigured(me, self.membership.quorum()))
         if me not in self.membership.quorum():
@@ -503,7 +506,7 @@ class QuorumLog:
         if leader is None or leader == self.engine.node.node:
             self._listener.leader_changed(None if leader is None else self.node_id)
         else:
-            self._listener.leader_changed(self._routes.node_of(leader))
+            self._listener.leader_changed(self.routes.node_of(leader))
 
 
 def _fail(outcome: asyncio.Future[Any] | None, error: TidelogError) -> None:

@@ -35,7 +35,7 @@ from tidelog.sim.machine import ConnectionLost, Unreachable
 TOPIC = "topic"
 CONFIG = "segment.bytes"
 REPEATABLE = ("configure", "create", "delete")
-"""What is done once more if its request comes again after somebody has undone it; see docs/testing.md, "Known and left".
+"""What is done once more if its request comes again after somebody has undone it (docs/testing.md, "Known and left").
 As long as it stands, a repetition is recognised."""
 CONFIG_FIRST = 2_000
 """Settings are numbered from here on, one for each command."""
