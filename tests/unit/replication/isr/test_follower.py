@@ -1,0 +1,157 @@
+"""The follower's rules, one by one. Cutting has its own page: test_divergence.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.replication.isr.events import (
+    AppendFetched,
+    DeletePrefix,
+    Distrust,
+    DivergingAt,
+    Fetch,
+    FetchDue,
+    Fetched,
+    FetchOutOfRange,
+    FollowerEffect,
+    FollowHighWatermark,
+    LeaderChanged,
+    LogState,
+    ReportSynced,
+    StartOver,
+    Truncate,
+    Truncated,
+)
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.protocol import Appended, AppendRefused, Synced
+
+
+def new_follower(high_watermark: int = 5) -> IsrFollower:
+    """In epoch 4, over ten batches of epoch 2."""
+    return IsrFollower(4, LogState(0, 10, 10, ((2, 0),)), high_watermark)
+
+
+def data(correlation: int, base: int, end: int, high_watermark: int, start: int = 0) -> Fetched:
+    return Fetched(correlation, base, end, ((4, base),) if end > base else (), high_watermark, start)
+
+
+def fetched(follower: IsrFollower, correlation: int, end: int, high_watermark: int) -> list[FollowerEffect]:
+    (fetch,) = follower.step(FetchDue(correlation))
+    assert isinstance(fetch, Fetch)
+    assert follower.step(data(correlation, fetch.fetch_offset, end, high_watermark)) == [AppendFetched(end)]
+    return follower.step(Appended(end))
+
+
+def test_it_asks_for_what_stands_behind_its_log() -> None:
+    assert new_follower().step(FetchDue(1)) == [Fetch(1, 10, 10, 2)]
+    assert IsrFollower(4, LogState(0, 0, 0), 0).step(FetchDue(1)) == [Fetch(1, 0, 0, None)]
+    emptied = IsrFollower(4, LogState(10, 10, 10, ((2, 0),)), 10)
+    assert emptied.step(FetchDue(1)) == [Fetch(1, 10, 10, None)], "an empty log has no tail, whatever it once held"
+
+
+def test_answers_are_appended_and_the_next_question_names_their_epoch() -> None:
+    follower = new_follower()
+    assert fetched(follower, 1, 13, 12) == [FollowHighWatermark(12)]
+    assert follower.step(FetchDue(2)) == [Fetch(2, 13, 10, 4)]
+
+
+def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes() -> None:
+    follower = new_follower(high_watermark=5)
+    assert fetched(follower, 1, 12, 40) == [FollowHighWatermark(12)]
+    follower.step(FetchDue(2))
+    assert follower.step(data(2, 12, 12, 7)) == [FollowHighWatermark(7)], "a new leader may know less"
+
+
+def test_nothing_is_asked_while_the_log_is_changed() -> None:
+    follower = new_follower()
+    follower.step(FetchDue(1))
+    follower.step(data(1, 10, 12, 5))
+    assert follower.step(FetchDue(2)) == []
+    follower.step(AppendRefused(10))
+    follower.step(LeaderChanged(5))
+    assert follower.step(FetchDue(3)) == [Fetch(3, 10, 10, 2)]
+    assert follower.step(DivergingAt(3, 1, 4)) == [Truncate(0)]
+    assert follower.step(FetchDue(4)) == []
+    follower.step(Truncated(0))
+    assert follower.step(FetchDue(5)) == [Fetch(5, 0, 0, None)]
+
+
+@pytest.mark.parametrize("late", [data(1, 10, 12, 5), DivergingAt(1, 2, 8), FetchOutOfRange(1, 20, 30)])
+def test_only_the_answer_to_the_newest_question_counts(late: Fetched | DivergingAt | FetchOutOfRange) -> None:
+    follower = new_follower()
+    follower.step(FetchDue(1))
+    follower.step(FetchDue(2))
+    assert follower.step(late) == []
+    follower.step(LeaderChanged(5))
+    follower.step(FetchDue(3))
+    assert follower.step(late) == []
+
+
+def test_an_answer_counts_once() -> None:
+    follower = new_follower()
+    follower.step(FetchDue(1))
+    assert follower.step(DivergingAt(1, 2, 8)) == [Truncate(8)]
+    follower.step(Truncated(8))
+    assert follower.step(DivergingAt(1, 2, 8)) == []
+
+
+def test_a_change_of_leader_cuts_nothing_by_itself() -> None:
+    follower = new_follower(high_watermark=5)
+    assert follower.step(LeaderChanged(5)) == []
+    assert follower.step(FetchDue(1)) == [Fetch(1, 10, 10, 2)]
+
+
+def test_a_cut_takes_the_high_watermark_along() -> None:
+    follower = new_follower(high_watermark=9)
+    follower.step(FetchDue(1))
+    follower.step(DivergingAt(1, 2, 8))
+    assert follower.step(Truncated(8)) == [FollowHighWatermark(8)]
+    assert follower.step(FetchDue(2)) == [Fetch(2, 8, 8, 2)]
+
+
+def test_the_leader_hears_of_the_disk_while_a_question_is_under_way() -> None:
+    follower = new_follower()
+    fetched(follower, 1, 13, 5)
+    assert follower.step(Synced(11)) == [], "the next question says it"
+    assert follower.step(FetchDue(2)) == [Fetch(2, 13, 11, 4)]
+    assert follower.step(Synced(13)) == [ReportSynced(13, 13, 4)]
+    assert follower.step(Synced(13)) == []
+
+
+def test_the_log_start_follows_as_far_as_is_committed_and_on_the_disk() -> None:
+    follower = new_follower()
+    follower.step(FetchDue(1))
+    follower.step(data(1, 10, 13, 12, start=11))
+    assert follower.step(Appended(13)) == [FollowHighWatermark(12), DeletePrefix(10)]
+    assert follower.step(Synced(13)) == [DeletePrefix(11)]
+
+
+def test_a_log_of_which_the_leader_keeps_nothing_starts_over() -> None:
+    follower = new_follower()
+    follower.step(FetchDue(1))
+    assert follower.step(FetchOutOfRange(1, 20, 30)) == [StartOver(20)]
+    assert follower.step(Truncated(20)) == [FollowHighWatermark(20)]
+    assert follower.step(FetchDue(2)) == [Fetch(2, 20, 20, None)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        data(2, 11, 12, 5),
+        Fetched(2, 13, 14, ((3, 13),), 5, 0),
+        Fetched(2, 13, 14, ((5, 13),), 5, 0),
+        DivergingAt(2, 2, 8),
+        FetchOutOfRange(2, 0, 20),
+    ],
+)
+def test_a_leader_that_contradicts_itself_is_followed_no_more(
+    answer: Fetched | DivergingAt | FetchOutOfRange,
+) -> None:
+    follower = new_follower()
+    fetched(follower, 1, 13, 5)
+    follower.step(FetchDue(2))
+    (effect,) = follower.step(answer)
+    assert isinstance(effect, Distrust)
+    assert follower.step(FetchDue(3)) == []
+    follower.step(LeaderChanged(5))
+    assert follower.step(FetchDue(4)) == [Fetch(4, 13, 10, 4)]

@@ -1,0 +1,287 @@
+"""The leader's rules, one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.replication.isr.events import (
+    AlterPartition,
+    AlterPartitionAnswered,
+    Diverging,
+    FollowerFetched,
+    FollowerSynced,
+    IsrChanged,
+    IsrSettings,
+    LeaderEffect,
+    LogState,
+    MinIsrChanged,
+    Outcome,
+    OutOfRange,
+    PrefixDeleted,
+    Refused,
+    Serve,
+    Tick,
+)
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.protocol import AdvanceHighWatermark, Appended, DurabilityChanged, Propose, Synced
+
+EPOCHS = {1: 101, 2: 102, 3: 103}
+LAG_MS = 1_000
+
+
+def new_leader(
+    isr: tuple[int, ...] = (1, 2, 3), *, min_isr: int = 1, is_fsynced: bool = False, high_watermark: int = 5
+) -> IsrLeader:
+    """Of epoch 4, over ten batches of epoch 2."""
+    settings = IsrSettings(min_isr, LAG_MS, retry_ms=10, is_fsynced=is_fsynced)
+    partition = IsrChanged((1, 2, 3), isr, 7, EPOCHS)
+    return IsrLeader(1, 4, LogState(0, 10, 10, ((2, 0),)), high_watermark, partition, settings, now_ms=0)
+
+
+def fetch(leader: IsrLeader, node: int, end: int, *, durable: int = 0, now_ms: int = 1) -> list[LeaderEffect]:
+    epoch = 2 if end <= 10 else 4
+    verdict, effects = leader.fetched(FollowerFetched(node, EPOCHS[node], end, durable, epoch, now_ms))
+    assert verdict == Serve(end)
+    return effects
+
+
+def append(leader: IsrLeader, count: int = 1) -> None:
+    leader.step(Propose(count))
+    leader.step(Appended(leader._next_offset))
+
+
+# -- the high watermark ------------------------------------------------------------------------------------------------
+
+
+def test_the_high_watermark_waits_for_all_members() -> None:
+    leader = new_leader()
+    assert fetch(leader, 2, 10) == []
+    assert fetch(leader, 3, 8) == [AdvanceHighWatermark(8)]
+    assert fetch(leader, 3, 10) == [AdvanceHighWatermark(10)]
+
+
+def test_a_new_leaders_high_watermark_stays_until_the_members_were_heard() -> None:
+    assert new_leader().high_watermark == 5
+    assert new_leader((1,)).high_watermark == 10, "alone, there is nobody to hear"
+
+
+def test_with_fsyncs_the_disks_count() -> None:
+    leader = new_leader((1, 2), is_fsynced=True)
+    append(leader, 2)
+    assert fetch(leader, 2, 12, durable=10) == [AdvanceHighWatermark(10)]
+    assert leader.step(FollowerSynced(2, 102, 12, 12, 4, 2)) == [], "the leader's own disk counts, too"
+    assert leader.step(Synced(11)) == [AdvanceHighWatermark(11)]
+    assert leader.step(Synced(12)) == [AdvanceHighWatermark(12)]
+
+
+def test_durability_can_be_changed() -> None:
+    leader = new_leader((1, 2), is_fsynced=True)
+    append(leader)
+    fetch(leader, 2, 11, durable=10)
+    assert leader.step(DurabilityChanged(is_fsynced=False)) == [AdvanceHighWatermark(11)]
+    append(leader)
+    leader.step(DurabilityChanged(is_fsynced=True))
+    assert leader.high_watermark == 11, "what was called committed stays so"
+
+
+def test_below_min_isr_nothing_is_committed() -> None:
+    leader = new_leader((1,), min_isr=2)
+    append(leader)
+    assert leader.is_below_min_isr
+    assert leader.high_watermark == 5
+    assert leader.step(MinIsrChanged(1)) == [AdvanceHighWatermark(11)]
+
+
+def test_one_about_to_join_is_waited_for() -> None:
+    leader = new_leader((1, 2))
+    fetch(leader, 2, 10)
+    (request,) = fetch(leader, 3, 10)
+    assert isinstance(request, AlterPartition)
+    leader.step(AlterPartitionAnswered(1, Outcome.PROVEN_NOT_APPLIED, 1, 8, (1, 2)))
+    append(leader)
+    assert fetch(leader, 2, 11) == [], "3 is in no set, but close behind"
+    assert leader.step(Tick(LAG_MS + 100))[0] == AdvanceHighWatermark(11)
+
+
+# -- joining and leaving -----------------------------------------------------------------------------------------------
+
+
+def test_a_follower_joins_when_it_has_everything() -> None:
+    leader = new_leader((1, 2))
+    fetch(leader, 2, 10)
+    assert fetch(leader, 3, 9) == []
+    assert fetch(leader, 3, 10) == [AlterPartition(1, ((1, 101), (2, 102), (3, 103)), 7)]
+
+
+def test_nobody_joins_below_the_start_of_the_epoch() -> None:
+    leader = new_leader((1, 2))
+    assert leader.high_watermark == 5
+    assert leader.leader_epoch_start_offset == 10
+    assert fetch(leader, 3, 6) == []
+
+
+def test_with_fsyncs_nobody_joins_by_memory() -> None:
+    leader = new_leader((1, 2), is_fsynced=True)
+    assert fetch(leader, 3, 10, durable=9) == []
+    (request,) = leader.step(FollowerSynced(3, 103, 10, 10, 2, 2))
+    assert isinstance(request, AlterPartition)
+
+
+def test_nobody_joins_whose_process_the_metadata_does_not_know() -> None:
+    leader = new_leader((1, 2))
+    newer = FollowerFetched(3, 150, 10, 10, 2, 1)
+    assert leader.fetched(newer) == (Serve(10), [])
+    changed = IsrChanged((1, 2, 3), (1, 2), 7, {**EPOCHS, 3: 150})
+    assert leader.step(changed) == [AlterPartition(1, ((1, 101), (2, 102), (3, 150)), 7)]
+
+
+def test_a_fenced_follower_does_not_join() -> None:
+    leader = new_leader((1, 2))
+    leader.step(IsrChanged((1, 2, 3), (1, 2), 8, {1: 101, 2: 102}))
+    assert fetch(leader, 3, 10) == []
+
+
+def test_another_life_begins_with_nothing() -> None:
+    leader = new_leader((1, 2))
+    fetch(leader, 2, 10)
+    append(leader)
+    fetch(leader, 2, 11)
+    leader.fetched(FollowerFetched(2, 150, 10, 10, 2, 2))
+    append(leader)
+    assert leader.step(Tick(3)) == []
+    assert leader.high_watermark == 11
+    assert leader._followers[2].log_end_offset == 10
+
+
+def test_a_member_that_lags_leaves() -> None:
+    leader = new_leader()
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 10)
+    append(leader)
+    fetch(leader, 2, 11, now_ms=50)
+    assert leader.step(Tick(LAG_MS)) == []
+    assert leader.step(Tick(LAG_MS + 2)) == [AlterPartition(1, ((1, 101), (2, 102)), 7)]
+    assert leader.maximal_isr == (1, 2, 3), "it is waited for until it is out"
+    assert leader.high_watermark == 10
+    gone = AlterPartitionAnswered(1, Outcome.APPLIED, LAG_MS + 3, 8, (1, 2))
+    assert leader.step(gone) == [AdvanceHighWatermark(11)]
+
+
+def test_where_nothing_is_written_nobody_lags() -> None:
+    leader = new_leader()
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 10)
+    assert leader.step(Tick(50 * LAG_MS)) == []
+
+
+def test_a_member_that_is_never_heard_leaves() -> None:
+    leader = new_leader((1, 2))
+    assert leader.step(Tick(LAG_MS + 1)) == [AlterPartition(1, ((1, 101),), 7)]
+
+
+def test_a_steady_load_makes_nobody_lag() -> None:
+    """The follower's disk is always two batches behind, and never at the leader's end."""
+    leader = new_leader((1, 2), is_fsynced=True)
+    for now_ms in range(1, 5 * LAG_MS, 100):
+        append(leader)
+        fetch(leader, 2, leader._log_end_offset, durable=max(0, leader._log_end_offset - 2), now_ms=now_ms)
+        assert leader.step(Tick(now_ms)) == []
+
+
+# -- asking the controller ---------------------------------------------------------------------------------------------
+
+
+def test_who_may_be_in_the_set_is_waited_for_from_the_asking_on() -> None:
+    leader = new_leader((1, 2))
+    fetch(leader, 3, 10)
+    assert leader.in_sync == (1, 2)
+    assert leader.maximal_isr == (1, 2, 3)
+    append(leader)
+    assert fetch(leader, 2, 11) == [AdvanceHighWatermark(10)]
+
+
+def test_an_ambiguous_answer_reverts_nothing_and_is_asked_again() -> None:
+    leader = new_leader((1, 2))
+    (request,) = fetch(leader, 3, 10)
+    assert isinstance(request, AlterPartition)
+    assert leader.step(AlterPartitionAnswered(1, Outcome.AMBIGUOUS, 5)) == []
+    assert leader.maximal_isr == (1, 2, 3)
+    assert leader.step(Tick(14)) == []
+    assert leader.step(Tick(15)) == [AlterPartition(2, request.isr, 7)]
+    assert leader.step(Tick(500)) == [], "one in flight"
+
+
+def test_an_answer_of_an_earlier_attempt_settles_nothing_by_itself() -> None:
+    leader = new_leader((1, 2))
+    fetch(leader, 3, 10)
+    leader.step(AlterPartitionAnswered(1, Outcome.AMBIGUOUS, 5))
+    leader.step(Tick(15))
+    leader.step(AlterPartitionAnswered(1, Outcome.AMBIGUOUS, 16))
+    assert leader.step(Tick(500)) == [], "the second is still under way"
+    leader.step(AlterPartitionAnswered(1, Outcome.APPLIED, 17, 8, (1, 2, 3)))
+    assert leader.in_sync == (1, 2, 3)
+
+
+def test_a_refusal_reverts_and_is_not_repeated_at_once() -> None:
+    leader = new_leader((1, 2))
+    fetch(leader, 3, 10)
+    assert leader.step(AlterPartitionAnswered(1, Outcome.PROVEN_NOT_APPLIED, 5, 8, (1, 2))) == []
+    assert leader.maximal_isr == (1, 2)
+    assert leader.step(Tick(15)) == [AlterPartition(2, ((1, 101), (2, 102), (3, 103)), 8)]
+
+
+def test_metadata_settles_a_request_and_older_answers_count_no_more() -> None:
+    leader = new_leader((1, 2))
+    fetch(leader, 3, 10)
+    leader.step(IsrChanged((1, 2, 3), (1, 2, 3), 8, EPOCHS))
+    assert leader.in_sync == leader.maximal_isr == (1, 2, 3)
+    leader.step(IsrChanged((1, 2, 3), (1, 2), 7, EPOCHS))
+    leader.step(AlterPartitionAnswered(1, Outcome.APPLIED, 9, 7, (1, 2)))
+    assert leader.in_sync == (1, 2, 3)
+    assert leader.partition_epoch == 8
+
+
+# -- fetches that do not count -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("report", "verdict"),
+    [
+        (FollowerFetched(9, 109, 10, 10, 2, 1), Refused),
+        (FollowerFetched(2, 90, 10, 10, 2, 1), Refused),
+        (FollowerFetched(2, 102, 10, 10, 5, 1), Refused),
+        (FollowerFetched(2, 102, 12, 12, 3, 1), Diverging),
+        (FollowerFetched(2, 102, 12, 12, 4, 1), Diverging),
+        (FollowerFetched(2, 102, 12, 12, None, 1), OutOfRange),
+        (FollowerFetched(2, 102, 2, 2, 2, 1), OutOfRange),
+        (FollowerFetched(2, 102, 3, 3, 2, 1), OutOfRange),
+    ],
+)
+def test_what_does_not_fit_counts_for_nothing(report: FollowerFetched, verdict: type) -> None:
+    leader = new_leader((1, 2))
+    leader.step(PrefixDeleted(3))
+    answer, effects = leader.fetched(report)
+    assert isinstance(answer, verdict)
+    assert effects == []
+    synced = FollowerSynced(report.replica, report.broker_epoch, report.fetch_offset, 0, report.last_fetched_epoch, 1)
+    assert leader.step(synced) == []
+    assert not leader._followers[2].has_reported
+
+
+def test_an_empty_log_begins_where_the_leaders_does() -> None:
+    leader = new_leader((1, 2))
+    leader.step(PrefixDeleted(3))
+    assert leader.fetched(FollowerFetched(2, 102, 3, 3, None, 1))[0] == Serve(3)
+    assert leader.fetched(FollowerFetched(2, 102, 0, 0, None, 1))[0] == OutOfRange(3, 10)
+
+
+def test_a_report_that_overtook_a_truncation_is_not_believed() -> None:
+    """Its disk held 12, of another log; now it holds 10 of this one, and has 13 in memory."""
+    leader = new_leader((1, 2), is_fsynced=True)
+    append(leader, 3)
+    leader.step(Synced(13))
+    fetch(leader, 2, 10, durable=10)
+    fetch(leader, 2, 13, durable=10)
+    assert leader.step(FollowerSynced(2, 102, 12, 12, 3, 5)) == []
+    assert leader.high_watermark == 10
+    assert leader.step(FollowerSynced(2, 102, 13, 12, 4, 5)) == [AdvanceHighWatermark(12)]
