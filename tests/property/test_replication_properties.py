@@ -26,6 +26,7 @@ from tidelog.broker.controller.commands import (
     NewTopic,
     RemoveBroker,
 )
+from tidelog.broker.controller.moves import planned
 from tidelog.broker.controller.partition_commands import (
     AlterCode,
     AlterOutcome,
@@ -38,7 +39,6 @@ from tidelog.broker.controller.partition_commands import (
     IsrMember,
     NewReplicas,
     PartitionsAltered,
-    Rebalance,
 )
 from tidelog.broker.controller.snapshot import decode_image, encode_image
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Topic
@@ -345,11 +345,13 @@ class ReplicationMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.image.brokers) > 3)
     @rule(leaving=st.lists(NODES, max_size=2, unique=True))
     def rebalance(self, leaving: list[NodeId]) -> None:
-        if self.ask(Rebalance(leaving)) is not None:
+        try:
+            commands = planned(self.image, leaving)
+        except TidelogError:
+            return
+        if all(self.ask(command) is not None for command in commands):
             assert all(node not in info.target for _, info in self.partitions() for node in leaving)
-            after = self.image
-            self.ask(Rebalance(leaving))
-            assert self.image == after
+            assert planned(self.image, leaving) == []
 
     # -- what always holds ---------------------------------------------------------------------------------------------
 

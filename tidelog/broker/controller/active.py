@@ -34,7 +34,7 @@ from tidelog.broker.controller.commands import (
 )
 from tidelog.broker.controller.decide import decide
 from tidelog.broker.controller.decision import MetadataLog
-from tidelog.broker.controller.partition_commands import AlterReassignments, ElectLeaders, Rebalance
+from tidelog.broker.controller.partition_commands import AlterReassignments, ElectLeaders
 from tidelog.broker.controller.requests import Group, Request
 from tidelog.broker.controller.sessions import Sessions
 from tidelog.broker.controller.upkeep import misled, next_snapshot, overdue
@@ -62,7 +62,6 @@ AWAITED = (
     RemoveBroker,
     ElectLeaders,
     AlterReassignments,
-    Rebalance,
 )
 """Answered only when every live broker has applied them: the next request to any broker sees what they did."""
 

@@ -27,7 +27,7 @@ from tidelog.broker.controller.commands import (
 )
 from tidelog.broker.controller.decide_brokers import fence, heartbeat, register, remove
 from tidelog.broker.controller.decide_partitions import alter_partition, elect_leaders
-from tidelog.broker.controller.decide_reassignments import alter_reassignments, rebalance
+from tidelog.broker.controller.decide_reassignments import alter_reassignments
 from tidelog.broker.controller.decide_topics import (
     add_partitions,
     alter_configs,
@@ -36,7 +36,7 @@ from tidelog.broker.controller.decide_topics import (
     report_removed,
 )
 from tidelog.broker.controller.decision import Decision
-from tidelog.broker.controller.partition_commands import AlterPartition, AlterReassignments, ElectLeaders, Rebalance
+from tidelog.broker.controller.partition_commands import AlterPartition, AlterReassignments, ElectLeaders
 from tidelog.broker.controller.records import (
     ClusterCreated,
     ControllerElected,
@@ -60,7 +60,7 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_topics(image, command, config)
         case RegisterBroker() | BrokerHeartbeat() | FenceBroker() | RemoveBroker():
             return _about_brokers(image, command, config)
-        case AlterPartition() | ElectLeaders() | AlterReassignments() | Rebalance():
+        case AlterPartition() | ElectLeaders() | AlterReassignments():
             return _about_partitions(image, command, config)
         case AllocateProducerIds():
             return _allocate_producer_ids(image)
@@ -106,7 +106,7 @@ def _about_brokers(
 
 
 def _about_partitions(
-    image: ClusterImage, command: AlterPartition | ElectLeaders | AlterReassignments | Rebalance, config: BrokerConfig
+    image: ClusterImage, command: AlterPartition | ElectLeaders | AlterReassignments, config: BrokerConfig
 ) -> Decision:
     match command:
         case AlterPartition():
@@ -115,8 +115,6 @@ def _about_partitions(
             return elect_leaders(image, command, config)
         case AlterReassignments():
             return alter_reassignments(image, command, config)
-        case Rebalance():
-            return rebalance(image, command, config)
 
 
 def _allocate_producer_ids(image: ClusterImage) -> Decision:

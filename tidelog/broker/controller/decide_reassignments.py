@@ -9,24 +9,23 @@ that is called off leaves the original replicas, provided that one of them is in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.broker.controller.decide_partitions import Partitions
 from tidelog.broker.controller.decision import Decision
 from tidelog.broker.controller.leadership import as_record
-from tidelog.broker.controller.partition_commands import AlterReassignments, NewReplicas, Rebalance, Rebalanced
+from tidelog.broker.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import ClusterImage, PartitionInfo
-from tidelog.model.errors import InvalidRequest, NotFound, UnknownPartition
+from tidelog.model.errors import InvalidRequest, UnknownPartition
 from tidelog.model.ids import NodeId, TopicPartition
-from tidelog.placement.rebalance import Assignment, plan_rebalance
-from tidelog.placement.striped import UsableBroker
 
 
 def alter_reassignments(image: ClusterImage, command: AlterReassignments, config: BrokerConfig) -> Decision:
-    """Raises `UnknownPartition`, or `InvalidRequest`: replicas that do not exist, repeat or could not be filled now, or
-    a move that cannot be called off without loss."""
+    """Raises `UnknownPartition`, or `InvalidRequest`: too many at once, replicas that do not exist, repeat or could not
+    be filled now, or a move that cannot be called off without loss."""
+    if len(command.partitions) > MOVES_MAX:
+        raise InvalidRequest(f"one request moves at most {MOVES_MAX} partitions, not {len(command.partitions)}")
     partitions = Partitions(image, config)
     for wanted in command.partitions:
         _reassign(partitions, wanted)
@@ -79,41 +78,3 @@ def _called_off(info: PartitionInfo, name: TopicPartition) -> PartitionInfo:
             "one is, or until the move is complete"
         )
     return replace(info, replicas=original, isr=isr, adding=(), removing=())
-
-
-# -- whole clusters ----------------------------------------------------------------------------------------------------
-
-
-def rebalance(image: ClusterImage, command: Rebalance, config: BrokerConfig) -> Decision:
-    """Plans from where replicas are to be, so that a repetition finds nothing to do.
-
-    A fenced broker that does not leave counts, and if it would have to copy something, all is refused.
-    Raises `NotFound`, or `InvalidRequest` as `plan_rebalance` and `alter_reassignments` do.
-    """
-    unknown = [node for node in command.leaving if node not in image.brokers]
-    if unknown:
-        raise NotFound(f"there is no broker {unknown[0]}; the brokers are {', '.join(map(str, image.brokers))}")
-    moves = _moves(image, command.leaving)
-    if command.validate_only:
-        return Decision(answer=lambda after: Rebalanced(after.position, moves))
-    begun = alter_reassignments(image, AlterReassignments(moves), config)
-    return Decision(begun.records, lambda after: Rebalanced(after.position, moves))
-
-
-def _moves(image: ClusterImage, leaving: Sequence[int]) -> list[NewReplicas]:
-    ids = {topic.name: topic.topic_id for topic in image.topics.values()}
-    current = [
-        Assignment(TopicPartition(topic.name, info.partition), info.target)
-        for topic in image.topics.values()
-        for info in topic.partitions
-    ]
-    going = list(dict.fromkeys(leaving))
-    staying = [_usable(image, node) for node in image.brokers if node not in going]
-    plan = plan_rebalance(current, staying, [_usable(image, NodeId(node)) for node in going])
-    return [
-        NewReplicas(ids[move.partition.topic], move.partition.partition, list(move.new)) for move in plan.reassignments
-    ]
-
-
-def _usable(image: ClusterImage, node: NodeId) -> UsableBroker:
-    return UsableBroker(node, image.brokers[node].rack)

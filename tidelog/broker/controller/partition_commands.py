@@ -61,6 +61,10 @@ class ElectLeaders(Command, frozen=True, tag=True):
     partitions: Sequence[PartitionNamed] | None = None
 
 
+MOVES_MAX = 1_000
+"""Partitions that one command may move."""
+
+
 class NewReplicas(msgspec.Struct, frozen=True):
     """Where a partition's replicas shall be, the preferred leader first; None calls off the move under way."""
 
@@ -70,17 +74,12 @@ class NewReplicas(msgspec.Struct, frozen=True):
 
 
 class AlterReassignments(Command, frozen=True, tag=True):
-    """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun."""
+    """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun.
+
+    `moves.planned` makes plans for a whole cluster; `MOVES_MAX` partitions go into one command.
+    """
 
     partitions: Sequence[NewReplicas]
-
-
-class Rebalance(Command, frozen=True, tag=True):
-    """Begins to spread all replicas evenly over the brokers, and none on those that are `leaving`. Answered by
-    `Rebalanced`. With `validate_only`, that is what would have happened."""
-
-    leaving: Sequence[int] = ()
-    validate_only: bool = False
 
 
 # -- answers -------------------------------------------------------------------------------------------------------
@@ -153,9 +152,3 @@ class LeadersElected(CommandAnswer, frozen=True, tag=True):
     """One for each partition that was asked for; of the whole cluster, those that have another leader now."""
 
     partitions: list[ElectionAnswer]
-
-
-class Rebalanced(CommandAnswer, frozen=True, tag=True):
-    """The partitions that begin to move, with their replicas to be. Empty if all is even."""
-
-    partitions: list[NewReplicas]

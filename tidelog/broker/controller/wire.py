@@ -27,8 +27,6 @@ from tidelog.broker.controller.partition_commands import (
     ElectLeaders,
     LeadersElected,
     PartitionsAltered,
-    Rebalance,
-    Rebalanced,
 )
 
 WIRE_COMMANDS: tuple[type[Command], ...] = (
@@ -45,7 +43,6 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
     AlterPartition,
     ElectLeaders,
     AlterReassignments,
-    Rebalance,
 )
 """What a controller takes from other brokers."""
 
@@ -57,6 +54,5 @@ ANSWERS: tuple[type[CommandAnswer], ...] = (
     HeartbeatAnswered,
     PartitionsAltered,
     LeadersElected,
-    Rebalanced,
 )
 """What it answers."""

@@ -6,23 +6,24 @@ import pytest
 
 from tests.unit.broker.controller.cluster import IsrCluster, topic_id
 from tidelog.broker.controller.commands import AddPartitions, CreateTopic, NewTopic, RemoveBroker, TopicPlaced
-from tidelog.broker.controller.partition_commands import AlterReassignments, NewReplicas, Rebalance, Rebalanced
+from tidelog.broker.controller.moves import held, moving, planned
+from tidelog.broker.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
 from tidelog.model.errors import InvalidRequest, NotFound, UnknownPartition
 
 
-def moving(cluster: IsrCluster) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def replicas_of(cluster: IsrCluster) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     return cluster.partition.replicas, cluster.partition.adding, cluster.partition.removing
 
 
 def test_a_move_ends_when_all_that_stay_are_in_sync() -> None:
     cluster = IsrCluster(5)
     cluster.reassign(4, 2, 5)
-    assert moving(cluster) == ((4, 2, 5, 1, 3), (4, 5), (1, 3))
+    assert replicas_of(cluster) == ((4, 2, 5, 1, 3), (4, 5), (1, 3))
     assert (cluster.sets, cluster.partition.leader_epoch) == ((1, (2, 1, 3), ()), 0)
     assert cluster.ask(1, 2, 3, 4).isr == (4, 2, 1, 3)
     answer = cluster.ask(1, 2, 4, 5)
     assert (answer.code, answer.outcome, answer.leader_epoch) == ("new leader elected", "stale", 1)
-    assert moving(cluster) == ((4, 2, 5), (), ())
+    assert replicas_of(cluster) == ((4, 2, 5), (), ())
     assert cluster.sets == (4, (4, 2, 5), ())
 
 
@@ -36,13 +37,13 @@ def test_a_leader_that_stays_leads_on_in_a_new_epoch() -> None:
 def test_fewer_replicas_or_another_order_need_no_copy() -> None:
     cluster = IsrCluster()
     cluster.reassign(3, 2, 1)
-    assert (moving(cluster), cluster.sets) == (((3, 2, 1), (), ()), (1, (3, 2, 1), ()))
+    assert (replicas_of(cluster), cluster.sets) == (((3, 2, 1), (), ()), (1, (3, 2, 1), ()))
     assert cluster.partition.leader_epoch == 0
     cluster.reassign(3, 2)
-    assert (moving(cluster), cluster.sets) == (((3, 2), (), ()), (3, (3, 2), ()))
+    assert (replicas_of(cluster), cluster.sets) == (((3, 2), (), ()), (3, (3, 2), ()))
     cluster.fence(2)
     cluster.reassign(2)
-    assert (moving(cluster), cluster.sets) == (((2, 3), (), (3,)), (3, (3,), ())), "2 has not all, so 3 must stay"
+    assert (replicas_of(cluster), cluster.sets) == (((2, 3), (), (3,)), (3, (3,), ())), "2 has not all, so 3 must stay"
 
 
 def test_more_replicas_ask_for_a_larger_isr_only_when_they_are_filled() -> None:
@@ -73,13 +74,13 @@ def test_another_move_keeps_who_holds_data_and_can_still_be_called_off() -> None
     cluster.fence(1)
     assert cluster.sets == (2, (2,), ())
     cluster.reassign(4)
-    assert moving(cluster) == ((4, 2, 3, 1), (4, 2, 3), (2, 3, 1))
+    assert replicas_of(cluster) == ((4, 2, 3, 1), (4, 2, 3), (2, 3, 1))
     with pytest.raises(InvalidRequest, match=r"none of the original replicas \[1\] is in sync"):
         cluster.call_off()
     cluster.heartbeat(1)
     cluster.ask(2, 1)
     cluster.call_off()
-    assert (moving(cluster), cluster.sets) == (((1,), (), ()), (1, (1,), ()))
+    assert (replicas_of(cluster), cluster.sets) == (((1,), (), ()), (1, (1,), ()))
     image = cluster.image
     cluster.call_off()
     assert cluster.image is image
@@ -90,9 +91,9 @@ def test_an_election_of_the_target_ends_a_move_too() -> None:
     cluster.fence(2)
     cluster.reassign(2)
     cluster.heartbeat(2)
-    assert moving(cluster) == ((2, 1), (), (1,))
+    assert replicas_of(cluster) == ((2, 1), (), (1,))
     cluster.ask(1, 2)
-    assert (moving(cluster), cluster.sets) == (((2,), (), ()), (2, (2,), ()))
+    assert (replicas_of(cluster), cluster.sets) == (((2,), (), ()), (2, (2,), ()))
 
 
 def test_nobody_is_elected_among_those_to_be_filled_if_an_original_replica_is_there() -> None:
@@ -135,25 +136,19 @@ def test_new_partitions_get_as_many_replicas_as_the_others_have() -> None:
 # -- whole clusters ----------------------------------------------------------------------------------------------------
 
 
-def rebalanced(cluster: IsrCluster, command: Rebalance) -> list[NewReplicas]:
-    answer = cluster.do(command)
-    assert isinstance(answer, Rebalanced)
-    return answer.partitions
-
-
 def test_a_broker_is_emptied_and_then_removed() -> None:
     cluster = IsrCluster(4)
     with pytest.raises(InvalidRequest, match="move them to other brokers first"):
         cluster.do(RemoveBroker(2))
-    image = cluster.image
-    plan = rebalanced(cluster, Rebalance([2], validate_only=True))
-    assert cluster.image is image
-    assert rebalanced(cluster, Rebalance([2])) == plan
+    (command,) = planned(cluster.image, [2])
+    cluster.do(command)
     assert set(cluster.partition.target) == {1, 3, 4}
-    assert rebalanced(cluster, Rebalance([2])) == [], "it is under way"
+    assert planned(cluster.image, [2]) == [], "it is under way"
+    assert held(cluster.image, 2) == moving(cluster.image) == [("t", 0)]
     with pytest.raises(InvalidRequest, match="move them to other brokers first"):
         cluster.do(RemoveBroker(2))
     cluster.ask(1, 3, 4)
+    assert held(cluster.image, 2) == moving(cluster.image) == []
     cluster.do(RemoveBroker(2))
     assert list(cluster.image.brokers) == [1, 3, 4]
 
@@ -161,14 +156,25 @@ def test_a_broker_is_emptied_and_then_removed() -> None:
 def test_a_new_broker_gets_its_share() -> None:
     cluster = IsrCluster(2, 1)
     cluster.do(CreateTopic(NewTopic("u", None, None, {n: [1] for n in range(3)}), topic_id("u")))
-    moves = rebalanced(cluster, Rebalance())
-    assert len(moves) == 2
-    assert all(move.replicas == [2] for move in moves)
+    (command,) = planned(cluster.image)
+    assert [list(move.replicas or ()) for move in command.partitions] == [[2], [2]]
+
+
+def test_moves_come_in_portions() -> None:
+    cluster = IsrCluster(3, 1)
+    cluster.do(CreateTopic(NewTopic("u", None, None, {n: [1] for n in range(1_600)}), topic_id("u")))
+    commands = planned(cluster.image)
+    assert [len(command.partitions) for command in commands] == [MOVES_MAX, 67]
+    for command in commands:
+        cluster.do(command)
+    assert planned(cluster.image) == []
+    with pytest.raises(InvalidRequest, match="at most 1000"):
+        cluster.do(AlterReassignments([*commands[0].partitions, *commands[1].partitions]))
 
 
 def test_a_plan_that_cannot_be_carried_out_is_refused() -> None:
     cluster = IsrCluster(3)
     with pytest.raises(NotFound, match="there is no broker 7"):
-        cluster.do(Rebalance([7]))
+        planned(cluster.image, [7])
     with pytest.raises(InvalidRequest, match="only 2 brokers would be left"):
-        cluster.do(Rebalance([1]))
+        planned(cluster.image, [1])
