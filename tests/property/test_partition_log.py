@@ -119,15 +119,24 @@ class PartitionLogMachine(RuleBasedStateMachine):
             self.log.truncate_to(offset, high_watermark=0, now_ms=0)
             return
         kept = [batch for batch in self.batches if batch.next_offset <= offset]
-        if self.batches[len(kept)].base_offset < self.start:  # half deleted, so committed: it must stay
-            with pytest.raises(OffsetOutOfRange):
-                self.log.truncate_to(offset, high_watermark=0, now_ms=0)
-            self.durable, self.start_durable = self.end, self.start
+        if self.batches[len(kept)].base_offset < self.start:  # half deleted, and what is deleted stays deleted
+            self.log.truncate_to(offset, high_watermark=0, now_ms=0)
+            self.begin_at(self.start)
             return
         self.log.truncate_to(offset, high_watermark=0, now_ms=0)
-        self.epoch += 1
+        self.epoch = data.draw(st.integers(kept[-1].epoch if kept else 0, self.epoch + 1))  # two rounds (KIP-279)
         self.forget_behind(offset)
         self.durable, self.start_durable = self.end, self.start
+
+    @precondition(lambda self: self.commit is None)
+    @rule(offset=st.integers(0, 60))
+    def start_over(self, offset: int) -> None:
+        self.log.start_over(offset, now_ms=0)
+        self.begin_at(offset)
+
+    def begin_at(self, offset: int) -> None:
+        self.batches = []
+        self.floor = self.start = self.start_durable = self.durable = offset
 
     def forget_behind(self, offset: int) -> None:
         self.floor = self.batches[0].base_offset if self.batches else self.floor

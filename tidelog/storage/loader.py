@@ -112,7 +112,7 @@ class _Loader:
     def _find(self, info: Metainfo) -> list[Segment]:
         """The segments by their names, with both files of each in existence."""
         if info.restarts:
-            self._corrections.attempt(partial(remove_all, self._opened, self._directory))
+            self._corrections.attempt(partial(remove_all, self._opened, self._directory, wipes=True))
         stems = {name[:20] for name in segment_names(self._opened, self._directory)}
         segments = [segment for segment in map(self._segment, sorted(map(int, stems))) if self._is_ours(segment)]
         if not segments:

@@ -196,7 +196,7 @@ class PartitionLog(AppendableLog):
         self._rolled_ms = now_ms
 
     def _begin_at(self, offset: int) -> None:
-        used = self.sequences_used
+        used, is_behind = self.sequences_used, offset < self.tail.offset
         self.tail = Tail(used, used, 0, offset, 0, NO_TIMESTAMP, offset)
         self.durable_offset = offset
         self.lineage, self.producers = [], ProducerTable(self.settings.producers_max)
@@ -205,7 +205,7 @@ class PartitionLog(AppendableLog):
             self._opened.close(segment.log_path)
             self._opened.close(segment.catalog_path)
         self._doomed.clear()
-        remove_all(self._opened, self.directory)
+        remove_all(self._opened, self.directory, wipes=is_behind)
         segment = Segment(self._opened, self.directory, offset, self._codec)
         self._opened.get(segment.log_path, create=True).sync()
         self._opened.get(segment.catalog_path, create=True)

@@ -23,6 +23,7 @@ from tidelog.model.ports import Buffer, File
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.retention import SegmentSummary
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, HeaderRow, Kind, Row, RowCodec, Tail
+from tidelog.storage.wipe import wipe
 
 HINTS_MAX = 128
 SECTOR_BYTES = 512
@@ -112,7 +113,9 @@ class Segment:
         catalog.truncate(slot * ROW_BYTES)
         catalog.pwritev([b"".join(rows)], slot * ROW_BYTES)
         catalog.sync()
-        self.log.truncate(tail.file_position)
+        log = self.log
+        wipe(log, tail.file_position)
+        log.truncate(tail.file_position)
         self.slots, self.end_offset, self.log_bytes = slot + len(rows), tail.offset, tail.file_position
         self.max_timestamp, self.is_sealed = tail.running_max_timestamp, False
         self._hints.clear()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.rows import NO_TIMESTAMP, Kind, Row, RowCodec, Tail
 from tidelog.storage.segment import Segment
+from tidelog.storage.wipe import wipe
 
 
 class Cut(NamedTuple):
@@ -95,10 +96,16 @@ def remove_behind(opened: OpenFiles, directory: str, segments: Sequence[Segment]
     """Removes the last segments of a log, the very last first, each step durable before the next. Raises `OSError`."""
     for segment in reversed(segments):
         # The catalog first, as in `Segment.cut`: half a segment must not look like a damaged one.
-        for path in (segment.catalog_path, segment.log_path):
-            opened.close(path)
-            opened.files.remove(path)
-            opened.files.sync_dir(directory)
+        _remove(opened, segment.catalog_path)
+        opened.files.sync_dir(directory)
+        wipe(segment.log, 0)
+        _remove(opened, segment.log_path)
+        opened.files.sync_dir(directory)
+
+
+def _remove(opened: OpenFiles, path: str) -> None:
+    opened.close(path)
+    opened.files.remove(path)
 
 
 def segment_names(opened: OpenFiles, directory: str) -> list[str]:
@@ -107,10 +114,14 @@ def segment_names(opened: OpenFiles, directory: str) -> list[str]:
     return [name for name in names if name[20:] in (".log", ".catalog") and name[:20].isdigit()]
 
 
-def remove_all(opened: OpenFiles, directory: str) -> None:
-    """Removes every segment, durably; in any order: by `Metainfo.restarts` none of them counts. Raises `OSError`."""
+def remove_all(opened: OpenFiles, directory: str, *, wipes: bool) -> None:
+    """Removes every segment, durably; in any order: by `Metainfo.restarts` none of them counts. Raises `OSError`.
+
+    `wipes` if offsets that they hold will be written again.
+    """
     for name in segment_names(opened, directory):
         path = f"{directory}/{name}"
-        opened.close(path)
-        opened.files.remove(path)
+        if wipes and name.endswith(".log"):
+            wipe(opened.get(path), 0)
+        _remove(opened, path)
     opened.files.sync_dir(directory)
