@@ -24,6 +24,7 @@ from tidelog.broker.controller.commands import (
     TopicPlaced,
 )
 from tidelog.broker.controller.decide import decide
+from tidelog.broker.controller.partition_commands import AlterPartition, IsrAsked, IsrMember
 from tidelog.broker.controller.records import (
     MetadataRecord,
     SnapshotAgreed,
@@ -217,6 +218,30 @@ def test_heartbeats_do_not_wait_behind_a_stuck_append_unless_they_change_somethi
         assert asyncio.get_running_loop().time() == before
         bench.log.is_stuck = False
         assert isinstance(await waiting, ProducerIdBlock)
+
+    on_bench(story)
+
+
+def test_partitions_go_back_to_their_preferred_leader_at_the_next_look() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.lead()
+        await bench.register(1, 2)
+        creating = asyncio.get_running_loop().create_task(bench.controller.handle(create("t", 2)))
+        await bench.live([1, 2], 2)
+        await creating
+        first, second = bench.log.image.topics["t"].partitions[0].replicas
+        await bench.live([second], 12)
+        await bench.heartbeat(first)
+        info = bench.log.image.topics["t"].partitions[0]
+        assert (info.leader, info.isr) == (second, (second,))
+        brokers = bench.log.image.brokers
+        isr = [IsrMember(node, brokers[node].epoch) for node in (first, second)]
+        asked = IsrAsked(topic_id("t"), 0, info.leader_epoch, info.partition_epoch, isr)
+        await bench.controller.handle(AlterPartition(second, brokers[second].epoch, [asked]))
+        await bench.live([1, 2], CONFIG.leader_imbalance_check_interval_seconds - 30)
+        assert bench.log.image.topics["t"].partitions[0].leader == second
+        await bench.live([1, 2], 30)
+        assert bench.log.image.topics["t"].partitions[0].leader == first
 
     on_bench(story)
 
