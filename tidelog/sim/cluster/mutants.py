@@ -97,7 +97,7 @@ def never_fence() -> AbstractContextManager[None]:
 
 def fence_and_leave_in_the_lead() -> AbstractContextManager[None]:
     """A fenced broker keeps the partitions that it led."""
-    return patched(decide_brokers, "without", lambda image, node: ())
+    return patched(decide_brokers, "without", lambda image, node, config, loss=None: ())
 
 
 def take_any_broker_epoch() -> AbstractContextManager[None]:
