@@ -170,7 +170,7 @@ def add_partitions(image: ClusterImage, command: AddPartitions) -> Decision:
         return Decision(answer=lambda after: _placed(after, topic))
     if command.total <= have:
         raise InvalidRequest(f"topic {command.name} has {have} partitions, and can only get more")
-    assignments = _assign(image, range(have, command.total), topic.partitions[0].replication_factor, topic)
+    assignments = _assign(image, range(have, command.total), len(topic.partitions[0].target), topic)
     record = PartitionsAdded(topic.topic_id, assignments)
     return Decision((record,), lambda after: _placed(after, after.topics[command.name]))
 

@@ -125,12 +125,14 @@ def test_all_of_it_or_nothing() -> None:
     assert cluster.image is image
 
 
-def test_new_partitions_get_as_many_replicas_as_the_others_have() -> None:
+def test_new_partitions_get_as_many_replicas_as_the_first_will_have() -> None:
     cluster = IsrCluster(4)
-    cluster.reassign(4, 2, 3)
-    answer = cluster.do(AddPartitions("t", 1, 2))
-    assert isinstance(answer, TopicPlaced)
-    assert [len(replicas) for replicas in answer.assignments] == [3, 3]
+    for target in ((4, 2, 3), (4, 2, 3, 1), (4, 2)):
+        cluster.reassign(*target)
+        have = len(cluster.image.topics["t"].partitions)
+        answer = cluster.do(AddPartitions("t", have, have + 1))
+        assert isinstance(answer, TopicPlaced)
+        assert len(answer.assignments[0]) == len(answer.assignments[-1]) == len(target)
 
 
 # -- whole clusters ----------------------------------------------------------------------------------------------------
