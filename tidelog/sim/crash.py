@@ -136,7 +136,8 @@ class Scenario:
             Producer(f"p{n}", kind, acks, self._rng.choice(partitions), machine, self.history, self._stream(f"p{n}"))
             for n, (kind, acks) in enumerate(_draw_kinds(self._rng))
         ]
-        clients += [Reader(at, machine, self.history, self._stream(f"reader {at}")) for at in partitions]
+        medium = machine.disk.medium
+        clients += [Reader(at, machine, self.history, self._stream(f"reader {at}"), medium) for at in partitions]
         clients.append(Administrator(partitions, machine, self.history, self._stream("administrator")))
         clients.append(Churn(machine, self.history, self._stream("churn")))
         return clients

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tidelog.broker.broker import Broker
 from tidelog.config.schema import BrokerConfig
@@ -31,6 +31,16 @@ HTTP_PORT = 8082
 STOP_S_MAX = 60.0
 BURIAL_ROUNDS_MAX = 50
 """How often a task may refuse to be cancelled; whoever holds out longer would keep a process from stopping."""
+
+
+class Service(Protocol):
+    """What a client needs of a machine, or of several."""
+
+    clock: SimClock
+
+    async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
+        """Runs a request in the broker. Raises what it raises, `Unreachable`, or `ConnectionLost`."""
+        ...
 
 
 class Unreachable(Exception):

@@ -21,7 +21,7 @@ from tidelog.model.errors import OutOfOrderSequence, TidelogError
 from tidelog.model.ids import KEYED_PRODUCER_BIT, ProducerId, TopicPartition
 from tidelog.model.records import Record
 from tidelog.sim.history import PADDING, History, Kind, Sent
-from tidelog.sim.machine import ConnectionLost, Machine, Unreachable
+from tidelog.sim.machine import ConnectionLost, Service, Unreachable
 
 BATCH_BYTES_MAX = 1 << 20
 RETRY_S = 0.05
@@ -40,7 +40,7 @@ class Producer:
         kind: Kind,
         acks: int,
         partition: TopicPartition,
-        machine: Machine,
+        machine: Service,
         history: History,
         rng: random.Random,
     ) -> None:

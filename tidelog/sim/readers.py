@@ -10,7 +10,8 @@ from tidelog.broker.partition_handle import FetchedBatches
 from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.history import History, View, records_in
-from tidelog.sim.machine import ConnectionLost, Machine, Unreachable
+from tidelog.sim.machine import ConnectionLost, Service, Unreachable
+from tidelog.sim.medium import Medium
 
 FETCH_BYTES = 4_096
 WAIT_S = 0.5
@@ -20,9 +21,18 @@ PAUSE_S = 0.05
 class Reader:
     """Follows one partition from its start, again and again from anywhere."""
 
-    def __init__(self, partition: TopicPartition, machine: Machine, history: History, rng: random.Random) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        machine: Service,
+        history: History,
+        rng: random.Random,
+        medium: Medium | None = None,
+    ) -> None:
+        """`medium` tells whether damage that is met may be somebody's fault."""
         self.partition = partition
         self._machine = machine
+        self._medium = medium
         self._history = history
         self._rng = rng
         self._offset = 0
@@ -44,7 +54,8 @@ class Reader:
             await asyncio.sleep(self._rng.random() * PAUSE_S)
 
     async def _damaged(self) -> None:
-        medium = self._machine.disk.medium
+        medium = self._medium
+        assert medium is not None, "nothing is damaged where nobody damages"
         is_volatile = self.partition in self._history.volatile  # shown before the fsync that then failed
         if medium.faults.read_error or (is_volatile and medium.statistics.faults["sync_error"]):
             await asyncio.sleep(PAUSE_S)
@@ -73,7 +84,7 @@ class Reader:
         self._offset = offset if self._rng.random() < 0.95 else self._rng.randint(0, offset)
 
 
-async def read_all(machine: Machine, partition: TopicPartition) -> View:
+async def read_all(machine: Service, partition: TopicPartition) -> View:
     """Everything that a partition shows. Raises as the broker does."""
 
     async def read(broker: Broker) -> View:

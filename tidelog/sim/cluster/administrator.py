@@ -28,6 +28,7 @@ from tidelog.broker.controller.records import (
 from tidelog.model.cluster import ClusterImage, Topic
 from tidelog.model.errors import TidelogError
 from tidelog.sim.cluster.scenario import Order
+from tidelog.sim.cluster.traffic import DATA
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
 from tidelog.sim.machine import ConnectionLost, Unreachable
@@ -183,7 +184,7 @@ def _prepare(number: int, order: Order, image: ClusterImage) -> tuple[str, Work]
         return _create(number, order, image)
     if order.kind == "allocate":
         return f"allocate {number}", lambda broker: broker.allocate_producer_id()
-    topics = list(image.topics.values())
+    topics = [topic for topic in image.topics.values() if not topic.name.startswith(DATA)]
     if not topics:
         return None
     topic = topics[order.target % len(topics)]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 
+from msgspec import structs
+
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
+from tidelog.sim.cluster.traffic import draw_settings, draw_traffic
 from tidelog.sim.seeds import stream
 
 STRIKES: dict[str, float] = {
@@ -56,7 +59,7 @@ DRIFTS = (0.0, 0.0, 0.01, 0.04)
 def draw_scenario(seed: int) -> Scenario:
     """The scenario of a seed; the same in every process."""
     rng = stream(seed, "cluster")
-    swarm = _draw_swarm(rng)
+    swarm = _with_traffic(seed, _draw_swarm(rng))
     kinds = STORM_STRIKES if "controller.lease.ms" in swarm.settings else STRIKES
     steps: list[Strike | Order] = [*_draw_strikes(rng, swarm, kinds), *_draw_orders(rng, swarm)]
     ending = rng.choice(("healed", "core"))
@@ -79,6 +82,11 @@ def _draw_swarm(rng: random.Random) -> Swarm:
         is_calm_at_first=rng.random() < 0.75,
         settings=_draw_settings(rng) | (STORM if storm else {}),
     )
+
+
+def _with_traffic(seed: int, swarm: Swarm) -> Swarm:
+    traffic = draw_traffic(seed, len(swarm.nodes))
+    return structs.replace(swarm, traffic=traffic, settings=swarm.settings | draw_settings(seed))
 
 
 def _draw_settings(rng: random.Random) -> dict[str, int | str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 from tidelog.broker.broker import NewTopic
 from tidelog.model.errors import TidelogError
@@ -36,13 +37,15 @@ class Healing:
         self._rng = rng
         self._topics = 0
 
-    async def run(self, *, core_at_once: bool) -> None:
-        """Ends the faults and demands life."""
+    async def run(self, *, core_at_once: bool, settle: Callable[[], Awaitable[None]]) -> None:
+        """Ends the faults and demands life; `settle` is awaited when everything is back."""
         self._end_faults()
         nodes = list(self._world.swarm.nodes)
         is_settled = core_at_once and self._watch.is_settled()
-        if not is_settled and not await self._demand("everything is back", nodes):
-            return
+        if not is_settled:
+            if not await self._demand("everything is back", nodes):
+                return
+            await settle()
         core = self._draw_core()
         if core is not None:
             self._world.truth.note("core", *core)

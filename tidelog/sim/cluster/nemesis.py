@@ -13,7 +13,7 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | repeat frames | requests arrive again, later, on any connection of the same caller |
 | rot | a bit of the metadata turns over while the machine is down |
 | wipe | the disk is replaced by an empty one |
-| restore | a disk comes back as it was some time ago; of brokers that never voted only, see docs/testing.md |
+| restore | a disk comes back as it was some time ago; of brokers that never voted, and hold no data, only; see docs/testing.md |
 """
 
 from __future__ import annotations
@@ -252,7 +252,8 @@ class Nemesis:
             backup = keeper.machine.back_up()
         await asyncio.sleep(strike.lasts_s)
         async with keeper.down(Machine.kill):
-            if keeper.node not in self._world.swarm.founders and not self._world.truth.ever_voted(keeper.node):
+            is_voter = keeper.node in self._world.swarm.founders or self._world.truth.ever_voted(keeper.node)
+            if not is_voter and not self._world.swarm.traffic.topics:
                 keeper.machine.restore(backup)
                 self._world.truth.saw("backup restored")
 

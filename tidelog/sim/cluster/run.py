@@ -15,9 +15,12 @@ from structlog.testing import capture_logs
 
 from tidelog.sim import loop as sim_loop
 from tidelog.sim.cluster.administrator import Administrators
+from tidelog.sim.cluster.data import Data
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.healing import LIVE_S_MAX, LOOK_S, Healing
+from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.nemesis import Nemesis
+from tidelog.sim.cluster.replica_watch import ReplicaWatch
 from tidelog.sim.cluster.rules import all_rules
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike
 from tidelog.sim.cluster.shrink import RUNS_MAX, Shrinking
@@ -54,8 +57,10 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
 
     What happened is told line by line if the run has failed, or with `keeps_events`.
     """
-    truth = Truth(all_rules())
-    run = Run(scenario, truth)
+    ledger = Ledger()
+    truth = Truth([*all_rules(), ledger])
+    ledger.attach(truth)
+    run = Run(scenario, truth, ledger)
     with capture_logs() as logs, _no_collection():
         try:
             sim_loop.run(run.run, scenario.seed)
@@ -90,10 +95,11 @@ def _no_collection() -> Iterator[None]:
 class Run:
     """One run of one scenario."""
 
-    def __init__(self, scenario: Scenario, truth: Truth) -> None:
+    def __init__(self, scenario: Scenario, truth: Truth, ledger: Ledger) -> None:
         self.disk_traces: list[str] = []
         self._scenario = scenario
         self._truth = truth
+        self._ledger = ledger
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -101,23 +107,28 @@ class Run:
         loop.set_task_factory(owned_task)
         self._truth.clock = lambda: loop.true_time
         world = World(self._scenario.seed, self._scenario.swarm, self._truth)
+        world.may_lose_data = self._ledger.may_wipe
         watch = Watch(world)
+        data = Data(self._scenario.seed, world, self._truth, self._ledger)
         looking = asyncio.ensure_future(_look(world))
         try:
-            with watch.open():
+            with watch.open(), ReplicaWatch(world, self._ledger).open():
                 try:
-                    await self._play(world, watch)
+                    await self._play(world, watch, data)
                 finally:
                     looking.cancel()
+                    await data.close()
                     await world.close()
         finally:
+            data.report()
             self.disk_traces = [keeper.machine.disk.medium.trace() for keeper in world.keepers.values()]
 
-    async def _play(self, world: World, watch: Watch) -> None:
+    async def _play(self, world: World, watch: Watch, data: Data) -> None:
         scenario, swarm = self._scenario, self._scenario.swarm
         world.start(swarm.founders)
         if swarm.is_calm_at_first:
             await self._wait_until_up(world)
+        data.begin()
         nemesis, administrators = Nemesis(scenario.seed, world), Administrators(world, self._truth)
         async with asyncio.TaskGroup() as group:
             for node in swarm.nodes[swarm.voters :]:
@@ -125,7 +136,8 @@ class Run:
             for number, step in enumerate(scenario.steps):
                 group.create_task(_take(step, number, nemesis, administrators))
         healing = Healing(world, watch, stream(scenario.seed, "healing"))
-        await healing.run(core_at_once=scenario.ending == "core")
+        core_at_once = scenario.ending == "core" and not swarm.traffic.topics
+        await healing.run(core_at_once=core_at_once, settle=data.settle)
         administrators.check_all()
 
     async def _wait_until_up(self, world: World) -> None:

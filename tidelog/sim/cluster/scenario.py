@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tidelog.sim.cluster.traffic import Traffic
+
 
 class Swarm(msgspec.Struct, frozen=True):
     """The parameters of one run. Seconds of virtual time; chances are 0 to 1."""
@@ -31,6 +33,8 @@ class Swarm(msgspec.Struct, frozen=True):
     """False: faults begin with the founding of the cluster."""
     settings: dict[str, int | str] = {}
     """Of every broker, by dotted name."""
+    traffic: Traffic = Traffic()
+    """Topics with data, and their clients."""
 
     @property
     def nodes(self) -> range:

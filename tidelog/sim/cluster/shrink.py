@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from msgspec import structs
 
 from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
+from tidelog.sim.cluster.traffic import Traffic
 
 RUNS_MAX = 300
 
@@ -69,6 +70,12 @@ def _simpler(swarm: Swarm) -> Iterator[Swarm]:
     """Swarms in which less happens."""
     if swarm.learners:
         yield structs.replace(swarm, learners=swarm.learners - 1)
+    yield structs.replace(swarm, traffic=Traffic())
+    traffic = swarm.traffic
+    for producer in traffic.producers:
+        fewer = tuple(other for other in traffic.producers if other is not producer)
+        yield structs.replace(swarm, traffic=structs.replace(traffic, producers=fewer))
+    yield structs.replace(swarm, traffic=structs.replace(traffic, tunes=False))
     yield structs.replace(swarm, clock_drift=0.0)
     yield structs.replace(swarm, delay_min_s=0.0, delay_mean_s=0.0005)
     yield structs.replace(swarm, disk_delay_s=0.0005)

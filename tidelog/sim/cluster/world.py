@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import Voter
@@ -32,6 +32,8 @@ class World:
         self.keepers = {node: self._make(seed, node) for node in swarm.nodes}
         self.destroyed: set[str] = set()
         """Disks, by their incarnation, that lost something they had promised to keep."""
+        self.may_lose_data: Callable[[int], bool] = lambda node: True
+        """True if the data on a node's disk is elsewhere too."""
         self._tasks: list[asyncio.Task[None]] = []
         for link in self.links():
             link.delay_s_min, link.delay_s_mean = swarm.delay_min_s, swarm.delay_mean_s
@@ -113,7 +115,7 @@ class World:
         The fault atlas: whoever takes the last good copies cannot demand that they be there.
         """
         voters = self.voters
-        if not voters:
+        if not voters or not self.may_lose_data(node):
             return False
         lost = [voter for voter in voters if voter.node_id == node or voter.incarnation in self.destroyed]
         return len(lost) <= (len(voters) - 1) // 2

@@ -1,0 +1,139 @@
+"""The clients of a simulated cluster: producers and readers of the single broker's simulation, before any of many.
+
+Requests go to a broker drawn anew from time to time, so most are forwarded. What a client was told or shown is compared
+with the ledger at once; the checkers of `tidelog.sim.checkers` look at the whole history when all is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from tidelog.broker.broker import Broker, NewTopic
+from tidelog.model.errors import OffsetOutOfRange, TidelogError
+from tidelog.model.ids import TopicPartition
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.traffic import TopicPlan
+from tidelog.sim.cluster.world import World
+from tidelog.sim.environment import SimClock
+from tidelog.sim.history import History, Sent
+from tidelog.sim.machine import ConnectionLost, Machine, Unreachable
+from tidelog.sim.readers import PAUSE_S, Reader
+
+T = TypeVar("T")
+
+FAILURES = (Unreachable, ConnectionLost, TidelogError)
+STAY_RATE = 0.9
+"""Chance that the next request goes to the same broker."""
+RETRY_S = 0.1
+
+
+class AnyBroker:
+    """Stands in for the one `Machine` of a client: a broker that takes requests, another one if it does not."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self.clock = SimClock(asyncio.get_running_loop())
+        self._world = world
+        self._rng = rng
+        self._node = rng.choice(world.swarm.nodes)
+
+    async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
+        """As `Machine.call`."""
+        if self._rng.random() >= STAY_RATE:
+            self._node = self._rng.choice(self._world.swarm.nodes)
+        machine: Machine = self._world.machine(self._node)
+        if not machine.is_up:
+            self._node = self._rng.choice(self._world.swarm.nodes)
+        return await machine.call(work)
+
+
+class ClusterHistory(History):
+    """A history whose every acknowledgement and every record shown must be committed, right then."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self._ledger = ledger
+
+    def acknowledge(self, sent: Sent, base_offset: int | None, durability: str) -> None:
+        """Another leader may be without what one leader alone has acknowledged: that promises nothing here."""
+        super().acknowledge(sent, base_offset, "none" if durability == "leader" else durability)
+        book = self._ledger.book_of(sent.partition)
+        if not sent.is_acknowledged or base_offset is None or book is None or book.is_volatile or book.is_gone:
+            return
+        if base_offset + len(sent.values) > book.end:
+            self.violate(f"{sent.partition}: {base_offset} is acknowledged, and committed is what is below {book.end}")
+
+    def see(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+        super().see(partition, offset, value)
+        book = self._ledger.book_of(partition)
+        if book is not None and not book.is_volatile and not book.is_gone and offset >= book.end:
+            self.violate(f"{partition}: {offset} is shown, and committed is what is below {book.end}")
+
+
+class ClusterReader(Reader):
+    """Never damaged in a cluster: no data rots here, so whatever is called damaged is tried again."""
+
+    async def _damaged(self) -> None:
+        self._history.counters["read called damaged"] += 1
+        await asyncio.sleep(PAUSE_S)
+
+    async def _fetch(self) -> None:
+        try:
+            await super()._fetch()
+        except OffsetOutOfRange as error:
+            self._history.counters["reader sent back"] += 1
+            if self._offset > error.log_start_offset and self.partition not in self._history.volatile:
+                self._history.violate(
+                    f"{self.partition}: a reader of {self._offset} is told that the log holds "
+                    f"{error.log_start_offset} to {error.log_end_offset}"
+                )
+            raise
+
+
+class Tuner:
+    """Changes how many replicas must be in sync."""
+
+    def __init__(self, topics: tuple[TopicPlan, ...], anywhere: AnyBroker, rng: random.Random) -> None:
+        self._topics = topics
+        self._anywhere = anywhere
+        self._rng = rng
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    async def run(self) -> None:
+        while not self._is_stopping:
+            await asyncio.sleep(self._rng.expovariate(1.5))
+            topic = self._rng.choice(self._topics)
+            changes = {"min.insync.replicas": str(self._rng.randint(1, topic.factor))}
+            try:
+                await self._anywhere.call(lambda broker: broker.alter_topic_configs(topic.name, changes))
+            except FAILURES:
+                continue
+
+
+async def create(topic: TopicPlan, anywhere: AnyBroker) -> None:
+    """Creates a topic on the brokers that there are, however long it takes."""
+
+    async def try_once(broker: Broker) -> bool:
+        if topic.name in broker.image.topics:
+            return True
+        factor = min(topic.factor, len(broker.image.live_brokers))
+        if factor == 0:
+            return False
+        configs = dict(topic.configs)
+        if "min.insync.replicas" in configs:
+            configs["min.insync.replicas"] = str(min(factor, int(configs["min.insync.replicas"])))
+        await broker.create_topic(NewTopic(topic.name, topic.partitions, factor, configs=configs))
+        return True
+
+    while True:
+        try:
+            if await anywhere.call(try_once):
+                return
+        except FAILURES:
+            pass
+        await asyncio.sleep(RETRY_S)

@@ -1,0 +1,235 @@
+"""The data of one run: its topics, its clients, and what must be true of it when all is over.
+
+begin -> topics are created, clients write and read, whatever happens to the brokers -> settle: when everything is back,
+the clients learn the fate of all that they sent, the replicas become equal, and every promise is checked
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Protocol
+
+from tidelog.broker.broker import Broker
+from tidelog.broker.partition import Partition
+from tidelog.model.cluster import PartitionInfo
+from tidelog.model.ids import PartitionId, TopicPartition
+from tidelog.sim.checkers import CHECKERS
+from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory, ClusterReader, Tuner, create
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.shadows import Held, read_batches
+from tidelog.sim.cluster.traffic import Traffic
+from tidelog.sim.cluster.truth import Truth
+from tidelog.sim.cluster.world import World
+from tidelog.sim.history import Kind, View
+from tidelog.sim.producers import Producer
+from tidelog.sim.readers import read_all
+from tidelog.sim.seeds import stream
+
+FINISH_S_MAX = 60.0
+"""How long clients may need, on a healthy cluster, to learn the fate of everything they sent."""
+EQUAL_S_MAX = 30.0
+"""How long replicas may need to become equal when nothing is written any more."""
+ANYWHERE = 1 << 62
+LOOK_S = 0.05
+
+
+class Client(Protocol):
+    """What runs beside the brokers."""
+
+    def stop(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+
+class Data:
+    """Of one run."""
+
+    def __init__(self, seed: int, world: World, truth: Truth, ledger: Ledger) -> None:
+        self.history = ClusterHistory(ledger)
+        self._seed = seed
+        self._world = world
+        self._truth = truth
+        self._ledger = ledger
+        self._traffic: Traffic = world.swarm.traffic
+        self._work: asyncio.Task[None] | None = None
+        self._clients: dict[asyncio.Task[None], tuple[Client, TopicPartition | None]] = {}
+        self._stopping = asyncio.Event()
+        ledger.lost = self._lost
+        self._plan()
+
+    def _lost(self) -> None:
+        self.history.volatile_losses += 1
+
+    def _plan(self) -> None:
+        for topic in self._traffic.topics:
+            watched = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+            self.history.watched.update(watched)
+            if topic.is_volatile:
+                self.history.volatile.update(watched)
+            if "retention.bytes" in topic.configs:
+                self.history.start_asked.update(dict.fromkeys(watched, ANYWHERE))
+
+    def _anywhere(self, purpose: str) -> AnyBroker:
+        return AnyBroker(self._world, stream(self._seed, f"anywhere {purpose}"))
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Sets the clients off."""
+        if self._traffic.topics:
+            self._work = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        for topic in self._traffic.topics:
+            await create(topic, self._anywhere(topic.name))
+        for client, where in self._make_clients():
+            task = asyncio.ensure_future(client.run())
+            self._clients[task] = client, where
+        self._truth.note("clients begin")
+
+    def _make_clients(self) -> Iterator[tuple[Client, TopicPartition | None]]:
+        for plan in self._traffic.producers:
+            where = TopicPartition(plan.topic, plan.partition)
+            rng = stream(self._seed, plan.name)
+            anywhere = self._anywhere(plan.name)
+            yield Producer(plan.name, plan.kind, plan.acks, where, anywhere, self.history, rng), where
+        for where in sorted(self.history.watched):
+            rng = stream(self._seed, f"reader {where}")
+            yield ClusterReader(where, self._anywhere(f"reader {where}"), self.history, rng), where
+        if self._traffic.tunes:
+            rng = stream(self._seed, "tuner")
+            yield Tuner(self._traffic.topics, self._anywhere("tuner"), rng), None
+
+    async def close(self) -> None:
+        """Ends what may still run."""
+        tasks = [*self._clients, *([self._work] if self._work is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Everything is back: ends the clients, and checks."""
+        if self._work is None:
+            return
+        await asyncio.sleep(0.5)
+        if await self._finish() and await self._become_equal():
+            await self._check()
+
+    async def _finish(self) -> bool:
+        assert self._work is not None
+        deadline_s = self._world.true_time + FINISH_S_MAX
+        while not self._work.done() and self._world.true_time < deadline_s:
+            await asyncio.sleep(LOOK_S)
+        for client, _ in self._clients.values():
+            client.stop()
+        while (left := self._unfinished()) and self._world.true_time < deadline_s:
+            await asyncio.sleep(LOOK_S)
+        for task in [*self._clients, self._work]:
+            if task.done() and not task.cancelled():
+                task.result()
+        if left or not self._work.done():
+            self._truth.violate("clients", f"do not get through within {FINISH_S_MAX:.0f} s: {left}")
+            return False
+        return True
+
+    def _unfinished(self) -> list[str]:
+        return [
+            str(where)
+            for task, (_, where) in self._clients.items()
+            if not task.done() and (where is None or not self._is_gone(where))
+        ]
+
+    def _is_gone(self, where: TopicPartition) -> bool:
+        book = self._ledger.book_of(where)
+        return book is not None and book.is_gone
+
+    def _partitions(self) -> Iterator[tuple[TopicPartition, PartitionId, PartitionInfo]]:
+        for where in sorted(self.history.watched):
+            topic = self._truth.image.topics[where.topic]
+            if where.partition < len(topic.partitions) and not self._is_gone(where):
+                info = topic.partitions[where.partition]
+                yield where, PartitionId(topic.topic_id, where.partition), info
+
+    async def _become_equal(self) -> bool:
+        deadline_s = self._world.true_time + EQUAL_S_MAX
+        while missing := [wrong for one in self._partitions() for wrong in self._unequal(*one)]:
+            if self._world.true_time > deadline_s:
+                for wrong in missing:
+                    self._truth.violate("convergence", f"after {EQUAL_S_MAX:.0f} s {wrong}")
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
+
+    def _unequal(self, where: TopicPartition, partition_id: PartitionId, info: PartitionInfo) -> Iterator[str]:
+        if sorted(info.isr) != sorted(info.replicas):
+            yield f"{where}: ISR {info.isr} of replicas {info.replicas}"
+            return
+        ends = dict[int, tuple[int, int]]()
+        for node in info.replicas:
+            broker = self._world.machine(node).broker
+            replicas = None if broker is None else broker._replicas
+            role = replicas and (replicas.partitions.get(partition_id) or replicas.followers.get(partition_id))
+            if not role:
+                yield f"{where}: node {node} has no role"
+                return
+            if isinstance(role, Partition) != (node == info.leader):
+                yield f"{where}: node {node} has another role than the metadata says"
+            ends[node] = role.high_watermark, role.log.log_end_offset
+        if len({*ends.values()}) > 1 or any(high != end for high, end in ends.values()):
+            yield f"{where}: high watermarks and ends {ends}"
+
+    # -- checks ------------------------------------------------------------------------------------------------------
+
+    async def _check(self) -> None:
+        self._truth.saw("replicas compared")
+        views = dict[TopicPartition, View]()
+        for where, partition_id, info in self._partitions():
+            self._compare(where, partition_id, info)
+            views[where] = await self._view(where)
+        for checker in CHECKERS:
+            for wrong in checker(self.history, views):
+                if checker.__name__ == "nothing_is_there_twice" and self._may_repeat(wrong):
+                    continue
+                self.history.violate(wrong)
+
+    def _may_repeat(self, wrong: str) -> bool:
+        """Frames that the network repeats are requests of their own: of a plain client both may be carried out."""
+        return self._truth.counters["fault: repeat frames"] > 0 and f"of a {Kind.PLAIN.value} client" in wrong
+
+    async def _view(self, where: TopicPartition) -> View:
+        anywhere = self._anywhere(f"view {where}")
+        for _ in range(100):
+            try:
+                return await read_all(anywhere, where)
+            except FAILURES as error:
+                self._truth.note("reading at the end", where, type(error).__name__, error)
+                await asyncio.sleep(LOOK_S)
+        raise AssertionError(f"{where} cannot be read on a healthy cluster")
+
+    def _compare(self, where: TopicPartition, partition_id: PartitionId, info: PartitionInfo) -> None:
+        """All replicas hold the same bytes, and these are what was committed."""
+        found: dict[int, list[Held]] = {}
+        for node in info.replicas:
+            broker = self._world.machine(node).broker
+            assert isinstance(broker, Broker)
+            found[node] = read_batches(broker._manager.logs[partition_id])
+        start = max((batches[0].base for batches in found.values() if batches), default=0)
+        kept = {node: [batch for batch in batches if batch.base >= start] for node, batches in found.items()}
+        book = self._ledger.books[partition_id]
+        expected = [batch for batch in book.batches if batch.base >= start]
+        for node, batches in kept.items():
+            if batches != expected:
+                wrong = next((pair for pair in zip(batches, expected) if pair[0] != pair[1]), (len(batches), len(expected)))
+                self._truth.violate("equal replicas", f"{where}: node {node} differs from what is committed: {wrong}")
+
+    def report(self) -> None:
+        """Adds what clients found to the truth."""
+        for wrong in self.history.violations:
+            self._truth.violate("clients", wrong)
+        self._truth.counters.update({f"client: {name}": count for name, count in self.history.counters.items()})
+        acknowledged = sum(len(sent.values) for sent in self.history.sent if sent.is_acknowledged)
+        self._truth.counters["records acknowledged"] += acknowledged
+        self._truth.hash.update(self.history.hash.digest())

@@ -1,0 +1,328 @@
+"""What was ever committed, and who must still have it: the omniscient side of replication.
+
+A partition's *book* has every batch that some leader has called committed. The one invariant of primary-backup that all
+its rules are for: **every member of the controller's ISR and ELR has all of the book, in what it has acknowledged.**
+Whoever is elected from them has it; so it is checked whenever the book grows, whenever the controller changes the sets,
+and whenever a log is cut. More rules:
+
+| rule | in words |
+|---|---|
+| commits | what is committed at an offset stays the same batch, whoever leads |
+| replicas | the invariant; and nobody cuts off what is committed |
+| log matching | batches of the same epoch and offset are the same, and so is what stands before them |
+| leaders | one for each epoch |
+
+What is excused: a member whose machine lost something that the controller cannot know of yet. That is a new disk; and
+any end but a clean stop, for topics with `ack.durability=replicated`, whose promise is worth what memory is. If nobody
+is left in ISR and ELR, what is lost with them is excused too: a `replicated` topic goes on with what its last leader
+has, one whose last copy was on a disk that is gone is *gone*.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tidelog.broker.controller.records import BrokerRegistered
+from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Topic
+from tidelog.model.ids import NodeId, PartitionId, TopicPartition
+from tidelog.sim.cluster.shadows import Held, Shadow
+from tidelog.sim.cluster.traffic import DATA
+from tidelog.sim.cluster.truth import Rule, Step, Truth
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """Of one partition."""
+
+    name: str
+    is_volatile: bool
+    batches: list[Held] = field(default_factory=list)
+    start: int = 0
+    """The largest offset up to which a leader has deleted."""
+    leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By leader epoch: node, and life of its machine."""
+    places: dict[tuple[int, int], tuple[Held, Held | None]] = field(default_factory=dict)
+    """By epoch and offset: the batch that was ever there, and the one before it."""
+    reset_epoch: int | None = None
+    """The leader of this epoch was elected from nobody: the book is cut to what it has."""
+    is_gone: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].end if self.batches else 0
+
+    def index(self, offset: int) -> int:
+        return bisect_left(self.batches, offset, key=lambda batch: batch.base)
+
+
+class Ledger(Rule):
+    """Of one run; also a rule of its `Truth`."""
+
+    name = "replicas"
+
+    def __init__(self) -> None:
+        self.books: dict[PartitionId, Book] = {}
+        self.shadows: dict[tuple[int, PartitionId], Shadow] = {}
+        self.lost: Callable[[], None] = lambda: None
+        """Called when excused records are lost."""
+        self.process_of: Callable[[int], str] = lambda node: ""
+        """The incarnation of the process that runs on a node now."""
+        self.is_running: Callable[[int], bool] = lambda node: True
+        self._truth = Truth(())
+        self._died: dict[int, None] = {}
+        """Nodes whose last registered process ended, and not cleanly."""
+        self._wiped: dict[int, None] = {}
+        """Nodes whose registered disk is no more."""
+        self._before = ClusterImage("")
+        self._lost_disk: dict[int, None] = {}
+        """Nodes that registered with another disk in the entry at hand."""
+
+    def attach(self, truth: Truth) -> None:
+        self._truth = truth
+
+    # -- what the metadata log says ----------------------------------------------------------------------------------
+
+    def applied(self, truth: Truth, step: Step) -> Iterator[str]:
+        record = step.record
+        if isinstance(record, BrokerRegistered):
+            node = int(record.node_id)
+            before = step.before.brokers.get(NodeId(node))
+            if before is not None and before.storage != record.storage:
+                self._lost_disk[node] = None
+            if self.process_of(node) == record.incarnation:
+                self._died.pop(node, None)
+                self._wiped.pop(node, None)
+        yield from ()
+
+    def settled(self, truth: Truth) -> Iterator[str]:
+        before, self._before = self._before, truth.image
+        lost_disk, self._lost_disk = self._lost_disk, {}
+        if before.topics is truth.image.topics:
+            return
+        for name, topic in truth.image.topics.items():
+            old = before.topics.get(name)
+            if not name.startswith(DATA) or old is topic:
+                continue
+            for info in topic.partitions:
+                was = old.partitions[info.partition] if old is not None else info
+                if was is info and old is not None:
+                    continue
+                yield from self._changed(topic, was, info, lost_disk)
+
+    def _changed(
+        self, topic: Topic, was: PartitionInfo, info: PartitionInfo, lost_disk: dict[int, None]
+    ) -> Iterator[str]:
+        partition_id = PartitionId(topic.topic_id, info.partition)
+        book = self.books.get(partition_id)
+        if book is None:
+            is_volatile = topic.configs.get("ack.durability") == "replicated"
+            book = self.books[partition_id] = Book(f"{topic.name}-{info.partition}", is_volatile)
+        self._count(book, topic, was, info)
+        complete = [int(node) for node in (*was.isr, *was.elr)]
+        if not info.isr and not info.elr and complete:
+            if all(node in lost_disk for node in complete):
+                book.is_gone = True
+                self._truth.saw("partition gone with its last disk")
+                self.lost()
+            elif not book.is_volatile:
+                yield f"{book.name}: nobody is eligible any more, though {complete} were"
+        if info.leader != NO_LEADER and not complete:
+            book.reset_epoch = info.leader_epoch
+        yield from self._missing(book, partition_id, info)
+
+    def _count(self, book: Book, topic: Topic, was: PartitionInfo, info: PartitionInfo) -> None:
+        truth = self._truth
+        minimum = int(topic.configs.get("min.insync.replicas", "1"))
+        shrunk = len(info.isr) < len(was.isr)
+        truth.saw("ISR shrinks", shrunk)
+        truth.saw("ISR shrinks to the minimum", shrunk and len(info.isr) == minimum > 1)
+        truth.saw("ISR shrinks below the minimum", shrunk and len(info.isr) < minimum)
+        truth.saw("ISR expands", len(info.isr) > len(was.isr) > 0)
+        truth.saw("failover", info.leader != was.leader and NO_LEADER not in (info.leader, was.leader))
+        is_elr = info.leader != was.leader and info.leader in was.elr
+        truth.saw("leader from the ELR", is_elr)
+        truth.saw("last known leader", info.leader != NO_LEADER and not was.isr and not was.elr)
+
+    # -- machines ----------------------------------------------------------------------------------------------------
+
+    def ended(self, node: int, *, is_power_cut: bool, is_clean: bool = False) -> None:
+        """A life of this machine is over."""
+        if not is_clean:
+            self._died[node] = None
+        for shadow in self._shadows_of(node):
+            shadow.closed(is_power_cut=is_power_cut)
+
+    def wiped(self, node: int) -> None:
+        """Its disk was replaced."""
+        self._wiped[node] = None
+        for shadow in self._shadows_of(node):
+            shadow.wiped()
+
+    def _shadows_of(self, node: int) -> list[Shadow]:
+        return [shadow for (owner, _), shadow in self.shadows.items() if owner == node]
+
+    def may_wipe(self, node: int) -> bool:
+        """True if a member of ISR or ELR is left for whatever this node's disk holds."""
+        for partition_id, book in self.books.items():
+            info = self._info(partition_id)
+            if info is None or book.is_gone:
+                continue
+            members = [int(one) for one in (*info.isr, *info.elr)]
+            if node in members and not any(other != node and self._stands(book, other) for other in members):
+                return False
+        return True
+
+    def _stands(self, book: Book, node: int) -> bool:
+        """True if the controller is not wrong about this member."""
+        if node in self._wiped:
+            return False
+        return not book.is_volatile or (node not in self._died and self.is_running(node))
+
+    # -- logs --------------------------------------------------------------------------------------------------------
+
+    def shadow(self, node: int, partition_id: PartitionId) -> Shadow:
+        key = node, partition_id
+        if key not in self.shadows:
+            self.shadows[key] = Shadow(node, partition_id)
+        return self.shadows[key]
+
+    def appends(self, shadow: Shadow, batches: Iterable[Held]) -> None:
+        """Batches stand at the end of a log now; what is of one epoch and offset is the same everywhere."""
+        book = self.books[shadow.partition_id]
+        last = shadow.last
+        for batch in batches:
+            known, before = book.places.setdefault((batch.epoch, batch.base), (batch, last))
+            where = f"{book.name} on node {shadow.node}, epoch {batch.epoch}, offset {batch.base}"
+            if known != batch:
+                self._violate("log matching", f"{where}: another batch than elsewhere")
+            elif last is not None and before is not None and before != last:
+                self._violate("log matching", f"{where}: follows {last[:3]}, elsewhere {before[:3]}")
+            shadow.appended([batch])
+            last = batch
+
+    def cuts(self, shadow: Shadow, dropped: list[Held]) -> None:
+        """A log was made shorter."""
+        book = self.books[shadow.partition_id]
+        committed = [batch for batch in dropped if book.start <= batch.base and self._is_committed(book, batch)]
+        info = self._info(shadow.partition_id)
+        is_member = info is not None and shadow.node in (*info.isr, *info.elr)
+        self._truth.saw("uncommitted tail truncated", bool(dropped) and not committed)
+        if committed and is_member and not book.is_gone and self._stands(book, shadow.node):
+            self._violate("replicas", f"{book.name}: node {shadow.node} cuts off what is committed at {committed[0].base}")
+        self._check(shadow.partition_id)
+
+    @staticmethod
+    def _is_committed(book: Book, batch: Held) -> bool:
+        place = book.index(batch.base)
+        return place < len(book.batches) and book.batches[place] == batch
+
+    # -- leaders -----------------------------------------------------------------------------------------------------
+
+    def leads(self, partition_id: PartitionId, node: int, life: int, epoch: int, high_watermark: int) -> None:
+        """A leadership begins."""
+        book = self.books.get(partition_id)
+        if book is None:
+            return
+        before = book.leaders.setdefault(epoch, (node, life))
+        if before != (node, life):
+            self._violate("leaders", f"{book.name}: epoch {epoch} is led by nodes and lives {before} and {(node, life)}")
+        if book.reset_epoch is not None and epoch >= book.reset_epoch:
+            self._reset(book, self.shadow(node, partition_id))
+        self._truth.saw("high watermark learned late", high_watermark < book.end)
+        self.commits(partition_id, node, high_watermark)
+
+    def _reset(self, book: Book, shadow: Shadow) -> None:
+        """Goes on with what this replica has."""
+        book.reset_epoch = None
+        kept = 0
+        while kept < len(book.batches) and self._has(shadow, book.batches[kept]):
+            kept += 1
+        if kept == len(book.batches):
+            return
+        if not book.is_volatile:
+            self._violate("replicas", f"{book.name}: node {shadow.node} leads without what is committed")
+        del book.batches[kept:]
+        for other in self.shadows.values():
+            other.agreed = min(other.agreed, kept)
+        self._truth.note("excused loss", book.name, "down to", book.end)
+        self._truth.saw("excused loss of what memory held")
+        self.lost()
+
+    def commits(self, partition_id: PartitionId, node: int, high_watermark: int) -> None:
+        """A leader calls everything below its high watermark committed."""
+        book = self.books.get(partition_id)
+        if book is None or book.is_gone:
+            return
+        shadow = self.shadow(node, partition_id)
+        while shadow.agreed < len(book.batches) and book.batches[shadow.agreed].end <= high_watermark:
+            batch = book.batches[shadow.agreed]
+            if not self._has(shadow, batch):
+                self._violate("commits", f"{book.name}: node {node} calls another batch committed at {batch.base}")
+                return
+            shadow.agreed += 1
+        if high_watermark <= book.end:
+            return
+        book.batches += [batch for batch in shadow.batches.values() if book.end <= batch.base < high_watermark]
+        if book.end != high_watermark:
+            self._violate("commits", f"{book.name}: a high watermark of {high_watermark}, within a batch")
+        self._check(partition_id)
+
+    @staticmethod
+    def _has(shadow: Shadow, batch: Held) -> bool:
+        return batch.end <= shadow.start or shadow.batches.get(batch.base) == batch
+
+    def deletes(self, partition_id: PartitionId, offset: int) -> None:
+        """A leader deletes a prefix."""
+        book = self.books.get(partition_id)
+        if book is not None:
+            book.start = max(book.start, offset)
+
+    def follows(self, partition_id: PartitionId, node: int, high_watermark: int) -> None:
+        """A follower's high watermark."""
+        book = self.books.get(partition_id)
+        if book is not None and high_watermark > book.end and not book.is_gone and book.reset_epoch is None:
+            self._violate("commits", f"{book.name}: node {node} takes {high_watermark} for committed, and {book.end} is")
+
+    # -- the invariant -----------------------------------------------------------------------------------------------
+
+    def _check(self, partition_id: PartitionId) -> None:
+        info = self._info(partition_id)
+        if info is not None:
+            for wrong in self._missing(self.books[partition_id], partition_id, info):
+                self._violate(self.name, wrong)
+
+    def _missing(self, book: Book, partition_id: PartitionId, info: PartitionInfo) -> Iterator[str]:
+        if book.is_gone or book.reset_epoch is not None:
+            return
+        for node in (*info.isr, *info.elr):
+            if self._stands(book, node) and (lack := self._lack(book, self.shadow(node, partition_id))):
+                yield f"{book.name}: node {node}, of ISR {info.isr} and ELR {info.elr}, {lack}"
+
+    def _lack(self, book: Book, shadow: Shadow) -> str:
+        acknowledged = shadow.acknowledged(is_volatile=book.is_volatile)
+        if acknowledged < book.end:
+            return f"ends at {acknowledged}, and {book.end} is committed"
+        if shadow.start > book.start:
+            return f"starts at {shadow.start}, and nobody deleted more than up to {book.start}"
+        while shadow.agreed < len(book.batches):
+            if not self._has(shadow, book.batches[shadow.agreed]):
+                return f"lacks the batch at {book.batches[shadow.agreed].base}, which is committed"
+            shadow.agreed += 1
+        return ""
+
+    # -- for clients -------------------------------------------------------------------------------------------------
+
+    def book_of(self, where: TopicPartition) -> Book | None:
+        topic = self._truth.image.topics.get(where.topic)
+        return None if topic is None else self.books.get(PartitionId(topic.topic_id, where.partition))
+
+    def _info(self, partition_id: PartitionId) -> PartitionInfo | None:
+        for topic in self._truth.image.topics.values():
+            if topic.topic_id == partition_id.topic_id:
+                return topic.partitions[partition_id.partition]
+        return None
+
+    def _violate(self, rule: str, what: str) -> None:
+        self._truth.violate(rule, what)

@@ -1,0 +1,157 @@
+"""Eyes on the replicas: what logs, leaders and followers of the shipped code do is told to the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from tidelog.broker.follower import Follower
+from tidelog.broker.partition import Partition
+from tidelog.model.ids import PartitionId
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.shadows import Shadow, held
+from tidelog.sim.cluster.world import World
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.machine import Machine
+from tidelog.sim.mutants import patched
+from tidelog.sim.process import OWNER
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.partition_log import PartitionLog
+
+
+class ReplicaWatch:
+    """Of one run."""
+
+    def __init__(self, world: World, ledger: Ledger) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._nodes = {keeper.machine.name: node for node, keeper in world.keepers.items()}
+        self._shadows: dict[PartitionLog, Shadow] = {}
+        ledger.process_of = self._process_of
+        ledger.is_running = lambda node: world.machine(node).is_running
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Looks, for as long as this is open."""
+        with ExitStack() as stack:
+            for owner, name, replacement in (
+                (LogManager, "open_log", self._open_log),
+                (PartitionLog, "append", self._append),
+                (PartitionLog, "truncate_to", self._cut("truncate_to")),
+                (PartitionLog, "start_over", self._cut("start_over")),
+                (Partition, "__init__", self._lead),
+                (Partition, "_execute", self._commit),
+                (Partition, "delete_prefix", self._delete_prefix),
+                (Follower, "_execute", self._follow),
+                (Machine, "_end", self._end),
+                (Machine, "stop", self._stop),
+                (Machine, "replace_disk", self._replace_disk),
+            ):
+                stack.enter_context(patched(owner, name, replacement(getattr(owner, name))))
+            yield
+
+    def _process_of(self, node: int) -> str:
+        broker = self._world.machine(node).broker
+        return "" if broker is None else broker._hello.incarnation
+
+    # -- logs --------------------------------------------------------------------------------------------------------
+
+    def _open_log(self, original: Any) -> Any:
+        def open_log(manager: LogManager, partition_id: PartitionId, *args: Any, **kwargs: Any) -> Any:
+            log, report = original(manager, partition_id, *args, **kwargs)
+            owner = OWNER.get()
+            if partition_id in self._ledger.books and owner is not None:
+                shadow = self._shadows[log] = self._ledger.shadow(self._nodes[owner.name], partition_id)
+                shadow.opened(log)
+            return log, report
+
+        return open_log
+
+    def _append(self, original: Any) -> Any:
+        def append(log: PartitionLog, batches: Any, *args: Any, **kwargs: Any) -> Any:
+            outcome = original(log, batches, *args, **kwargs)
+            if (shadow := self._shadows.get(log)) is not None:
+                self._ledger.appends(shadow, [held(batch) for batch in batches])
+            return outcome
+
+        return append
+
+    def _cut(self, name: str) -> Any:
+        def wrap(original: Any) -> Any:
+            def cut(log: PartitionLog, *args: Any, **kwargs: Any) -> Any:
+                outcome = original(log, *args, **kwargs)
+                if (shadow := self._shadows.get(log)) is not None:
+                    dropped = [*shadow.batches.values()] if name == "start_over" else []
+                    if name == "start_over":
+                        shadow.batches, shadow.agreed = {}, 0
+                        self._world.truth.saw("follower starts over")
+                    self._ledger.cuts(shadow, dropped or shadow.cut())
+                return outcome
+
+            return cut
+
+        return wrap
+
+    # -- roles -------------------------------------------------------------------------------------------------------
+
+    def _lead(self, original: Any) -> Any:
+        def init(partition: Partition, *args: Any, **kwargs: Any) -> None:
+            original(partition, *args, **kwargs)
+            node = int(partition._node_id)
+            life = self._world.machine(node).lives
+            self._ledger.leads(_id(partition), node, life, partition.leader_epoch, partition._protocol.high_watermark)
+
+        return init
+
+    def _commit(self, original: Any) -> Any:
+        def execute(partition: Partition, effects: Any) -> None:
+            self._ledger.commits(_id(partition), int(partition._node_id), partition._protocol.high_watermark)
+            original(partition, effects)
+
+        return execute
+
+    def _delete_prefix(self, original: Any) -> Any:
+        def delete_prefix(partition: Partition, offset: int) -> None:
+            self._ledger.deletes(_id(partition), offset)
+            original(partition, offset)
+
+        return delete_prefix
+
+    def _follow(self, original: Any) -> Any:
+        def execute(follower: Follower, effects: Any) -> None:
+            original(follower, effects)
+            shadow = self._shadows.get(follower.log)
+            if shadow is not None:
+                self._ledger.follows(follower.partition_id, shadow.node, follower.high_watermark)
+
+        return execute
+
+    # -- machines ----------------------------------------------------------------------------------------------------
+
+    def _end(self, original: Any) -> Any:
+        async def end(machine: Machine, disk_ends: Any, host_ends: Any) -> Any:
+            if machine.has_life:
+                is_power_cut = disk_ends is SimDisk.crash
+                self._ledger.ended(self._nodes[machine.name], is_power_cut=is_power_cut)
+            return await original(machine, disk_ends, host_ends)
+
+        return end
+
+    def _stop(self, original: Any) -> Any:
+        async def stop(machine: Machine) -> None:
+            await original(machine)
+            self._ledger.ended(self._nodes[machine.name], is_power_cut=False, is_clean=True)
+
+        return stop
+
+    def _replace_disk(self, original: Any) -> Any:
+        def replace_disk(machine: Machine) -> None:
+            original(machine)
+            self._ledger.wiped(self._nodes[machine.name])
+
+        return replace_disk
+
+
+def _id(partition: Partition) -> PartitionId:
+    return PartitionId(partition.topic_id, partition.partition)

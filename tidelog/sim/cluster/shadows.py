@@ -1,0 +1,119 @@
+"""What each replica's log really holds, batch by batch: the shadow of a log, which outlives the process that wrote it.
+
+A shadow follows its log: what is appended, cut, and what was there when the log was opened. While nobody has the log
+open, it stays as it was when its process ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from tidelog.model.batch_header import RecordBatch, iter_batches
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.storage.partition_log import PartitionLog
+
+READ_BYTES = 1 << 20
+
+
+class Held(NamedTuple):
+    """One batch."""
+
+    base: int
+    end: int
+    """Exclusive."""
+    epoch: int
+    digest: int
+
+
+def held(batch: RecordBatch) -> Held:
+    header = batch.header
+    return Held(header.base_offset, header.next_offset, header.leader_epoch, xxh3_64_intdigest(batch.data))
+
+
+class Shadow:
+    """Of one replica. `agreed` batches of the partition's book were compared with it already, and are the same."""
+
+    def __init__(self, node: int, partition_id: PartitionId) -> None:
+        self.node = node
+        self.partition_id = partition_id
+        self.log: PartitionLog | None = None
+        self.batches: dict[int, Held] = {}
+        """By base offset, in order."""
+        self.agreed = 0
+        self._start = self._durable = 0
+
+    @property
+    def start(self) -> int:
+        return self._start if self.log is None else self.log.log_start_offset
+
+    @property
+    def end(self) -> int:
+        return self.log.log_end_offset if self.log is not None else max(self._start, self._last_end())
+
+    def _last_end(self) -> int:
+        return next((batch.end for batch in reversed(self.batches.values())), 0)
+
+    @property
+    def durable(self) -> int:
+        return self._durable if self.log is None else self.log.durable_offset
+
+    @property
+    def last(self) -> Held | None:
+        return next(reversed(self.batches.values()), None)
+
+    def acknowledged(self, *, is_volatile: bool) -> int:
+        """What this replica has promised to keep ends here."""
+        return self.end if is_volatile else self.durable
+
+    # -- what happens to the log -------------------------------------------------------------------------------------
+
+    def opened(self, log: PartitionLog) -> None:
+        """Somebody has the log again; what it holds now is read. Raises as reads of the disk do."""
+        self.log, self.agreed = log, 0
+        self.batches = {batch.base: batch for batch in read_batches(log)}
+
+    def appended(self, batches: Iterable[Held]) -> None:
+        self.batches.update((batch.base, batch) for batch in batches)
+
+    def cut(self) -> list[Held]:
+        """The log was made shorter: what was dropped."""
+        assert self.log is not None
+        end = self.log.log_end_offset
+        dropped = [batch for batch in self.batches.values() if batch.end > end]
+        for batch in dropped:
+            del self.batches[batch.base]
+        self.agreed = 0
+        return dropped
+
+    def closed(self, *, is_power_cut: bool) -> None:
+        """The process has ended."""
+        if self.log is None:
+            return
+        self._start, self._durable = self.log.log_start_offset, self.log.durable_offset
+        self.log = None
+        if is_power_cut:
+            self.batches = {base: batch for base, batch in self.batches.items() if batch.end <= self._durable}
+            self.agreed = 0
+
+    def wiped(self) -> None:
+        """The disk is another one."""
+        self.log, self.batches, self.agreed = None, {}, 0
+        self._start = self._durable = 0
+
+
+def read_batches(log: PartitionLog) -> list[Held]:
+    """All that a log holds, up to the first damage."""
+    found: list[Held] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        try:
+            extent = log.read(offset, READ_BYTES, log.log_end_offset)
+        except TidelogError:
+            break
+        found += [held(batch) for batch in iter_batches(extent.data)]
+        offset = extent.next_offset
+    return found
