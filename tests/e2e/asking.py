@@ -6,7 +6,8 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tidelog.testing import LocalCluster
@@ -26,10 +27,18 @@ class Answer(NamedTuple):
     seconds: float
 
 
-def ask(url: str, body: Any = None, *, method: str | None = None, media: str = "application/json") -> Answer:
+def ask(
+    url: str,
+    body: Any = None,
+    *,
+    method: str | None = None,
+    media: str = "application/json",
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> Answer:
     """One request. Raises `OSError` if nobody answers in time."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": media, "Accept": media}, method=method)
+    sent = {"Content-Type": media, "Accept": media, **headers}
+    request = urllib.request.Request(url, data, sent, method=method)
     begin_s = time.monotonic()
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as answer:

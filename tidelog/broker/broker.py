@@ -35,9 +35,10 @@ from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.fetching import Fetcher
 from tidelog.broker.housekeeping import Housekeeper
 from tidelog.broker.isr_requests import IsrRequests
+from tidelog.broker.local_copy import LocalCopy
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition, Surroundings
-from tidelog.broker.partition_handle import PartitionHandle
+from tidelog.broker.partition_handle import PartitionHandle, ReadHandle
 from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
 from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.quorum.metadata import ClusterMetadata
@@ -413,6 +414,14 @@ class Broker:
         """A partition, here or on the broker that leads it. Raises `UnknownTopic`, `UnknownPartition`,
         `LeaderNotAvailable`."""
         return self._routing.partition(topic, partition)
+
+    def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
+        """What this broker holds of a partition, leader or not; None if it holds nothing, or cannot open it."""
+        led = self._replicas.partitions.get(partition_id)
+        if led is not None:
+            return led
+        follower = self._replicas.followers.get(partition_id)
+        return None if follower is None else LocalCopy(follower, self.node_id, self.purgatory, self.stats)
 
 
 def _as_placed(name: str, configs: Mapping[str, str], placed: TopicPlaced) -> Topic:

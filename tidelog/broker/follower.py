@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.purgatory import Watchers
 from tidelog.broker.replica_messages import FetchStatus, FollowerState, PartitionFetched
 from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
 from tidelog.model.errors import InvalidBatch, TidelogError
@@ -71,6 +72,8 @@ class Follower:
         self.synced: Callable[[FollowerState], None] = _nobody_synced
         self.not_before_s = 0.0
         """When it may be asked for again."""
+        self.watchers = Watchers()
+        """Readers of this copy that wait for its high watermark."""
         self._core = core
         self._log_writer = log_writer
         self._clock = clock
@@ -79,6 +82,12 @@ class Follower:
         self._batches: list[RecordBatch] = []
         """What is to be appended at the core's word."""
         self._is_closed = False
+        self._is_cutting = False
+
+    @property
+    def is_readable(self) -> bool:
+        """False while the log is being cut, and when another follower, or a leader, has taken its place."""
+        return not self._is_closed and not self._is_cutting
 
     @property
     def high_watermark(self) -> int:
@@ -139,9 +148,7 @@ class Follower:
         base = batches[0].header.base_offset if batches else answer.fetch_offset
         end = batches[-1].header.next_offset if batches else base
         self._batches = batches
-        fetched = Fetched(
-            correlation, base, end, _epochs(batches), answer.high_watermark, answer.log_start_offset
-        )
+        fetched = Fetched(correlation, base, end, _epochs(batches), answer.high_watermark, answer.log_start_offset)
         self._execute(self._core.step(fetched))
 
     def committed(self) -> None:
@@ -170,7 +177,9 @@ class Follower:
                     self.synced(self._state(effect))
                 case Distrust(reason):
                     logger.error("a leader contradicts itself", partition=str(self.partition_id), reason=reason)
-                case FollowHighWatermark() | Fetch():
+                case FollowHighWatermark():
+                    self.watchers.wake_all()
+                case Fetch():
                     pass
 
     def _append(self) -> None:
@@ -204,11 +213,14 @@ class Follower:
             else:
                 self.log.truncate_to(offset, high_watermark=high_watermark, now_ms=now_ms)
 
+        self._is_cutting = True
         try:
             await self._log_writer.exclusively(self, cut)
         except (OSError, TidelogError) as error:
             logger.error("a replica could not be truncated", partition=str(self.partition_id), error=str(error))
             return
+        finally:
+            self._is_cutting = False
         logger.info("truncated", partition=str(self.partition_id), to=self.log.log_end_offset)
         if not self._is_closed:
             self._execute(self._core.step(Truncated(self.log.log_end_offset)))
@@ -217,6 +229,7 @@ class Follower:
     def close(self) -> None:
         """Follows no more. What is appended is still made durable."""
         self._is_closed = True
+        self.watchers.wake_all()
 
 
 def _epochs(batches: list[RecordBatch]) -> tuple[tuple[int, int], ...]:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidelog.broker.committed import first_since, has_bytes
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.mailbox import Mailbox
 from tidelog.broker.partition_handle import Extent, FetchedBatches
@@ -31,8 +32,7 @@ from tidelog.broker.proposals import (
 from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
-from tidelog.model.batch_codec import decode_batch
-from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches
+from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.errors import (
     DamagedBatch,
     LeaderNotAvailable,
@@ -68,8 +68,6 @@ from tidelog.replication.protocol import (
 )
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.retention import retained_from
-
-LOOKUP_BYTES = 1 << 20
 
 
 class Replication(Protocol):
@@ -380,22 +378,11 @@ class Partition:
         await self._purgatory.wait([self.watchers], lambda: self._has_data(offset, bytes_min), deadline_s)
 
     def _has_data(self, offset: int, bytes_min: int) -> bool:
-        if self._is_closing or offset < self.log_start_offset:
-            return True
-        if offset >= self.high_watermark:
-            return False
-        return bytes_min <= 1 or self.log.has_bytes(offset, bytes_min, self.high_watermark)
+        return self._is_closing or has_bytes(self.log, offset, bytes_min, self.high_watermark)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
-        extent = self.log.batch_since(timestamp_ms, self.high_watermark)
-        while extent is not None and extent.data:
-            for batch in iter_batches(extent.data):
-                for record in decode_batch(batch):
-                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.log_start_offset:
-                        return record.offset, record.timestamp_ms
-            extent = self.log.read(extent.next_offset, LOOKUP_BYTES, self.high_watermark)
-        return None
+        return first_since(self.log, timestamp_ms, self.high_watermark)
 
     # -- housekeeping ---------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ class Extent:
     log_end_offset: int
     leader_epoch: int
     leader: int
-    """Node id of the broker that answered."""
+    """Node id of the broker that answered; of a copy, the one that holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class FetchedBatches:
     """Node id of the broker whose copy was read."""
 
 
-class PartitionHandle(Protocol):
-    """One partition, on this broker or on another one.
+class ReadHandle(Protocol):
+    """What can be read of one partition: at its leader, or from a copy.
 
     Every method may raise, beside what it says, the definite `LeaderNotAvailable`: nobody could be asked in time.
     Deadlines are in the event loop's time.
@@ -68,26 +68,11 @@ class PartitionHandle(Protocol):
     @property
     def partition(self) -> int: ...
 
-    @property
-    def config(self) -> TopicConfig:
-        """The topic's settings in force."""
-        ...
-
-    async def produce(
-        self,
-        batches: list[RecordBatch],
-        *,
-        acks: int,
-        deadline_s: float,
-        idempotency: tuple[ProducerId, int] | None = None,
-    ) -> ProduceReceipt:
-        """Appends sound batches; see `Partition.produce` for the promises and the errors."""
-        ...
-
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
 
-        Raises `OffsetOutOfRange`, or `DamagedBatch` if the batch that holds `offset` is damaged on the leader's disk.
+        Raises `OffsetOutOfRange`, or `DamagedBatch` if the batch that holds `offset` is damaged on the disk that is
+        read.
         """
         ...
 
@@ -104,6 +89,26 @@ class PartitionHandle(Protocol):
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
+        ...
+
+
+class PartitionHandle(ReadHandle, Protocol):
+    """One partition at its leader, on this broker or on another one."""
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings in force."""
+        ...
+
+    async def produce(
+        self,
+        batches: list[RecordBatch],
+        *,
+        acks: int,
+        deadline_s: float,
+        idempotency: tuple[ProducerId, int] | None = None,
+    ) -> ProduceReceipt:
+        """Appends sound batches; see `Partition.produce` for the promises and the errors."""
         ...
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:

@@ -125,6 +125,9 @@ class Node:
             if info.leader == self.node_id
         }
 
+    def local_copy(self, partition_id: PartitionId) -> Partition | None:
+        return self.partitions.get(partition_id)
+
     def _local(self, topic: str, partition: int) -> Partition:
         assert self._site is not None
         return self._site.partition(topic, partition)

@@ -18,7 +18,7 @@ from tidelog.broker.http.idempotency import HEADER, keyed_request
 from tidelog.broker.http.media import BATCHES_TYPE, check_batches
 from tidelog.broker.http.produce import refuse_other_content
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
-from tidelog.broker.partition_handle import FetchedBatches, PartitionHandle
+from tidelog.broker.partition_handle import FetchedBatches, ReadHandle
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.ids import NO_PRODUCER
@@ -100,7 +100,7 @@ async def get_batches(context: Context, call: Call) -> web.StreamResponse:
     return await send_records(context, call, fetched.data, position_headers(call, fetched), BATCHES_TYPE)
 
 
-async def _stream_range(context: Context, call: Call, partition: PartitionHandle, offset: int) -> web.StreamResponse:
+async def _stream_range(context: Context, call: Call, partition: ReadHandle, offset: int) -> web.StreamResponse:
     """One chunked answer from the batch with `offset` to the batch with `to - 1`, or to today's high watermark."""
     conflicting = [name for name in ("max_bytes", "min_bytes", "wait_ms") if name in call.query]
     if conflicting:

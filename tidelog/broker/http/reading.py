@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.produce import check_partition
-from tidelog.broker.partition_handle import FetchedBatches, PartitionHandle
+from tidelog.broker.partition_handle import FetchedBatches, ReadHandle
 from tidelog.model.errors import InvalidRequest, NotAReplica
 from tidelog.model.ids import PartitionId
 
 
-def readable_partition(context: Context, call: Call) -> PartitionHandle:
+def readable_partition(context: Context, call: Call) -> ReadHandle:
     """The partition of the path, at the replica that the client wants.
 
     `replica=local` wants the addressed broker's own copy, and gets `NotAReplica` (404) if there is none; `replica=any`
@@ -27,7 +27,7 @@ def readable_partition(context: Context, call: Call) -> PartitionHandle:
     if replica is not None:
         topic = context.broker.topic(name)
         check_partition(topic, number)
-        copy = context.broker.partitions.get(PartitionId(topic.topic_id, number))
+        copy = context.broker.local_copy(PartitionId(topic.topic_id, number))
         if copy is not None:
             return copy
         if replica == "local" and topic.partitions[number].leader != context.broker.node_id:
@@ -35,7 +35,7 @@ def readable_partition(context: Context, call: Call) -> PartitionHandle:
     return context.broker.partition(name, number)
 
 
-async def start_offset(partition: PartitionHandle, query: Mapping[str, str]) -> int:
+async def start_offset(partition: ReadHandle, query: Mapping[str, str]) -> int:
     """The parameter `offset`: a number, `earliest` or `latest`. `InvalidRequest` if it is missing or neither."""
     text = query.get("offset")
     if text == "earliest":
@@ -46,7 +46,7 @@ async def start_offset(partition: PartitionHandle, query: Mapping[str, str]) -> 
 
 
 async def wait_for_data(
-    context: Context, partition: PartitionHandle, offset: int, bytes_min: int, deadline_s: float
+    context: Context, partition: ReadHandle, offset: int, bytes_min: int, deadline_s: float
 ) -> None:
     """Returns when `bytes_min` bytes are readable from `offset` on, at the deadline, or when the broker shuts down."""
     async with context.waits.until(deadline_s):

@@ -19,7 +19,7 @@ from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.json_body import is_json
 from tidelog.broker.http.media import Embedded, embedded_wanted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
-from tidelog.broker.partition_handle import FetchedBatches, PartitionHandle
+from tidelog.broker.partition_handle import FetchedBatches, ReadHandle
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import FormatMismatch, InvalidBatch, InvalidRequest, TooLarge
@@ -69,7 +69,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     return await send_records(context, call, body, position_headers(call, fetched), embedded.value)
 
 
-async def _find_start(context: Context, call: Call, partition: PartitionHandle, wait_s: float) -> int:
+async def _find_start(context: Context, call: Call, partition: ReadHandle, wait_s: float) -> int:
     """The offset to read from. A timestamp that no record has reached yet stands for the end of the log, and is
     looked up again after a wait."""
     query = call.query
@@ -85,7 +85,7 @@ async def _find_start(context: Context, call: Call, partition: PartitionHandle, 
 
 
 async def _read(
-    context: Context, partition: PartitionHandle, offset: int, bytes_max: int
+    context: Context, partition: ReadHandle, offset: int, bytes_max: int
 ) -> tuple[FetchedBatches, list[StoredRecord]]:
     """The records from `offset` on, up to `bytes_max` but at least one. Steps over batches that have none to show:
     control batches, and what compaction emptied."""
@@ -124,7 +124,7 @@ def _size(record: StoredRecord) -> int:
     return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
-def _shown(partition: PartitionHandle, record: StoredRecord, embedded: Embedded) -> RecordShown:
+def _shown(partition: ReadHandle, record: StoredRecord, embedded: Embedded) -> RecordShown:
     form = _as_json if embedded is Embedded.JSON else _as_base64
     return RecordShown(
         partition.topic,
