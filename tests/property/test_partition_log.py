@@ -18,6 +18,9 @@ from tidelog.sim.disk import SimDisk
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.repair import Repair
+from tidelog.storage.rows import Row
+from tidelog.storage.segment import Segment
 from tidelog.storage.unsynced import Commit
 from tidelog.storage.verify import verify
 
@@ -26,6 +29,8 @@ SETTINGS = LogSettings(segment_bytes=700, segment_ms=1 << 40, segment_rows_max=6
 
 
 class Batch(NamedTuple):
+    first_offset: int
+    """Where the one before it ended: offsets up to `base_offset` were skipped."""
     base_offset: int
     next_offset: int
     max_timestamp: int
@@ -67,20 +72,24 @@ class PartitionLogMachine(RuleBasedStateMachine):
     # -- writing -----------------------------------------------------------------------------------------------------
 
     @rule(
-        shapes=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 40), st.integers(0, 100)), min_size=1, max_size=5)
+        shapes=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 40), st.integers(0, 100)), min_size=1, max_size=5),
+        skipped=st.sampled_from([0, 0, 0, 1, 7]),
     )
-    def append(self, shapes: list[tuple[int, int, int]]) -> None:
+    def append(self, shapes: list[tuple[int, int, int]], skipped: int) -> None:
         made: list[RecordBatch] = []
+        expected: list[Batch] = []
+        end = self.end
         for records, size, timestamp in shapes:
             data = encode_batch([Record(timestamp, None, b"v" * size)] * records)
             (batch,) = split_batches(data, batch_bytes_max=1 << 20)
-            base = made[-1].header.next_offset if made else self.end
-            made.append(assign_offsets(batch, base, self.epoch))
-        expected = [
-            Batch(b.header.base_offset, b.header.next_offset, b.header.max_timestamp, self.epoch, bytes(b.data))
-            for b in made
-        ]
-        self.log.append(made, 0)
+            made.append(assign_offsets(batch, end + skipped, self.epoch))
+            header, stored = made[-1].header, bytes(made[-1].data)
+            expected.append(Batch(end, end + skipped, header.next_offset, header.max_timestamp, self.epoch, stored))
+            end = header.next_offset
+        if skipped:
+            assert self.log.append_received(b"".join(b.data for b in expected), 0, may_skip=True) == len(made)
+        else:
+            self.log.append(made, 0)
         self.batches += expected
 
     @precondition(lambda self: self.commit is None and self.log.is_dirty)
@@ -119,7 +128,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
             self.log.truncate_to(offset, high_watermark=0, now_ms=0)
             return
         kept = [batch for batch in self.batches if batch.next_offset <= offset]
-        if self.batches[len(kept)].base_offset < self.start:  # half deleted, and what is deleted stays deleted
+        if self.batches[len(kept)].first_offset < self.start:  # half deleted, and what is deleted stays deleted
             self.log.truncate_to(offset, high_watermark=0, now_ms=0)
             self.begin_at(self.start)
             return
@@ -139,8 +148,22 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.floor = self.start = self.start_durable = self.durable = offset
 
     def forget_behind(self, offset: int) -> None:
-        self.floor = self.batches[0].base_offset if self.batches else self.floor
+        self.floor = self.batches[0].first_offset if self.batches else self.floor
         self.batches = [batch for batch in self.batches if batch.next_offset <= offset]
+
+    @rule(data=st.data())
+    def damage_and_repair(self, data: st.DataObject) -> None:
+        live = [batch for batch in self.batches if batch.next_offset > self.start]
+        if not live:
+            return
+        batch = data.draw(st.sampled_from(live))
+        part = next(self.log.parts(batch.base_offset))
+        assert isinstance(part, Segment)
+        row = next(part.entries(batch.base_offset))
+        assert isinstance(row, Row)
+        at = data.draw(st.integers(0, row.length - 1))
+        part.log.pwritev([bytes([batch.data[at] ^ 0xFF])], row.file_position + at)
+        assert self.log.repair(batch.data) is Repair.DONE
 
     # -- stopping and starting ---------------------------------------------------------------------------------------
 
@@ -177,8 +200,9 @@ class PartitionLogMachine(RuleBasedStateMachine):
         offset = data.draw(st.integers(self.start, self.end))
         end = data.draw(st.integers(offset, self.end))
         extent = self.log.read(offset, bytes_max, end)
-        readable = [b for b in self.batches if b.next_offset > offset and b.next_offset <= end]
-        if not readable or readable[0].base_offset > offset:
+        ahead = [b for b in self.batches if b.next_offset > offset]
+        readable = [b for b in ahead if b.next_offset <= end]
+        if not readable or readable[0] is not ahead[0]:
             assert extent.data == b""
             return
         count = next(n for n in range(1, len(readable) + 1) if readable[n - 1].next_offset == extent.next_offset)

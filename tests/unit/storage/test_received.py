@@ -63,8 +63,9 @@ def test_offsets_may_be_left_out_when_that_is_said(store: Store) -> None:
     store.log.roll(store.now_ms)
     receive(store, batch(30, 2), may_skip=True)
     store.commit()
-    for reopen in (lambda: None, store.kill_and_open, store.close_and_open):
-        reopen()
+    for reopen in (None, store.kill_and_open, store.close_and_open):
+        if reopen is not None:
+            reopen()
         assert store.report.findings == []
         assert store.is_whole
         assert store.log.log_end_offset == 31

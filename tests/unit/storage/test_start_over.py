@@ -1,0 +1,163 @@
+"""`start_over`: everything goes, and the log goes on, empty, wherever it is told to."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.unit.storage.conftest import DIRECTORY, Store, WatchedFiles
+from tidelog.model.errors import LogOffline
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.faults import Crashed
+from tidelog.storage.metainfo import MetainfoStore
+
+
+def fill(store: Store) -> None:
+    """Offsets 3 to 9 in three segments, of epochs 4 and 5, with a deletion that is not carried out yet."""
+    store.epoch = 4
+    for n in range(10):
+        if n in (2, 5):
+            store.log.roll(store.now_ms)
+        store.epoch = 4 if n < 7 else 5
+        store.append(b"value %d" % n, producer=(7, 0, n))
+    store.commit()
+    store.log.delete_prefix(3)
+
+
+def start_over(store: Store, offset: int) -> None:
+    store.log.start_over(offset, now_ms=store.now_ms)
+    store.appended.clear()
+
+
+@pytest.mark.parametrize("offset", [0, 2, 3, 5, 7, 10, 11, 1 << 40])
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_the_log_is_empty_and_goes_on_anywhere_with_any_epoch(store: Store, offset: int, is_committed: bool) -> None:
+    fill(store)
+    if is_committed:
+        store.commit()
+    start_over(store, offset)
+    log = store.log
+    assert (log.log_start_offset, log.durable_offset, log.log_end_offset) == (offset, offset, offset)
+    assert (log.lineage, log.last_epoch, len(log.producers)) == ([], None, 0)
+    assert not log.is_dirty
+    names = [name for name in store.files.inner.list(DIRECTORY) if not name.startswith("metainfo")]
+    assert names == [f"{offset:020}.catalog", f"{offset:020}.log"]
+    store.kill_and_open()
+    assert store.report.findings == []
+    assert (store.log.log_start_offset, store.log.log_end_offset) == (offset, offset)
+    store.epoch = 1
+    store.append(b"a", b"b")
+    store.commit()
+    assert store.is_whole
+    store.close_and_open()
+    assert store.report.findings == []
+    assert store.is_whole
+    assert store.log.lineage == [(1, offset)]
+
+
+def test_the_high_watermark_is_where_it_starts(store: Store) -> None:
+    fill(store)
+    start_over(store, 40)
+    loaded = MetainfoStore(store.files, store.log.directory, store.log.identity).load()
+    assert loaded is not None
+    assert (loaded.info.high_watermark, loaded.info.log_start_offset, loaded.info.end_offset) == (40, 40, 40)
+    assert not loaded.info.restarts
+
+
+def test_what_lies_ahead_is_not_overwritten_before_it_goes(store: Store) -> None:
+    """A follower far behind may have much to drop, of which nothing can come back."""
+    fill(store)
+    store.commit()
+    store.files.forget()
+    start_over(store, 10)
+    assert not any(kind == "pwritev" and path.endswith(".log") for kind, path in store.files.by_path)
+    fill_again = store.log.log_end_offset
+    store.append(b"x", b"y")
+    store.commit()
+    store.files.forget()
+    start_over(store, fill_again + 1)
+    assert store.files.by_path["pwritev", store.log_path(fill_again)] == 1
+
+
+@pytest.mark.parametrize("kind", ["pwritev", "sync", "remove", "open", "sync_dir"])
+def test_if_it_fails_the_log_is_offline_and_the_next_opening_ends_it(store: Store, kind: str) -> None:
+    fill(store)
+    store.commit()
+    writes = 0
+
+    def fails(what: str, path: str) -> int:
+        nonlocal writes
+        writes += what == kind and "metainfo" not in path
+        return errno.EIO if writes and what == kind and "metainfo" not in path else 0
+
+    store.files.fails = fails
+    with pytest.raises(OSError, match="EIO"):
+        start_over(store, 40)
+    store.files.fails = lambda kind, path: 0
+    with pytest.raises(LogOffline, match="starting over"):
+        store.append(b"d")
+    store.kill_and_open()
+    assert store.report.damage == []
+    assert (store.log.log_start_offset, store.log.log_end_offset) == (40, 40)
+
+
+def test_a_truncation_into_a_batch_that_the_log_starts_within_drops_all(store: Store) -> None:
+    store.append(b"a", b"b", records=4)
+    store.commit()
+    store.log.delete_prefix(6)
+    store.commit()
+    store.log.truncate_to(7, high_watermark=6, now_ms=store.now_ms)
+    assert (store.log.log_start_offset, store.log.log_end_offset) == (6, 6)
+    store.appended.clear()
+    store.append(b"c")
+    store.kill_and_open()
+    assert store.is_whole
+    assert store.log.log_start_offset == 6
+
+
+def test_a_full_disk_does_not_keep_a_follower_from_starting_over() -> None:
+    disk = SimDisk(3)
+    store = Store(WatchedFiles(disk))
+    fill(store)
+    store.commit()
+    disk.medium.capacity_bytes = disk.medium.used_bytes
+    start_over(store, 40)
+    store.append(b"x")
+    assert store.is_whole
+
+
+def test_a_truncation_on_a_full_disk_is_done_and_appends_wait_for_room() -> None:
+    disk = SimDisk(3)
+    store = Store(WatchedFiles(disk))
+    fill(store)
+    store.commit()
+    disk.medium.capacity_bytes = disk.medium.used_bytes
+    store.log.truncate_to(6, high_watermark=6, now_ms=store.now_ms)
+    for base in range(6, 10):
+        del store.appended[base]
+    assert store.log.log_end_offset == 6
+    store.epoch = 4
+    store.append(b"x")  # what was cut made room
+    store.commit()
+    store.kill_and_open()
+    assert store.is_whole
+
+
+def test_a_crash_between_the_decision_and_its_end_ends_it_at_the_next_opening() -> None:
+    ends = set()
+    for operation in range(1, 40):
+        disk = SimDisk(operation)
+        store = Store(WatchedFiles(disk))
+        fill(store)
+        store.commit()
+        disk.crash_at(operation)
+        try:
+            store.log.start_over(40, now_ms=0)
+        except Crashed:
+            store.files.inner = disk.crash()
+            store.open()
+            assert store.report.damage == []
+            assert store.is_whole or store.log.log_start_offset == store.log.log_end_offset == 40
+            ends.add(store.log.log_end_offset)
+    assert ends == {10, 40}
