@@ -82,6 +82,15 @@ class Controller:
         if node in self.now.isr:
             self._put(replace(self.now, leader=node))
 
+    @property
+    def is_lost(self) -> bool:
+        """Nobody is left that may lead without loss."""
+        return not self.now.isr and not self.now.elr
+
+    def elect_unclean(self, node: int) -> None:
+        assert self.is_lost and node in self.now.live
+        self._put(replace(self.now, isr=(node,), leader=node))
+
     # -- the set -----------------------------------------------------------------------------------------------------
 
     def alter(

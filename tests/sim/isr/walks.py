@@ -15,7 +15,7 @@ CALM = {
 }  # fmt: skip
 FAULTS = {
     "lose": 3.0, "repeat": 3.0, "give_up": 2.0, "crash": 1.5, "stop": 0.5, "start": 4.0, "fence": 1.5, "unfence": 5.0,
-    "prefer": 1.0, "checkpoint": 2.0, "delete_prefix": 0.5,
+    "prefer": 1.0, "rescue": 1.0, "checkpoint": 2.0, "delete_prefix": 0.5,
 }  # fmt: skip
 
 
@@ -29,6 +29,7 @@ def run_seed(seed: int, rules: Rules | None = None, seen: dict[str, int] | None 
     world = World(rng, rules or Rules(), replicas=replicas, min_isr=min_isr, is_fsynced=is_fsynced)
     weights = {name: weight * rng.choice((0.5, 1, 1, 2)) for name, weight in CALM.items()}
     weights |= {name: weight * rng.choice((0, 0.3, 1, 1, 3)) for name, weight in FAULTS.items()}
+    weights["sync"] *= rng.choice((0.1, 1, 1))
     names, odds = list(weights), list(weights.values())
     try:
         for name in rng.choices(names, odds, k=STEPS):
@@ -85,6 +86,9 @@ def metadata(world: World, node: int) -> None:
     if replica.is_running and newest > replica.known:
         at = newest if world.rng.random() < 0.7 else world.rng.randint(replica.known + 1, newest)
         world.apply_metadata(node, at)
+        if world.rng.random() < 0.5:  # a follower asks at once, and its disk is busy with what came before
+            world.fetch(node)
+            world.sync(node)
 
 
 ACTIONS: dict[str, Callable[[World], None]] = {
@@ -103,6 +107,7 @@ ACTIONS: dict[str, Callable[[World], None]] = {
     "fence": any_node(World.fence),
     "unfence": any_node(World.unfence),
     "prefer": lambda world: world.controller.prefer(world.rng.choice(tuple(world.replicas))),
+    "rescue": any_node(World.rescue),
     "checkpoint": any_node(World.checkpoint),
     "delete_prefix": leading(World.delete_prefix),
 }

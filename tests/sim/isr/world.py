@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.sim.isr.controller import NOBODY, Controller, Version
+from tests.sim.isr.controller import Controller, Version
 from tidelog.replication.isr.events import (
     AdvanceHighWatermark,
     AlterPartition,
@@ -388,6 +388,15 @@ class World:
             self.controller.unfence(node)
             self._check_members()
 
+    def rescue(self, node: int) -> None:
+        """An operator elects somebody, if all that had everything are gone: what it has is the truth from now on."""
+        if self.controller.is_lost and node in self.controller.now.live and self.replicas[node].is_running:
+            self.note("unclean election")
+            log = self.replicas[node].log
+            while self.committed != log[: len(self.committed)]:
+                self.committed.pop()
+            self.controller.elect_unclean(node)
+
     # -- the judge ---------------------------------------------------------------------------------------------------
 
     def _require(self, is_true: bool, what: str) -> None:
@@ -451,9 +460,7 @@ class World:
         for node in self.replicas:
             self.start(node)
             self.unfence(node)
-        if self.controller.now.leader == NOBODY:
-            self.note("nobody left")
-            return
+        self.rescue(self.rng.choice(tuple(self.replicas)))
         for _ in range(60 + 2 * max(len(replica.log) for replica in self.replicas.values())):
             self.now_ms += 10
             for node in self.replicas:
