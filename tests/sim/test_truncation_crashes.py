@@ -8,6 +8,7 @@ place of lost ones, so that leftovers fit as well as they ever can.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -15,11 +16,14 @@ import pytest
 
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import assign_offsets, iter_batches, split_batches
+from tidelog.model.errors import DiskFull, LogOffline, Overloaded, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.records import Record
 from tidelog.sim.choices import CrashChoices, enumerate_crashes
 from tidelog.sim.disk import SimDisk
-from tidelog.sim.faults import Crashed
+from tidelog.sim.faults import NO_FAULTS, Crashed, FaultRates
+from tidelog.sim.medium import CAPACITY_BYTES
+from tidelog.sim.seeds import stream
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
@@ -64,21 +68,29 @@ class Follower:
             (batch,) = split_batches(fill(self.values), batch_bytes_max=1 << 20)
             placed = assign_offsets(batch, self.log.log_end_offset, epoch)
             self.branch.append(bytes(placed.data))
-            self.log.append([placed], 0)
+            try:
+                self.log.append([placed], 0)
+            except (DiskFull, LogOffline, Overloaded):
+                self.branch.pop()
+                raise
 
     def commit(self) -> None:
-        self.log.commit_now()
-        self.least = len(self.branch)
+        if self.log.is_dirty:
+            self.log.commit_now()
+        if self.log.offline_reason is None:
+            self.least = len(self.branch)
 
     def truncate(self, offset: int) -> None:
         kept = offset - self.start
-        self.least = min(self.least, kept)
+        if self.log.offline_reason is None:
+            self.least = min(self.least, kept)
         self.log.truncate_to(offset, high_watermark=offset, now_ms=0)
         del self.branch[kept:]
-        self.least = kept
+        self.least = self.log.durable_offset - self.start
 
     def start_over(self, offset: int) -> None:
-        self.restart = offset
+        if self.log.offline_reason is None:
+            self.restart = offset
         self.log.start_over(offset, now_ms=0)
         self.start, self.branch, self.least, self.restart = offset, [], 0, None
 
@@ -240,6 +252,58 @@ def test_a_crash_at_any_operation_leaves_a_piece_of_one_branch(history: History,
             recover(follower)
             follower.check_reopened()
             go_on(follower)
+
+
+def live(follower: Follower, rng: random.Random) -> None:
+    """Opens the log, and does what a follower may be told to, on a disk that may fail, until the machine stops."""
+    medium = follower.disk.medium
+    if rng.random() < 0.7:
+        follower.disk.crash_at(rng.randint(1, 60))
+    try:
+        follower.open()
+        follower.check_reopened()
+        if rng.random() < 0.3:
+            medium.faults = FaultRates(write_error=rng.choice((0, 0.02)), sync_error=rng.choice((0, 0.05)))
+        if rng.random() < 0.2:
+            medium.capacity_bytes = medium.used_bytes + rng.randrange(4_000)
+        for _ in range(rng.randint(5, 40)):
+            act(follower, rng)
+    except Crashed:
+        pass
+    medium.faults, medium.capacity_bytes = NO_FAULTS, CAPACITY_BYTES
+    if rng.random() < 0.4:
+        follower.disk = follower.disk.kill()
+    else:
+        follower.crash()
+
+
+def act(follower: Follower, rng: random.Random) -> None:
+    end = follower.start + len(follower.branch)
+    with suppress(TidelogError, OSError):
+        match rng.randrange(9):
+            case 0 | 1 | 2 | 3:
+                follower.append(follower.log.tail.epoch + rng.randrange(3), rng.randint(1, 3))
+            case 4 | 5:
+                follower.commit()
+            case 6 | 7:
+                follower.truncate(rng.randint(max(follower.start, end - 6), end))
+            case 8 if rng.random() < 0.3:
+                follower.start_over(rng.randint(0, end + 5))
+
+
+def test_drawn_histories_of_followers_with_crashes_kills_and_disk_faults() -> None:
+    for seed in range(200):
+        rng = stream(seed, "follower")
+        follower = Follower(disk_of(seed), rng.choice(SEGMENT_BYTES))
+        for _ in range(rng.randint(2, 6)):
+            live(follower, rng)
+        try:
+            follower.open()
+            follower.check_reopened()
+            go_on(follower)
+        except BaseException:
+            print(f"seed {seed}")  # noqa: T201 - pytest shows it with the failure
+            raise
 
 
 def up_to_the_last_commit(follower: Follower) -> None:

@@ -236,3 +236,52 @@ def test_an_append_after_an_unknown_outcome_is_refused_before_a_truncation(store
     store.files.fails = lambda kind, path: 0
     with pytest.raises(LogOffline):
         truncate(store, 0)
+
+
+def test_batches_of_older_epochs_are_kept_though_their_rows_are_damaged(store: Store) -> None:
+    for n in range(5):
+        store.epoch = n + 1
+        store.append(b"value %d" % n)
+    store.close_and_open()
+    for slot in range(1, 6):
+        store.harm_row(slot)
+    truncate(store, 3)
+    assert store.log.lineage == [(1, 0), (2, 1), (3, 2)]
+    assert store.log.tail.epoch == store.log.last_epoch == 3
+    assert store.is_whole
+
+
+@pytest.mark.parametrize("cut", [0, 2, 3, 4])
+def test_what_follows_may_be_of_a_lower_epoch_and_takes_sequences_that_no_row_had(store: Store, cut: int) -> None:
+    for epoch, count in ((1, 2), (4, 3)):
+        store.epoch = epoch
+        store.append(*[b"v"] * count)
+    store.log.roll(store.now_ms)
+    store.append(b"v")
+    store.commit()
+    used = store.log.tail.sequence
+    for restart in (None, store.kill_and_open, store.close_and_open):
+        truncate(store, cut)
+        if restart is not None:
+            restart()
+        assert store.report.findings == []
+        store.epoch = max(store.log.tail.epoch, 3)
+        store.append(b"lower", b"lower")
+        assert store.log.active.first_sequence >= used
+        used = store.log.tail.sequence
+        store.commit()
+    store.kill_and_open()
+    assert store.is_whole
+    assert store.log.tail.sequence >= used
+
+
+def test_a_truncation_writes_zeros_over_what_it_drops(store: Store) -> None:
+    """Under the name that they had, and before their space is given back."""
+    store.append(b"kept", b"dropped")
+    store.log.roll(store.now_ms)
+    store.append(b"dropped, too")
+    store.commit()
+    store.files.forget()
+    truncate(store, 1)
+    for path in (store.log_path(0), store.log_path(2)):
+        assert (store.files.by_path["pwritev", path], store.files.by_path["sync", path] > 0) == (1, True)
