@@ -66,7 +66,7 @@ class Producer:
 
     async def run(self) -> None:
         while not self._is_stopping:
-            window = [self._new_batch() for _ in range(self._rng.randint(1, self._window))]
+            window = [self._new_batch() for _ in range(self._draw_window())]
             if self.kind is Kind.IDEMPOTENT and self._producer_id < 0:
                 await self._allocate()
             requests = [(sent, self._encode(sent)) for sent in window]
@@ -77,6 +77,10 @@ class Producer:
                 if self.kind is not Kind.PLAIN:
                     await self._insist(requests)
             await asyncio.sleep((0.1 + self._rng.random()) * self._pause_s)
+
+    def _draw_window(self) -> int:
+        """How many batches are in flight next."""
+        return self._rng.randint(1, self._window)
 
     def _new_batch(self) -> Sent:
         count = self._rng.choice((1, 1, 2, 5))

@@ -20,6 +20,7 @@ from tidelog.sim.cluster.world import World
 from tidelog.sim.environment import SimClock
 from tidelog.sim.history import History, Sent
 from tidelog.sim.machine import ConnectionLost, Machine, Unreachable
+from tidelog.sim.producers import Producer
 from tidelog.sim.readers import PAUSE_S, Reader
 
 T = TypeVar("T")
@@ -70,6 +71,14 @@ class ClusterHistory(History):
         book = self._ledger.book_of(partition)
         if book is not None and not book.is_volatile and not book.is_gone and offset >= book.end:
             self.violate(f"{partition}: {offset} is shown, and committed is what is below {book.end}")
+
+
+class ClusterProducer(Producer):
+    """Its requests may overtake one another on their ways through several brokers. As a first sequence is free, that must
+    not happen to the first batch of a producer id."""
+
+    def _draw_window(self) -> int:
+        return super()._draw_window() if self._sequence > 0 else 1
 
 
 class ClusterReader(Reader):

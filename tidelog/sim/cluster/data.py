@@ -15,14 +15,13 @@ from tidelog.broker.partition import Partition
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId, TopicPartition
 from tidelog.sim.checkers import CHECKERS
-from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory, ClusterReader, Tuner, create
+from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory, ClusterProducer, ClusterReader, Tuner, create
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.shadows import Held, read_batches
 from tidelog.sim.cluster.traffic import Traffic
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
 from tidelog.sim.history import Kind, View
-from tidelog.sim.producers import Producer
 from tidelog.sim.readers import read_all
 from tidelog.sim.seeds import stream
 
@@ -93,7 +92,7 @@ class Data:
             where = TopicPartition(plan.topic, plan.partition)
             rng = stream(self._seed, plan.name)
             anywhere = self._anywhere(plan.name)
-            yield Producer(plan.name, plan.kind, plan.acks, where, anywhere, self.history, rng), where
+            yield ClusterProducer(plan.name, plan.kind, plan.acks, where, anywhere, self.history, rng), where
         for where in sorted(self.history.watched):
             rng = stream(self._seed, f"reader {where}")
             yield ClusterReader(where, self._anywhere(f"reader {where}"), self.history, rng), where
