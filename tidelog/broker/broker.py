@@ -11,7 +11,8 @@ broker. Order at stop: lead nothing any more, make everything durable, leave the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -30,6 +31,16 @@ from tidelog.broker.controller.commands import (
     RegisterBroker,
     RemoveBroker,
     TopicPlaced,
+)
+from tidelog.broker.controller.moves import planned
+from tidelog.broker.controller.partition_commands import (
+    AlterReassignments,
+    ElectionAnswer,
+    ElectionType,
+    ElectLeaders,
+    LeadersElected,
+    NewReplicas,
+    PartitionNamed,
 )
 from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.fetching import Fetcher
@@ -96,6 +107,7 @@ class Broker:
         self._files = files
         self._clock = clock
         self._entropy = entropy
+        self._runner = runner
         self._contacts = contacts
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._producer_ids = range(0)
@@ -125,6 +137,7 @@ class Broker:
             self._registration.report_removed,
             self.failed.set,
             self._retired,
+            self._is_admitted,
         )
         self._replication = ReplicationService(self._replicas.partitions, self._epoch_of, clock)
         self._routing = Routing(self, self._peers)
@@ -267,6 +280,10 @@ class Broker:
         """True if this broker decides for the cluster."""
         return self._controller.is_active
 
+    def _is_admitted(self, image: ClusterImage) -> bool:
+        broker = image.brokers.get(self.node_id)
+        return broker is not None and broker.incarnation == self._hello.incarnation
+
     def _own_epoch(self) -> int:
         return self._registration.epoch
 
@@ -387,7 +404,31 @@ class Broker:
         known = self.image.brokers.get(node_id)
         await self._decide(RemoveBroker(node_id, -1 if known is None else known.epoch))
 
-    async def _decide(self, command: DeleteTopic | AlterTopicConfigs | RemoveBroker) -> None:
+    async def rebalance(self, leaving: Sequence[int] = (), *, validate_only: bool = False) -> list[NewReplicas]:
+        """Begins to spread all replicas evenly, and none on brokers that are `leaving`; what begins to move.
+
+        The plan is made from this broker's image, beside the event loop. Raises `NotFound`, `InvalidRequest`."""
+        commands = await self._runner.run(partial(planned, self.image, leaving))
+        if not validate_only:
+            for command in commands:
+                await self._decide(command)
+        return [move for command in commands for move in command.partitions]
+
+    async def alter_reassignments(self, partitions: Sequence[NewReplicas]) -> None:
+        """Begins to move replicas, or calls it off; at most `MOVES_MAX` at once, all or nothing. Raises
+        `UnknownPartition`, `InvalidRequest`."""
+        await self._decide(AlterReassignments(list(partitions)))
+
+    async def elect_leaders(
+        self, election: ElectionType, partitions: Sequence[PartitionNamed] | None = None
+    ) -> Sequence[ElectionAnswer]:
+        """Other leaders, where that is possible; without `partitions`, of all, and only those that changed are told."""
+        command = ElectLeaders(election, partitions)
+        elected = await self._channel.submit(command, LeadersElected, seconds_max=COMMAND_S_MAX)
+        await self._in_force(elected.position)
+        return elected.partitions
+
+    async def _decide(self, command: DeleteTopic | AlterTopicConfigs | RemoveBroker | AlterReassignments) -> None:
         done = await self._channel.submit(command, Done, seconds_max=COMMAND_S_MAX)
         await self._in_force(done.position)
 

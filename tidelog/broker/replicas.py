@@ -51,9 +51,11 @@ class Replicas:
         removed: Callable[[TopicId], None],
         failed: Callable[[], None],
         retired: Callable[[PartitionId], None],
+        is_admitted: Callable[[ClusterImage], bool],
     ) -> None:
         """`moved` is called after each change; `removed` with each deleted topic of which nothing is left here;
-        `failed` if a task ended by an error that nobody foresaw; `retired` with each leadership that ended."""
+        `failed` if a task ended by an error that nobody foresaw; `retired` with each leadership that ended;
+        `is_admitted` tells whether an image has this very process as its node's broker."""
         self.partitions: dict[PartitionId, Partition] = {}
         self.followers: dict[PartitionId, Follower] = {}
         self.position = 0
@@ -69,6 +71,7 @@ class Replicas:
         self._removed = removed
         self._failed = failed
         self._retired = retired
+        self._is_admitted = is_admitted
         self._fetchers: dict[int, Fetcher] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._high_watermarks: dict[PartitionId, int] = {}
@@ -114,6 +117,10 @@ class Replicas:
         return [*self.partitions, *self.followers]
 
     def _held_in(self, image: ClusterImage) -> dict[PartitionId, tuple[Topic, PartitionInfo]]:
+        """Nothing before this process is registered: what an older image gives this node was given to an earlier
+        process, which may have written more in that leader epoch than there is now."""
+        if not self._is_admitted(image):
+            return {}
         return {
             PartitionId(topic.topic_id, info.partition): (topic, info)
             for topic in image.topics.values()
