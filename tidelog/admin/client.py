@@ -19,7 +19,9 @@ from tidelog.admin.results import (
     BrokerDescription,
     ClusterDescription,
     ConfigDescription,
+    NewAssignment,
     NewTopic,
+    ReassignmentDescription,
     TopicDescription,
     TopicPlacement,
     VoterDescription,
@@ -45,7 +47,22 @@ class _Cluster(msgspec.Struct, frozen=True):
     voters: tuple[VoterDescription, ...]
 
 
+class _Planned(msgspec.Struct, frozen=True):
+    data: list[NewAssignment]
+
+
+class _Reassignments(msgspec.Struct, frozen=True):
+    data: list[ReassignmentDescription]
+
+
+class _Elected(msgspec.Struct, frozen=True):
+    data: list[msgspec.Raw]
+
+
 POSITION_TIMEOUT_S = 2.0
+_PLANNED = msgspec.json.Decoder(_Planned)
+_REASSIGNMENTS = msgspec.json.Decoder(_Reassignments)
+_ELECTED = msgspec.json.Decoder(_Elected)
 _PLACEMENT = msgspec.json.Decoder(TopicPlacement)
 _CONFIGS = msgspec.json.Decoder(_Configs)
 _BROKERS = msgspec.json.Decoder(_Brokers)
@@ -218,6 +235,38 @@ class AdminClient:
         """Removes a broker from the cluster for good. Raises `NotFound`, or `InvalidRequest` with what must be done
         first: it holds replicas, or too few voters would be left."""
         await self._change("DELETE", f"/brokers/{broker_id}", safe=False)
+
+    # -- replicas that move --------------------------------------------------------------------------------------
+
+    async def rebalance(self, *, leaving: Sequence[int] = (), validate_only: bool = False) -> list[NewAssignment]:
+        """Begins to spread all replicas evenly over the brokers, with as few moves as possible, and none on brokers
+        that are `leaving`. What begins to move; with `validate_only`, what would. A repetition finds nothing to do.
+
+        Raises `NotFound` or `InvalidRequest`; then nothing moves.
+        """
+        asked = {"leaving": list(leaving), "validate_only": validate_only}
+        return decode_answer(_PLANNED, await self._change("POST", "/brokers:rebalance", asked, safe=True)).data
+
+    async def alter_reassignments(self, moves: Sequence[NewAssignment]) -> None:
+        """Begins to move partitions to other replicas (KIP-455), all or none. Raises `UnknownTopic`,
+        `UnknownPartition`, `InvalidRequest`."""
+        asked = {"data": [msgspec.to_builtins(move) for move in moves]}
+        await self._change("POST", "/topics/-/partitions/-/reassignment", asked, safe=True)
+
+    async def list_reassignments(self) -> list[ReassignmentDescription]:
+        """The partitions whose replicas move now. Their state is in the metadata, so any broker knows."""
+        return decode_answer(_REASSIGNMENTS, await self._read("/topics/-/partitions/-/reassignment")).data
+
+    async def cancel_reassignments(self) -> None:
+        """Calls off all moves: replicas stay where they were. Raises `InvalidRequest` if records would be lost."""
+        await self._change("DELETE", "/topics/-/partitions/-/reassignment", safe=True)
+
+    async def elect_preferred_leaders(self) -> int:
+        """Has the first replica of each partition lead where it is in sync; how many partitions changed leaders."""
+        body = await self._change("POST", "/topics/-/partitions:elect", {"election_type": "preferred"}, safe=True)
+        return len(decode_answer(_ELECTED, body).data)
+
+    # -- offsets -------------------------------------------------------------------------------------------------
 
     async def list_offsets(
         self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]

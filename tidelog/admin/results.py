@@ -79,6 +79,25 @@ class TopicDescription(msgspec.Struct, frozen=True):
         )
 
 
+class NewAssignment(msgspec.Struct, frozen=True):
+    """Where a partition's replicas are to be, the preferred leader first."""
+
+    topic_name: str
+    partition_id: int
+    replicas: tuple[int, ...]
+
+
+class ReassignmentDescription(msgspec.Struct, frozen=True):
+    """A partition whose replicas move; the move is over when all `target_replicas` are in `isr`."""
+
+    topic_name: str
+    partition_id: int
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    target_replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
 class BrokerDescription(msgspec.Struct, frozen=True):
     """A registered broker and its HTTP address.
 

@@ -407,7 +407,8 @@ class Broker:
     async def rebalance(self, leaving: Sequence[int] = (), *, validate_only: bool = False) -> list[NewReplicas]:
         """Begins to spread all replicas evenly, and none on brokers that are `leaving`; what begins to move.
 
-        The plan is made from this broker's image, beside the event loop. Raises `NotFound`, `InvalidRequest`."""
+        The plan is made from this broker's image, beside the event loop. Raises `NotFound`, `InvalidRequest`.
+        """
         commands = await self._runner.run(partial(planned, self.image, leaving))
         if not validate_only:
             for command in commands:

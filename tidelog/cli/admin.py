@@ -52,7 +52,8 @@ def admin(
 
     broker-N is the broker with node id N. Brokers form a cluster by themselves when they start (cluster.voters, or
     --join). `create cluster` waits until the cluster consists of just these brokers, `add` until these are in it as
-    well; both say how to start the ones that are missing.
+    well; both say how to start the ones that are missing. `add` then moves to the new brokers their share of the
+    replicas, and `remove` empties brokers before they go; both show how far they are.
 
     \b
     Examples:

@@ -10,6 +10,7 @@ import msgspec
 
 from tidelog.admin import AdminClient, BrokerDescription
 from tidelog.cli.broker import print_brokers
+from tidelog.cli.moving import move
 from tidelog.cli.statements import (
     AddBrokers,
     CreateCluster,
@@ -20,7 +21,7 @@ from tidelog.cli.statements import (
     Shown,
     Statement,
 )
-from tidelog.cli.terminal import CommandError, print_json
+from tidelog.cli.terminal import CommandError, counted, print_json
 from tidelog.cli.topic import print_topics, shape_of
 from tidelog.model.errors import NotFound
 
@@ -30,7 +31,8 @@ POLL_S = 0.25
 class Performer:
     """Does what statements say, and prints what came of it: for people, or (`as_json`) one JSON document each.
 
-    Brokers that are named but not there yet are waited for, `wait_s` at most.
+    Brokers that are named but not there yet are waited for, `wait_s` at most. Those that are added get their share of
+    what there is; those that are removed are emptied first.
     """
 
     def __init__(self, admin: AdminClient, *, as_json: bool, wait_s: float) -> None:
@@ -95,16 +97,20 @@ class Performer:
             print(f"cluster {cluster.cluster_id} consists of {_named([broker.broker_id for broker in brokers])}")
 
     async def _add(self, node_ids: Sequence[int]) -> None:
-        brokers = await self._wait_for(node_ids)
+        await self._wait_for(node_ids)
+        moved = await move(self._admin)
+        brokers = [broker for broker in await self._admin.list_brokers() if broker.broker_id in node_ids]
         self._print_brokers(brokers)
         if not self._as_json:
-            print("\nNew topics use them. Partitions that exist stay where they are: this version does not move data.")
+            print(f"\n{counted(moved, 'partition')} moved" if moved else "\nthere was nothing to move")
 
     async def _remove(self, node_ids: Sequence[int]) -> None:
         known = [broker.broker_id for broker in await self._admin.list_brokers()]
         for node_id in node_ids:
             if node_id not in known:
                 raise NotFound(f"the cluster has no {_named([node_id])}; it has {_named(known)}")
+        if len(node_ids) < len(known):
+            await move(self._admin, leaving=node_ids)
         for node_id in node_ids:
             await self._admin.remove_broker(node_id)
             if not self._as_json:

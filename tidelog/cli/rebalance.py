@@ -1,4 +1,4 @@
-"""`tidelog cluster rebalance`: what evening out a cluster's load would move. This version plans and does not move."""
+"""`tidelog cluster rebalance`: evens out a cluster's load, shows what that would move, or calls it off."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from tidelog.admin import AdminClient, BrokerDescription, TopicDescription
 from tidelog.cli.connection import connected, run
+from tidelog.cli.moving import move
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import UsageError, counted, print_json
@@ -20,29 +21,60 @@ from tidelog.placement.striped import UsableBroker
 
 def rebalance(
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Only show what would move.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Call off what moves now.")] = False,
     without: Annotated[
         list[int] | None, typer.Option("--without", metavar="NODE", help="A broker to be emptied. Repeatable.")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Plan moves that even out the load.
+    """Even out the load by moving replicas.
 
-    The plan spreads replicas and preferred leaders evenly over the brokers, with as few moves as possible. All that are
-    registered count, also those that are not heard of now: their data is still there. This version plans moves and
-    makes none, so --validate-only is required.
+    Spreads replicas and preferred leaders evenly over the brokers, with as few moves as possible. All that are
+    registered count, also those that are not heard of now: their data is still there. The brokers do the moving: after
+    Ctrl-C it goes on, and the same command watches again.
 
     \b
     Examples:
-      tidelog cluster rebalance --validate-only
+      tidelog cluster rebalance
       tidelog cluster rebalance --validate-only --without 4 --json
+      tidelog cluster rebalance --cancel
     """
-    if not validate_only:
-        raise UsageError("this version plans moves and makes none: say --validate-only to see the plan")
+    if cancel and (validate_only or without):
+        raise UsageError("--cancel calls off all moves; it takes neither --validate-only nor --without")
+    if cancel:
+        _report(run(_cancel(bootstrap)), "called off", as_json=as_json)
+    elif validate_only:
+        _show_plan(bootstrap, without or (), as_json=as_json)
+    else:
+        _report(run(_move(bootstrap, without or ())), "moved", as_json=as_json)
 
+
+async def _move(bootstrap: str, without: Sequence[int]) -> int:
+    async with connected(AdminClient(bootstrap), bootstrap) as admin:
+        return await move(admin, leaving=without)
+
+
+async def _cancel(bootstrap: str) -> int:
+    async with connected(AdminClient(bootstrap), bootstrap) as admin:
+        moving = await admin.list_reassignments()
+        await admin.cancel_reassignments()
+        return len(moving)
+
+
+def _report(partitions: int, done: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"partitions": partitions, "outcome": done})
+    elif partitions:
+        print(f"{counted(partitions, 'partition')} {done}")
+    else:
+        print("nothing moved: the load is even" if done == "moved" else "nothing was moving")
+
+
+def _show_plan(bootstrap: str, without: Sequence[int], *, as_json: bool) -> None:
     async def plan() -> Plan:
         async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            return _plan(await admin.list_brokers(), await admin.describe_topics(), without or ())
+            return _plan(await admin.list_brokers(), await admin.describe_topics(), without)
 
     planned = run(plan())
     if as_json:

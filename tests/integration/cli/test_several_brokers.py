@@ -76,7 +76,7 @@ def test_topics_of_several_brokers_in_statements(on_five: Cli) -> None:
     held = [replica for replica in document["partition_replicas"] if replica["topic_name"] == "wide"]
     assert len(held) == 6
     assert sum(replica["is_leader"] for replica in held) == 2
-    [line] = on_five.fail("admin", "alter cluster remove brokers broker-2")
+    [line, *_] = on_five.fail("broker", "remove", "2")
     assert line.startswith("error: broker 2 holds replicas of wide")
     on_five.succeed("admin", "drop topic wide")
 
@@ -98,8 +98,10 @@ def test_a_plan_shows_what_evening_out_would_move(on_five: Cli) -> None:
     on_five.succeed("topic", "delete", "all")
     [line] = on_five.fail("cluster", "rebalance", "--validate-only", "--without", "9")
     assert line.startswith("error: there is no broker 9;")
-    [line] = on_five.fail("cluster", "rebalance", status=2)
-    assert "plans moves and makes none" in line
+    [line] = on_five.fail("cluster", "rebalance", "--cancel", "--validate-only", status=2)
+    assert "--cancel calls off all moves" in line
+    assert on_five.succeed("cluster", "rebalance") == b"nothing moved: the load is even\n"
+    assert on_five.succeed("cluster", "rebalance", "--cancel") == b"nothing was moving\n"
 
 
 def test_brokers_join_and_leave(
@@ -107,6 +109,9 @@ def test_brokers_join_and_leave(
 ) -> None:
     with LocalCluster() as cluster:
         cli = Cli(cluster.bootstrap, tmp_path, monkeypatch, capfdbinary)
+        cli.succeed("topic", "create", "shared", "--partitions", "4")
+        values = b"".join(b"%d\n" % number for number in range(1000))
+        cli.succeed("produce", "shared", stdin=values)
         http, peer = free_ports(2)
         joining = BrokerProcess(
             2,
@@ -121,8 +126,19 @@ def test_brokers_join_and_leave(
             assert added.status == 0, added.err
             assert f"http://{HOST}:{http}" in added.out.decode()
             assert [broker["broker_id"] for broker in json.loads(cli.succeed("broker", "list", "--json"))] == [1, 2]
+            assert "2 partitions moved" in added.out.decode()
+            assert leaders(cli, "shared") == [1, 1, 2, 2]
             assert cli.succeed("admin", "alter cluster remove brokers broker-2") == b"removed broker-2\n"
+            assert leaders(cli, "shared") == [1, 1, 1, 1]
+            read = cli.succeed("consume", "shared", "--from-beginning", "--until-end")
+            assert sorted(read.splitlines()) == sorted(values.splitlines())
             assert [broker["broker_id"] for broker in json.loads(cli.succeed("broker", "list", "--json"))] == [1]
             joining.wait_until_stopped(time.monotonic() + 20)  # by itself, and well
         finally:
             joining.kill()
+
+
+def leaders(cli: Cli, topic: str) -> list[int]:
+    """Of the topic's partitions, sorted."""
+    described = json.loads(cli.succeed("topic", "describe", topic, "--json"))
+    return sorted(partition["leader"] for partition in described["partitions"])

@@ -1,0 +1,244 @@
+"""REST v3: replicas that move. What moves is shown as Confluent's proxy shows it; beginning a move, calling it off,
+evening out the load and electing leaders are ours.
+
+A move is begun when its request is answered, and over when the partition is no longer listed. Its state is in the
+metadata, so it goes on whoever is the controller, and any broker can be asked about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.controller.partition_commands import MOVES_MAX, ElectionType, NewReplicas, PartitionNamed
+from tidelog.broker.http.answers import json_answer, no_content
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Metadata, Place, Related, ResourceList
+from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber, decode_body, json_decoder
+from tidelog.broker.http.media import check_document
+from tidelog.broker.http.topics_v2 import partition_of
+from tidelog.model.cluster import PartitionInfo, Topic
+from tidelog.model.errors import NotFound, UnknownPartition
+from tidelog.model.names import check_topic_name
+
+
+class ReassignmentV3(Struct, frozen=True):
+    """A partition whose replicas move. `target_replicas` are those it will have; `isr` tells how far it is: the move is
+    over when all targets are in it."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+    adding_replicas: list[int]
+    removing_replicas: list[int]
+    target_replicas: list[int]
+    isr: list[int]
+    replicas: Related
+
+
+class MoveAsked(Body):
+    """Where a partition's replicas shall be, the preferred leader first."""
+
+    topic_name: str
+    partition_id: PartitionNumber
+    replicas: list[NodeNumber]
+
+
+class MovesAsked(Body):
+    """The body that begins moves; all of them, or none."""
+
+    data: list[MoveAsked]
+
+
+class RebalanceAsked(Body):
+    """The body of a rebalance: `leaving` are brokers that shall hold nothing any more."""
+
+    leaving: list[NodeNumber] | None = None
+    validate_only: bool = False
+
+
+class MovePlanned(Struct, frozen=True):
+    """A partition that begins to move, or would."""
+
+    topic_name: str
+    partition_id: int
+    replicas: list[int]
+
+
+class Planned(Struct, frozen=True):
+    """What a rebalance begins to move; nothing if the load is even."""
+
+    data: list[MovePlanned]
+
+
+class PartitionAsked(Body):
+    """A partition, by its topic's name."""
+
+    topic_name: str
+    partition_id: PartitionNumber
+
+
+class ElectionAsked(Body):
+    """The body of an election; without `data`, of all partitions."""
+
+    election_type: ElectionType = ElectionType.PREFERRED
+    data: list[PartitionAsked] | None = None
+
+
+class ElectionShown(Struct, frozen=True):
+    """What became of one partition's election: `none` is success, as in Kafka's error codes."""
+
+    topic_name: str
+    partition_id: int
+    leader: int
+    error: str
+
+
+class ElectionsShown(Struct, frozen=True):
+    """One for each partition that was asked for; of all, those that have another leader now."""
+
+    data: list[ElectionShown]
+
+
+_MOVES: Final = json_decoder(MovesAsked)
+_REBALANCE: Final = json_decoder(RebalanceAsked)
+_ELECTION: Final = json_decoder(ElectionAsked)
+
+
+# -- what moves ----------------------------------------------------------------------------------------------------
+
+
+async def list_all(context: Context, call: Call) -> web.StreamResponse:
+    """All partitions whose replicas move."""
+    place = Place(context, call)
+    topics = context.broker.image.topics
+    return json_answer(_shown(place, [topics[name] for name in sorted(topics)], "-"))
+
+
+async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
+    """A topic's partitions whose replicas move."""
+    place = Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    return json_answer(_shown(place, [topic], topic.name))
+
+
+async def get_one(context: Context, call: Call) -> web.StreamResponse:
+    """How a partition's replicas move. `NotFound` if they do not."""
+    place = Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    info = partition_of(topic, call)
+    if not is_moving(info):
+        raise NotFound(f"the replicas of {topic.name}-{info.partition} do not move")
+    return json_answer(_reassignment(place, topic, info))
+
+
+def is_moving(info: PartitionInfo) -> bool:
+    """True while a partition is not yet where it is to be."""
+    return bool(info.adding or info.removing)
+
+
+def _shown(place: Place, topics: Sequence[Topic], name: str) -> ResourceList[ReassignmentV3]:
+    data = [_reassignment(place, topic, info) for topic in topics for info in topic.partitions if is_moving(info)]
+    return place.list_of("KafkaReassignment", data, "topics", name, "partitions", "-", "reassignment")
+
+
+def _reassignment(place: Place, topic: Topic, info: PartitionInfo) -> ReassignmentV3:
+    segments = ("topics", topic.name, "partitions", info.partition)
+    return ReassignmentV3(
+        "KafkaReassignment",
+        place.metadata(*segments, "reassignment"),
+        place.cluster_id,
+        topic.name,
+        info.partition,
+        list(info.adding),
+        list(info.removing),
+        list(info.target),
+        list(info.isr),
+        place.related(*segments, "replicas"),
+    )
+
+
+# -- moving --------------------------------------------------------------------------------------------------------
+
+
+async def begin(context: Context, call: Call) -> web.StreamResponse:
+    """Begins to move replicas: all that is asked for, or nothing."""
+    Place(context, call)
+    check_document(call.request)
+    asked = decode_body(_MOVES, await read_body(context, call, context.limits.json_bytes_max))
+    moves = [
+        NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in asked.data
+    ]
+    await context.broker.alter_reassignments(moves)
+    return no_content()
+
+
+async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
+    """Calls off all moves: replicas stay where they were."""
+    Place(context, call)
+    topics = context.broker.image.topics.values()
+    await _call_off(context, [(topic, info) for topic in topics for info in topic.partitions if is_moving(info)])
+    return no_content()
+
+
+async def call_off_one(context: Context, call: Call) -> web.StreamResponse:
+    """Calls off one partition's move; without effect if there is none."""
+    Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    await _call_off(context, [(topic, partition_of(topic, call))])
+    return no_content()
+
+
+async def _call_off(context: Context, moving: Sequence[tuple[Topic, PartitionInfo]]) -> None:
+    moves = [NewReplicas(topic.topic_id, info.partition, None) for topic, info in moving]
+    for start in range(0, len(moves), MOVES_MAX):
+        await context.broker.alter_reassignments(moves[start : start + MOVES_MAX])
+
+
+async def rebalance(context: Context, call: Call) -> web.StreamResponse:
+    """Begins to spread all replicas evenly, none on brokers that leave; `validate_only` only shows what would move."""
+    Place(context, call)
+    check_document(call.request)
+    asked = decode_body(_REBALANCE, await read_body(context, call, context.limits.json_bytes_max))
+    moves = await context.broker.rebalance(asked.leaving or (), validate_only=asked.validate_only)
+    names = _names(context)
+    planned = [
+        MovePlanned(names.get(move.topic_id, move.topic_id), move.partition, list(move.replicas or ()))
+        for move in moves
+    ]
+    return json_answer(Planned(planned))
+
+
+async def elect(context: Context, call: Call) -> web.StreamResponse:
+    """Has preferred replicas lead where they are in sync; or any live one, where nobody can lead (`unclean`)."""
+    Place(context, call)
+    check_document(call.request)
+    asked = decode_body(_ELECTION, await read_body(context, call, context.limits.json_bytes_max))
+    partitions = None
+    if asked.data is not None:
+        partitions = [PartitionNamed(*_named(context, one.topic_name, one.partition_id)) for one in asked.data]
+    found = await context.broker.elect_leaders(asked.election_type, partitions)
+    names = _names(context)
+    return json_answer(
+        ElectionsShown(
+            [ElectionShown(names.get(one.topic_id, one.topic_id), one.partition, one.leader, one.code) for one in found]
+        )
+    )
+
+
+def _names(context: Context) -> dict[str, str]:
+    """Of topics, by their ids."""
+    return {topic.topic_id: topic.name for topic in context.broker.image.topics.values()}
+
+
+def _named(context: Context, name: str, partition: int) -> tuple[str, int]:
+    topic = context.broker.topic(check_topic_name(name))
+    if partition >= len(topic.partitions):
+        raise UnknownPartition(f"topic {name} has no partition {partition}, only {len(topic.partitions)} partitions")
+    return topic.topic_id, partition
