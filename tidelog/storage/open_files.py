@@ -10,6 +10,8 @@ moment; it must never be taken for damage, nor for a missing file.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tidelog.model.errors import Overloaded
 from tidelog.model.ports import File, Files
@@ -47,6 +49,19 @@ class OpenFiles:
         self._pins[path] = self._pins.get(path, 0) + 1
         return file
 
+    @contextmanager
+    def pinned(self, *paths: str) -> Iterator[None]:
+        """Keeps handles open for as long as a blocking call on another thread works with them."""
+        held: list[str] = []
+        try:
+            for path in paths:
+                self.pin(path)
+                held.append(path)
+            yield
+        finally:
+            for path in held:
+                self.unpin(path)
+
     def unpin(self, path: str) -> None:
         count = self._pins[path] - 1
         if count:
@@ -68,7 +83,8 @@ class OpenFiles:
     def _evict(self) -> None:
         """Makes room for one more, if there is a handle that nobody pinned."""
         while len(self._open) >= self._open_max:
-            path = next((path for path in self._open if path not in self._pins), None)
+            # A copy: a truncation on the disk thread opens files, too.
+            path = next((path for path in list(self._open) if path not in self._pins), None)
             if path is None:
                 return
             self.close(path)

@@ -136,7 +136,8 @@ class PartitionLog(AppendableLog):
 
     def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> None:
         """Drops the batch that holds `offset` and all behind it, durably. What is appended next may be of any epoch
-        from that of what is kept on, also below what was dropped. Blocking; no commit may be under way.
+        from that of what is kept on, also below what was dropped. Blocking; no commit may be under way. May run on the
+        disk thread while nobody uses this log; the same holds of `start_over`.
 
         Deleted offsets never come back: where a batch goes that the log starts within, the log restarts at its start.
         Raises `OffsetOutOfRange`, or `OSError`: the log is offline then.
@@ -159,13 +160,14 @@ class PartitionLog(AppendableLog):
             self.start_over(self.log_start_offset, now_ms=now_ms)
             return
         try:
-            self._cut(kept, cut, high_watermark, now_ms)
+            with self._opened.pinned(last.log_path, last.catalog_path):
+                self._cut(kept, cut, high_watermark, now_ms)
         except OSError as error:
             self.take_offline(f"truncation failed: {error}")
             raise
 
     def _cut(self, kept: int, cut: Cut, high_watermark: int, now_ms: int) -> None:
-        self.sequences_used = max(self.sequences_used, self.tail.sequence)
+        self._use_up_sequences()
         self.tail = cut.tail._replace(durable=cut.tail.sequence)
         self.durable_offset, self._marked = cut.tail.offset, cut.tail.sequence
         # Metainfo first: were it to promise more than the log holds, the loader would call the difference lost.
@@ -186,7 +188,7 @@ class PartitionLog(AppendableLog):
         in common with it. Blocking; no commit may be under way. Raises `OSError`: the log is offline then.
         """
         self._require_online()
-        self.sequences_used = max(self.sequences_used, self.tail.sequence)
+        self._use_up_sequences()
         self._unsynced.disown_all()
         try:
             self._begin_at(offset)
@@ -194,6 +196,10 @@ class PartitionLog(AppendableLog):
             self.take_offline(f"starting over at offset {offset} failed: {error}")
             raise
         self._rolled_ms = now_ms
+
+    def _use_up_sequences(self) -> None:
+        """Every cut has a number of its own: facts noted before it are told by theirs."""
+        self.sequences_used = max(self.sequences_used + 1, self.tail.sequence)
 
     def _begin_at(self, offset: int) -> None:
         used, is_behind = self.sequences_used, offset < self.tail.offset
@@ -207,10 +213,12 @@ class PartitionLog(AppendableLog):
         self._doomed.clear()
         remove_all(self._opened, self.directory, wipes=is_behind)
         segment = Segment(self._opened, self.directory, offset, self._codec)
-        self._opened.get(segment.log_path, create=True).sync()
-        self._opened.get(segment.catalog_path, create=True)
-        self.segments[:] = [segment]
-        self._write_catalog_afresh()
+        for path in (segment.log_path, segment.catalog_path):
+            self._opened.get(path, create=True)
+        with self._opened.pinned(segment.log_path, segment.catalog_path):
+            segment.log.sync()
+            self.segments[:] = [segment]
+            self._write_catalog_afresh()
         self._opened.files.sync_dir(self.directory)
         self._marked = self.tail.durable
         self.damage.clip(offset, offset)
@@ -292,8 +300,10 @@ class PartitionLog(AppendableLog):
         )
 
     def store_metainfo(self, info: Metainfo) -> None:
-        """Blocking; may run on the disk thread. Raises `OSError`."""
-        self._metainfo.store(info)
+        """Blocking; may run on the disk thread. Raises `OSError`. Facts of before a cut that was made meanwhile would
+        promise what the log holds no more, and are passed over."""
+        if (info.sequences_used or 0) == self.sequences_used:
+            self._metainfo.store(info)
 
     def close(self, high_watermark: int) -> None:
         """Makes all durable, notes it, and closes the files. Blocking; no commit may be under way.

@@ -98,9 +98,17 @@ def remove_behind(opened: OpenFiles, directory: str, segments: Sequence[Segment]
         # The catalog first, as in `Segment.cut`: half a segment must not look like a damaged one.
         _remove(opened, segment.catalog_path)
         opened.files.sync_dir(directory)
-        wipe(segment.log, 0)
+        _wipe(opened, segment.log_path)
         _remove(opened, segment.log_path)
         opened.files.sync_dir(directory)
+
+
+def _wipe(opened: OpenFiles, path: str) -> None:
+    file = opened.files.open(path)  # a handle of its own: the shared ones belong to the event loop's thread
+    try:
+        wipe(file, 0)
+    finally:
+        file.close()
 
 
 def _remove(opened: OpenFiles, path: str) -> None:
@@ -122,6 +130,6 @@ def remove_all(opened: OpenFiles, directory: str, *, wipes: bool) -> None:
     for name in segment_names(opened, directory):
         path = f"{directory}/{name}"
         if wipes and name.endswith(".log"):
-            wipe(opened.get(path), 0)
+            _wipe(opened, path)
         _remove(opened, path)
     opened.files.sync_dir(directory)

@@ -285,3 +285,35 @@ def test_a_truncation_writes_zeros_over_what_it_drops(store: Store) -> None:
     truncate(store, 1)
     for path in (store.log_path(0), store.log_path(2)):
         assert (store.files.by_path["pwritev", path], store.files.by_path["sync", path] > 0) == (1, True)
+
+
+def test_facts_of_before_a_cut_are_not_stored_after_it(store: Store) -> None:
+    """A checkpoint of the high watermark that waits for the disk thread while a truncation runs there."""
+    store.append(b"a", b"b", b"c")
+    store.commit()
+    for _ in range(2):
+        stale = store.log.metainfo(3)
+        truncate(store, store.log.log_end_offset - 1)
+        store.log.store_metainfo(stale)
+    stale = store.log.metainfo(1)
+    store.log.start_over(0, now_ms=0)
+    store.appended.clear()
+    store.log.store_metainfo(stale)
+    store.kill_and_open()
+    assert store.report.findings == []
+    assert store.log.log_end_offset == 0
+    store.log.store_metainfo(store.log.metainfo(0))
+
+
+def test_a_truncation_with_one_handle_to_spare(store: Store) -> None:
+    store.handles_max = 1
+    store.kill_and_open()
+    for n in range(9):
+        if n in (3, 6):
+            store.log.roll(store.now_ms)
+        store.append(b"value %d" % n)
+        store.commit()
+    truncate(store, 2)
+    store.append(b"w")
+    store.kill_and_open()
+    assert store.is_whole
