@@ -15,7 +15,7 @@ from tidelog.broker.controller import active, decide_brokers
 from tidelog.broker.controller.active import ActiveController
 from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.quorum.delivery import Delivery
-from tidelog.broker.quorum.quorum_log import QuorumLog
+from tidelog.broker.quorum.outcomes import Outcomes
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import NotController
 from tidelog.replication.paxos.events import Proposed
@@ -48,14 +48,14 @@ def _fewer(majority: Majority) -> int:
 
 def acknowledge_before_it_is_chosen() -> AbstractContextManager[None]:
     """An append returns as soon as it has its place in the log."""
-    on_proposed = QuorumLog._on_proposed
+    note = Outcomes.proposed
 
-    def eager(log: QuorumLog, proposed: Proposed) -> None:
-        on_proposed(log, proposed)
-        if log._asking is not None and not log._asking.done():
-            log._asking.set_result(proposed.value.base_offset)
+    def eager(outcomes: Outcomes, proposed: Proposed) -> None:
+        note(outcomes, proposed)
+        if outcomes._asking is not None and not outcomes._asking.done():
+            outcomes._asking.set_result(proposed.value.base_offset)
 
-    return patched(QuorumLog, "_on_proposed", eager)
+    return patched(Outcomes, "proposed", eager)
 
 
 def deliver_without_payload() -> AbstractContextManager[None]:
