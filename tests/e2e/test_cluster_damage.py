@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.asking import Asked, until
 from tidelog.testing import LocalCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 
 RECORDS = 40
 SETTINGS = {

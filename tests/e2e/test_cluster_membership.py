@@ -14,7 +14,7 @@ from tidelog.testing import BrokerFailed, BrokerProcess, LocalCluster
 from tidelog.testing.commands import HOST
 from tidelog.testing.ports import free_ports
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 
 SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 

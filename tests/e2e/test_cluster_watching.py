@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.asking import Asked, ask, until
 from tidelog.testing import LocalCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 
 SETTINGS = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}
 
