@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.asking import Asked, ask, until
+from tests.e2e.asking import Asked, ask, controller_of, until
 from tidelog.testing import LocalCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -51,7 +51,7 @@ def is_alive(url: str) -> bool:
 
 def test_metrics_tell_who_decides_and_how_far_everybody_is(cluster: LocalCluster) -> None:
     assert Asked(cluster, 1).create("watched").status == 201
-    controller = Asked(cluster, 1).controller
+    controller = controller_of(cluster)
     until(
         lambda: (
             max(metrics(address(cluster, controller))[f"tidelog_metadata_lag_records{{{n}}}"] for n in (1, 2, 3)) == 0
@@ -73,7 +73,7 @@ def test_metrics_tell_who_decides_and_how_far_everybody_is(cluster: LocalCluster
 
 
 def test_a_broker_that_is_away_is_seen_and_said_once(cluster: LocalCluster) -> None:
-    controller = Asked(cluster, 1).controller
+    controller = controller_of(cluster)
     away, other = [node_id for node_id in cluster.node_ids if node_id != controller]
     lines = {node_id: len(cluster.broker(node_id).output.splitlines()) for node_id in (controller, other)}
     cluster.kill(away)
@@ -90,7 +90,7 @@ def test_a_broker_that_is_away_is_seen_and_said_once(cluster: LocalCluster) -> N
 
 
 def test_a_cluster_without_a_controller_is_seen_and_said_once(cluster: LocalCluster) -> None:
-    controller = Asked(cluster, 1).controller
+    controller = controller_of(cluster)
     away = next(node_id for node_id in cluster.node_ids if node_id != controller)
     [witness] = [node_id for node_id in cluster.node_ids if node_id not in (controller, away)]
     before = len(cluster.broker(witness).output.splitlines())
