@@ -111,3 +111,15 @@ class Asked:
             if not answer.body:
                 return found
             found += [record["value"] for record in answer.body]
+
+
+def controller_of(cluster: LocalCluster) -> int:
+    """The active controller, once all brokers of a cluster that is whole know it."""
+    known: list[int] = []
+
+    def is_known() -> bool:
+        known[:] = [Asked(cluster, node_id).controller for node_id in cluster.node_ids]
+        return known[0] != 0 and known.count(known[0]) == len(known)
+
+    until(is_known)
+    return known[0]

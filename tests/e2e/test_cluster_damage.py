@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.asking import Asked, until
+from tests.e2e.asking import Asked, controller_of, until
 from tidelog.testing import LocalCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 
 RECORDS = 40
 SETTINGS = {
@@ -93,7 +93,7 @@ DAMAGES: dict[str, tuple[Damage, bool | None]] = {
 def test_a_voter_whose_metadata_are_damaged_comes_back(
     cluster: LocalCluster, damage: Damage, keeps: bool | None
 ) -> None:
-    controller = Asked(cluster, 1).controller
+    controller = controller_of(cluster)
     victim = next(node_id for node_id in (3, 2) if node_id != controller)
     witness = Asked(cluster, controller)
     before = witness.voters[victim]

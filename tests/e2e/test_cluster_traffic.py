@@ -79,14 +79,14 @@ def is_unknown(answer: Answer) -> bool:
     return answer.status != 503
 
 
-def controller_of(cluster: LocalCluster) -> int:
+def some_controller(cluster: LocalCluster) -> int:
     return Asked(cluster, 1).controller or 1
 
 
 async def kill_in_turn(cluster: LocalCluster) -> None:
     for i in range(KILLS):
         await asyncio.sleep(1)
-        victim = await asyncio.to_thread(controller_of, cluster) if i % 2 else 1 + i % 3
+        victim = await asyncio.to_thread(some_controller, cluster) if i % 2 else 1 + i % 3
         await asyncio.to_thread(cluster.kill, victim)
         await asyncio.sleep(0.5)
         await asyncio.to_thread(cluster.restart, victim)

@@ -104,6 +104,10 @@ class Broker:
         self.is_removed = False
         """True if that is because it was removed from its cluster: nothing is wrong with it."""
         self.is_ready = False
+        self.stage = "it is looking at its disk"
+        """What it is doing until it is ready; for whoever wonders why it is not."""
+        self.controller_changes = 0
+        """How often it learned of another active controller."""
         self._files = files
         self._clock = clock
         self._entropy = entropy
@@ -157,6 +161,8 @@ class Broker:
         self.http_address = http_address
         self._spawn("log-writer", self.log_writer.run())
         peer_address = await self._listen()
+        if self.config.cluster_voters or self.config.cluster_join:
+            self.stage = "it is looking for the brokers that cluster.voters or cluster.join name; its log says for whom"
         await self._metadata.open(peer_address, self._contacts)
         self._introduce(self._metadata.cluster_id, -1)
         self._spawn("replicas", self._replicas.run())
@@ -164,7 +170,9 @@ class Broker:
         self._spawn("isr-requests", self._isr_requests.run())
         self._spawn("controller", self._controller.run())
         self._metadata.start()
+        self.stage = "it waits for an active controller, which takes a majority of the voters, to be registered"
         await self._register(peer_address)
+        self.stage = "it is registered, and loading its logs"
         self._spawn("registration", self._registration.run())
         self._registration.moved()
         await self._registration.is_live.wait()
@@ -215,6 +223,7 @@ class Broker:
         """Leads nothing any more, commits what is appended, marks the logs clean, gives the directory back."""
         is_clean = self.is_ready and not self.failed.is_set()
         self.is_ready = False
+        self.stage = "it is stopping"
         await self._cancel(["registration"])
         if is_clean:
             await self._registration.leave()
@@ -303,6 +312,20 @@ class Broker:
         """A leadership of this broker has ended: followers that wait are told."""
         self._replication.forget(partition_id)
 
+    @property
+    def controller_node(self) -> int | None:
+        """Who leads the metadata log, as far as this broker knows."""
+        return self._channel.leader
+
+    @property
+    def peers(self) -> PeerNode:
+        """The other brokers; for whoever counts."""
+        return self._peers
+
+    def metadata_lags(self) -> dict[NodeId, int]:
+        """As `ActiveController.lags`."""
+        return self._controller.lags
+
     def image_changed(self, image: ClusterImage) -> None:
         """For the metadata: something has been applied."""
         self._replicas.follow(image)
@@ -318,6 +341,7 @@ class Broker:
 
     def leader_changed(self, node_id: int | None) -> None:
         """For the metadata: who leads, as far as this broker knows."""
+        self.controller_changes += node_id is not None
         self._channel.moved(node_id)
         self._registration.hurry()
 

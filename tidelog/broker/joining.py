@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import structlog
 
 from tidelog.config.errors import ConfigError
 from tidelog.model.errors import TidelogError
@@ -14,6 +15,8 @@ from tidelog.transport.session import ClusterSession
 
 TRIES = 20
 PAUSE_S = 0.5
+
+logger = structlog.get_logger("tidelog.broker")
 
 
 class _Peer(msgspec.Struct):
@@ -33,7 +36,7 @@ async def peer_contacts(url: str, entropy: Entropy) -> list[tuple[str, int]]:
 
     Raises `ConfigError` if nobody answers there.
     """
-    for _ in range(TRIES):
+    for tries in range(TRIES):
         session = ClusterSession(url, request_timeout_s=5.0, entropy=entropy)
         try:
             await session.open()
@@ -41,6 +44,8 @@ async def peer_contacts(url: str, entropy: Entropy) -> list[tuple[str, int]]:
             return [(peer.peer_host, peer.peer_port) for peer in decode_answer(_PEERS, answer).data]
         except TidelogError as error:
             failure = error
+            if tries == 0:
+                logger.warning("no broker of the cluster to join answers yet; trying again", url=url, reason=str(error))
         finally:
             await session.close()
         await asyncio.sleep(PAUSE_S)

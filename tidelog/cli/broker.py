@@ -72,7 +72,7 @@ def remove(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: J
     """Remove a broker from the cluster for good.
 
     It is refused as long as others need what the broker has: replicas, which this version does not move, or its vote.
-    Stop its process afterwards, if it still runs; its data is left alone.
+    Its process, if it still runs, stops by itself; its data is left alone.
 
     \b
     Example:

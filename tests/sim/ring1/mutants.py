@@ -15,6 +15,7 @@ from msgspec import structs
 from tidelog.model.cluster import Voter
 from tidelog.replication.paxos import apply
 from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.catchup import Catchup
 from tidelog.replication.paxos.coordinator import LogCoordinator
 from tidelog.replication.paxos.events import Action, Append, Applied, Persist, Send, Started, VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
@@ -368,6 +369,11 @@ def voters_newer_than_the_log_on_disk() -> list[Patch]:
         self.step(node, Started())
 
     return [(Simulation, "start", start)]
+
+
+def only_the_first_payload_is_fetched() -> list[Patch]:
+    """One that is lost everywhere holds up the others for ever."""
+    return [(Catchup, "_turn_of", lambda self, peer: self._replica.faulty()[:1])]
 
 
 def wiped_voter_keeps_its_id() -> list[Patch]:

@@ -10,6 +10,7 @@ from tests.sim.ring1.mutants import (
     MUTANTS,
     Patch,
     mutated,
+    only_the_first_payload_is_fetched,
     voters_newer_than_the_log_on_disk,
     window_not_drained,
     window_not_drained_and_void_voters_take_effect,
@@ -22,6 +23,8 @@ from tidelog.sim.ring1.voter_rules import VotersComeAlone
 SEEDS_MAX = 400
 SEED_WITH_LOST_LEARNED_VOTERS = 12452
 """Of the first 21,000, one of three that choose two values."""
+SEEDS_WITH_A_PAYLOAD_LOST_EVERYWHERE = (670, 164978)
+"""In the first, another payload could be repaired; in the second, it is the voters', and nobody is elected."""
 SEED_WITH_VOID_VOTERS = 5144
 """Of the first 12,000, one of two; look for another when scenarios are drawn differently."""
 
@@ -50,4 +53,12 @@ def test_a_node_does_not_start_with_voters_newer_than_its_log() -> None:
     scenario = draw_scenario(SEED_WITH_LOST_LEARNED_VOTERS)
     with mutated(voters_newer_than_the_log_on_disk):
         assert run_scenario(scenario).verdict == "one value is chosen"
+    assert run_scenario(scenario).failure is None
+
+
+@pytest.mark.parametrize("seed", SEEDS_WITH_A_PAYLOAD_LOST_EVERYWHERE)
+def test_a_payload_that_is_lost_everywhere_does_not_hold_up_the_others(seed: int) -> None:
+    scenario = draw_scenario(seed)
+    with mutated(only_the_first_payload_is_fetched):
+        assert run_scenario(scenario).verdict == "a healed quorum settles"
     assert run_scenario(scenario).failure is None

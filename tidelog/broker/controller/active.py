@@ -96,6 +96,15 @@ class ActiveController:
         """True while this broker decides for the cluster."""
         return self._is_serving
 
+    @property
+    def lags(self) -> dict[NodeId, int]:
+        """By how many records each live broker is behind in applying the metadata log; empty if this one does not
+        decide."""
+        image = self._image()
+        sessions = {broker.node_id: self._sessions.of(broker.node_id) for broker in image.live_brokers}
+        known = {node: session.position for node, session in sessions.items() if session is not None}
+        return {node: max(0, image.position - known[node]) for node in sorted(known)} if self._is_serving else {}
+
     def on_elected(self, epoch: int, cluster_id: str) -> None:
         """This broker leads the metadata log, and has applied all of it; a cluster that has no id yet gets this one."""
         self._reign = LeadCluster(self._node_id, epoch, cluster_id)

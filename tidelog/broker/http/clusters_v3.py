@@ -15,7 +15,7 @@ from tidelog.broker.http.body import read_body
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.envelope import ListMetadata, Metadata, Place, Related, ResourceList
 from tidelog.broker.http.partitions_v3 import ReplicaV3, replica_shown
-from tidelog.model.cluster import BrokerInfo, ClusterImage, Voter
+from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, Voter
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import NodeId
 
@@ -91,14 +91,14 @@ async def list_brokers(context: Context, call: Call) -> web.StreamResponse:
     """The registered brokers, live or fenced."""
     place = Place(context, call)
     image = context.broker.image
-    data = [_broker(place, image, image.brokers[node_id]) for node_id in sorted(image.brokers)]
+    data = [_broker(place, context, image.brokers[node_id]) for node_id in sorted(image.brokers)]
     return json_answer(place.list_of("KafkaBroker", data, "brokers"))
 
 
 async def get_broker(context: Context, call: Call) -> web.StreamResponse:
     """A broker."""
     place = Place(context, call)
-    return json_answer(_broker(place, context.broker.image, broker_of(context, call)))
+    return json_answer(_broker(place, context, broker_of(context, call)))
 
 
 async def remove_broker(context: Context, call: Call) -> web.StreamResponse:
@@ -139,12 +139,12 @@ def broker_of(context: Context, call: Call) -> BrokerInfo:
 
 
 def _cluster(context: Context, place: Place) -> ClusterV3:
-    image = context.broker.image
+    image, controller = context.broker.image, _controller(context)
     return ClusterV3(
         "KafkaCluster",
         place.metadata(),
         place.cluster_id,
-        place.related("brokers", image.controller_id) if image.controller_id >= 0 else None,
+        place.related("brokers", controller) if controller >= 0 else None,
         image.controller_epoch,
         image.position,
         [_voter(image, voter) for voter in image.voters],
@@ -153,13 +153,19 @@ def _cluster(context: Context, place: Place) -> ClusterV3:
     )
 
 
+def _controller(context: Context) -> NodeId:
+    """The last one that took office, as long as somebody leads the metadata log; as far as this broker knows."""
+    broker = context.broker
+    return NO_LEADER if broker.controller_node is None else broker.image.controller_id
+
+
 def _voter(image: ClusterImage, voter: Voter) -> VoterV3:
     is_live = any(broker.voter_id == voter.voter_id for broker in image.live_brokers)
     return VoterV3(voter.voter_id, voter.node_id, voter.host, voter.port, is_live)
 
 
-def _broker(place: Place, image: ClusterImage, broker: BrokerInfo) -> BrokerV3:
-    votes = any(voter.voter_id == broker.voter_id for voter in image.voters)
+def _broker(place: Place, context: Context, broker: BrokerInfo) -> BrokerV3:
+    votes = any(voter.voter_id == broker.voter_id for voter in context.broker.image.voters)
     return BrokerV3(
         "KafkaBroker",
         place.metadata("brokers", broker.node_id),
@@ -169,7 +175,7 @@ def _broker(place: Place, image: ClusterImage, broker: BrokerInfo) -> BrokerV3:
         broker.port,
         broker.rack,
         broker.is_fenced,
-        broker.node_id == image.controller_id,
+        broker.node_id == _controller(context),
         broker.epoch,
         broker.voter_id if votes else None,
         broker.peer_host,

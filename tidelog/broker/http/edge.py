@@ -52,7 +52,8 @@ class Edge:
             stats = self._stats[route]
             call = Call(request, route, path, asyncio.get_running_loop().time())
             if not (self._context.broker.is_ready or route.is_always_on):
-                raise LeaderNotAvailable("this broker is starting or stopping; try again in a moment")
+                why = self._context.broker.stage
+                raise LeaderNotAvailable(f"this broker is not ready: {why}; try again in a moment")
             response = await route.handler(self._context, call)
         except TidelogError as error:
             response = self._refuse(request, call, error)

@@ -35,7 +35,7 @@ async def get_readiness(context: Context, _call: Call) -> web.StreamResponse:
     context.refuse_if_ending()
     broker = context.broker
     if not broker.is_ready:
-        raise LeaderNotAvailable("this broker is still loading its logs; ask again in a moment")
+        raise LeaderNotAvailable(f"this broker is not ready: {broker.stage}; ask again in a moment")
     return json_answer(Readiness("ready", broker.cluster_id, broker.node_id))
 
 

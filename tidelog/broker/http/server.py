@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from tidelog.broker.budget import ByteBudget
 from tidelog.broker.http.broker_metrics import BrokerMetrics
+from tidelog.broker.http.cluster_metrics import ClusterMetrics
 from tidelog.broker.http.connection import Gate, Server
 from tidelog.broker.http.context import Context, Waits
 from tidelog.broker.http.edge import Edge
@@ -52,6 +53,7 @@ async def start_http(broker: Broker, host: str, port: int, *, limits: Limits | N
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     registry.register(BrokerMetrics(broker))
+    registry.register(ClusterMetrics(broker))
     ProcessCollector(registry=registry)
     context = Context(
         broker=broker,

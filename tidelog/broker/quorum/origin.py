@@ -29,8 +29,9 @@ from tidelog.transport.peer import PeerRefused
 
 ASK_AGAIN_S = 0.05
 ASK_AGAIN_S_MAX = 1.0
+COMPLAIN_AFTER = 7
 COMPLAIN_EVERY = 20
-"""Rounds without an outcome between two lines in the log."""
+"""Rounds without an outcome before the first line in the log, some two seconds, and between any two."""
 
 logger = structlog.get_logger("tidelog.quorum")
 
@@ -107,7 +108,7 @@ async def find_origin(
         if origin is not None and not (origin.is_founder and contacts):
             return origin
         rounds += 1
-        if rounds % COMPLAIN_EVERY == 0:
+        if rounds % COMPLAIN_EVERY == COMPLAIN_AFTER:
             silent = [f"{host}:{port}" for (host, port), answer in answers.items() if answer is None]
             logger.warning("waiting for the other voters before the cluster can begin", silent=silent)
         await asyncio.sleep(pause_s * entropy.uniform(1, 2))

@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
 
 from tidelog.broker.controller.records import MetadataRecord, decode_record, encode_record
 from tidelog.broker.quorum.campaign import Campaigner
 from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.disk import ReplicaDisk
 from tidelog.broker.quorum.engine import Engine, Told
+from tidelog.broker.quorum.listener import LogListener
 from tidelog.broker.quorum.messages import ElectionFrame, PaxosFrame
 from tidelog.broker.quorum.origin import founders_of
+from tidelog.broker.quorum.outcomes import Outcomes, fail, resolve
 from tidelog.broker.quorum.routes import Routes
 from tidelog.model.cluster import Voter
-from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
+from tidelog.model.errors import ControllerLost, NotController
 from tidelog.model.ports import Clock, Entropy
 from tidelog.replication.election import Election
 from tidelog.replication.election_events import (
@@ -52,7 +53,6 @@ from tidelog.replication.paxos.events import (
     Jumped,
     Lost,
     Proposed,
-    Reason,
     Refused,
     Repaired,
     Started,
@@ -63,7 +63,7 @@ from tidelog.replication.paxos.events import (
 from tidelog.replication.paxos.messages import LearnResponse, PromiseRequest
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.numbers import NODE_MAX, next_number
-from tidelog.replication.paxos.state import Kind, Slot, Status, Value
+from tidelog.replication.paxos.state import Kind, Slot, Status
 from tidelog.replication.paxos.voters import (
     InvalidVoters,
     Membership,
@@ -73,47 +73,7 @@ from tidelog.replication.paxos.voters import (
     learner_id,
 )
 
-WINDOW = 64
-APPEND_S_MAX = 5.0
-"""How long an append waits to be agreed on before its outcome is called unknown."""
 CHANGE_S_MAX = 10.0
-
-
-class LogListener(Protocol):
-    """The state machine, and whoever acts when this broker leads."""
-
-    def applied(self, records: Sequence[MetadataRecord], offset: int, position: int) -> None:
-        """Agreed records, the first at `offset`; each once, in order. `position` is the log's, not the records'."""
-        ...
-
-    def voters_applied(self, voters: VoterSet, position: int) -> None:
-        """Who votes on this log from now on."""
-        ...
-
-    def leading(self, number: int) -> None:
-        """This broker leads; everything agreed on before is applied."""
-        ...
-
-    def deposed(self) -> None:
-        """It leads no more."""
-        ...
-
-    def leader_changed(self, node_id: int | None) -> None:
-        """Who leads, as far as this broker knows."""
-        ...
-
-    def halted(self) -> None:
-        """The disk has failed: nothing is stored, answered or applied here any more."""
-        ...
-
-    def lacks_snapshot(self) -> None:
-        """The log goes on behind what was delivered: `install` a snapshot that reaches `Delivery.needs_snapshot`."""
-        ...
-
-
-class _Append(NamedTuple):
-    value: Value
-    outcome: asyncio.Future[int]
 
 
 class QuorumLog:
@@ -171,8 +131,7 @@ class QuorumLog:
         """The number under which this broker leads, or tries to."""
         self._joining = 0
         """The number under which it wants to lead for a change of voters; 0 if it makes none."""
-        self._proposed: dict[int, _Append] = {}
-        self._asking: asyncio.Future[int] | None = None
+        self._outcomes = Outcomes()
         self._changed: asyncio.Future[None] | None = None
         self._learners: tuple[int, ...] = ()
         routes.set_voters(membership.voters)
@@ -233,10 +192,8 @@ class QuorumLog:
         """No timer fires any more, and nobody waits; what is asked of the disk may still come."""
         self.engine.close()
         self._campaigner.close()
-        unknown = ControllerLost("this broker is stopping; the outcome is unknown")
-        for proposal in self._proposed.values():
-            _fail(proposal.outcome, unknown)
-        _fail(self._changed, unknown)
+        self._outcomes.close()
+        fail(self._changed, ControllerLost("this broker is stopping; the outcome is unknown"))
 
     def resign(self) -> None:
         """Stops leading, if it does: somebody is elected anew, and at once."""
@@ -286,15 +243,7 @@ class QuorumLog:
     async def _propose(self, event: Append | Truncate) -> int:
         if not self.is_leading or self._changed is not None:
             raise NotController("this broker does not lead the metadata log now")
-        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._asking = outcome
-        self.engine.step(event)
-        self._asking = None
-        try:
-            async with asyncio.timeout(APPEND_S_MAX):
-                return await outcome
-        except TimeoutError:
-            raise ControllerLost("the brokers could not agree in time; whether they will is unknown") from None
+        return await self._outcomes.of(lambda: self.engine.step(event))
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
         """Has one voter added, or one (by its id) removed; nothing may be appended meanwhile.
@@ -302,7 +251,7 @@ class QuorumLog:
         Returns when the new voters have elected this broker; if it is not one of them, when they are in force. Raises
         `NotController` if nothing has begun, `ControllerLost` if it may have.
         """
-        if not self.is_leading or self._changed is not None or self._proposed:
+        if not self.is_leading or self._changed is not None or self._outcomes:
             raise NotController("this broker cannot change the voters now; try again")
         try:
             voters = self.membership.voters.with_change(add=add, remove=remove)
@@ -325,27 +274,11 @@ class QuorumLog:
             self._changed = None
             self._joining = 0
 
-    def _on_proposed(self, proposed: Proposed) -> None:
-        if self._asking is not None:
-            self._proposed[proposed.position] = _Append(proposed.value, self._asking)
-
     def _on_refused(self, refused: Refused) -> None:
         if isinstance(refused.event, Elect):
             self._on_lost(refused.event.number)
         elif isinstance(refused.event, Append | Truncate):
-            reason = f"the metadata log takes nothing now ({refused.reason.value})"
-            is_full = refused.reason is Reason.WINDOW_FULL
-            _fail(self._asking, Overloaded(f"{reason}; try again") if is_full else NotController(reason))
-
-    def _settle(self, applied: Applied) -> None:
-        """Tells whoever proposed something at this position what became of it."""
-        proposal = self._proposed.pop(applied.position, None)
-        if proposal is None or proposal.outcome.done():
-            return
-        if proposal.value == applied.value and applied.verdict is Verdict.APPLIED:
-            proposal.outcome.set_result(applied.value.base_offset)
-        else:
-            _fail(proposal.outcome, NotController("another controller came first; nothing was decided"))
+            self._outcomes.refused(refused)
 
     # -- what the engine says ----------------------------------------------------------------------------------------
 
@@ -357,7 +290,7 @@ class QuorumLog:
             case Repaired(position):
                 self._on_repaired(position)
             case Proposed():
-                self._on_proposed(effect)
+                self._outcomes.proposed(effect)
             case Refused():
                 self._on_refused(effect)
             case Elected() | Lost() | VotersFound():
@@ -404,7 +337,7 @@ class QuorumLog:
             else:
                 records = [decode_record(line) for line in payload.split(b"\n")]
                 self._listener.applied(records, value.base_offset, position)
-        self._settle(applied)
+        self._outcomes.applied(applied)
 
     def _on_repaired(self, position: int) -> None:
         slot = self.engine.node.replica.slots.get(position)
@@ -437,7 +370,7 @@ class QuorumLog:
         led = self._campaigner.election.number  # of a leader, this engine may have heard nothing
         number = self._attempt = max(self.engine.node.next_number(), next_number(led, self.engine.node.node))
         if self._joining not in (0, number) and self.membership.on_lost(self._joining):
-            _fail(self._changed, ControllerLost("another broker came between while the voters changed"))
+            fail(self._changed, ControllerLost("another broker came between while the voters changed"))
             self._reconfigure()  # which campaigns again, among the old voters
             return
         self._campaigner.step(Promised(number))
@@ -457,12 +390,12 @@ class QuorumLog:
         if self._attempt == number:
             self.number = number
             self._listener.leading(number)
-            _resolve(self._changed)
+            resolve(self._changed)
 
     def _on_lost(self, number: int) -> None:
         is_open = self.membership.on_lost(number)
         if is_open:
-            _fail(self._changed, ControllerLost("the leader was lost while the voters changed"))
+            fail(self._changed, ControllerLost("the leader was lost while the voters changed"))
         if number == self._attempt:
             self._attempt = 0
             self._depose()
@@ -500,20 +433,10 @@ class QuorumLog:
         self.engine.step(self.membership.reconfigure(me))
         self._campaigner.step(Reconfigured(me, self.membership.quorum()))
         if me not in self.membership.quorum():
-            _resolve(self._changed)
+            resolve(self._changed)
 
     def _on_leader_changed(self, leader: int | None) -> None:
         if leader is None or leader == self.engine.node.node:
             self._listener.leader_changed(None if leader is None else self.node_id)
         else:
             self._listener.leader_changed(self.routes.node_of(leader))
-
-
-def _fail(outcome: asyncio.Future[Any] | None, error: TidelogError) -> None:
-    if outcome is not None and not outcome.done():
-        outcome.set_exception(error)
-
-
-def _resolve(outcome: asyncio.Future[None] | None) -> None:
-    if outcome is not None and not outcome.done():
-        outcome.set_result(None)

@@ -6,7 +6,8 @@ last position.) What nobody has learned stays open: to settle it is the coordina
 
 Notices are lost without anybody's noticing, so a replica asks its peers in turn, one at each beat of the timer, from
 the first position on that it lacks. An answer that shows more to be had is followed up at once. In the same way, the
-payload of a faulty slot is fetched again.
+payloads of faulty slots are fetched again, of each peer some more at each beat: what a peer did not have may be gone
+for good, and must not hold up the rest, which may say who the voters are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from tidelog.replication.paxos.events import Action, Send, SetTimer, Timer
 from tidelog.replication.paxos.messages import LearnRequest, LearnResponse
 from tidelog.replication.paxos.replica import Replica
 
+REPAIRS_PER_BEAT = 8
+"""Payloads that one peer is asked for at a time."""
+
 
 class Catchup:
     """Of one replica; `peers` are the other members, as far as it knows."""
@@ -25,6 +29,8 @@ class Catchup:
         self._peers = tuple(peers)
         self._replica = replica
         self._stranger: int | None = None
+        self._asked_below: dict[int, int] = {}
+        """By peer: where to go on with the payloads that are missing."""
         self._turn = 0
 
     def meet(self, proposer: int) -> None:
@@ -42,12 +48,17 @@ class Catchup:
         return [*self.ask(peers[self._turn]), SetTimer(Timer.CATCHUP)]
 
     def ask(self, peer: int) -> list[Action]:
-        """Asks for what is next, and for the first payload that is missing."""
+        """Asks for what is next, and for some of the payloads that are missing."""
         requests: list[Action] = [Send(peer, LearnRequest(self._replica.applied.position))]
-        faulty = self._replica.first_faulty()
-        if faulty is not None:
-            requests.append(Send(peer, LearnRequest(faulty, faulty + 1)))
-        return requests
+        return [*requests, *(Send(peer, LearnRequest(missing, missing + 1)) for missing in self._turn_of(peer))]
+
+    def _turn_of(self, peer: int) -> list[int]:
+        """The faulty positions that this peer is asked for now; behind the last, from the first on again."""
+        faulty, begin = self._replica.faulty(), self._asked_below.get(peer, 0)
+        turn = sorted(faulty, key=lambda position: (position < begin, position))[:REPAIRS_PER_BEAT]
+        if turn:
+            self._asked_below[peer] = turn[-1] + 1
+        return turn
 
     def on_response(self, sender: int, response: LearnResponse) -> list[Action]:
         before = self._replica.applied.position

@@ -87,9 +87,9 @@ class Replica:
         """The first position that is not gone."""
         return self.floor.position
 
-    def first_faulty(self) -> int | None:
-        """The first learned position whose payload must come from a peer."""
-        return min(self._faulty, default=None)
+    def faulty(self) -> list[int]:
+        """The learned positions whose payloads must come from a peer, in order."""
+        return sorted(self._faulty)
 
     # -- acceptor ----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,6 @@ LOGGED: Mapping[str, str] = {
     "changing the voters": "voter change begun",
     "could not be changed now": "voter change failed",
     "is not heard of; it is fenced": "broker fenced for its silence",
-    "is slow to apply": "answer waited in vain for a broker",
 }
 """A part of what is logged, and what it counts as."""
 
@@ -52,7 +51,6 @@ SEEN = (
     "fault withheld",
     "forwarded command",
     "ghost adopted",
-    "ghost void",
     "leader deposed by check-quorum",
     "lost reply after commit",
     "metadata rotted",

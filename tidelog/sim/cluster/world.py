@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.cluster import Voter
+from tidelog.model.cluster import NO_VOTER, Voter
+from tidelog.model.ids import NodeId
 from tidelog.sim.cluster.keeper import Keeper
 from tidelog.sim.cluster.scenario import Swarm
 from tidelog.sim.cluster.truth import Truth
@@ -114,11 +115,14 @@ class World:
 
         The fault atlas: whoever takes the last good copies cannot demand that they be there.
         """
-        voters = self.voters
-        if not voters or not self.may_lose_data(node):
+        if not self.voters or not self.may_lose_data(node):
             return False
-        lost = [voter for voter in voters if voter.node_id == node or voter.incarnation in self.destroyed]
-        return len(lost) <= (len(voters) - 1) // 2
+        disks = [(voter.node_id, voter.incarnation) for voter in self.voters]
+        broker = self.truth.image.brokers.get(NodeId(node))
+        if broker is not None and broker.voter_id != NO_VOTER and (node, broker.storage) not in disks:
+            disks.append((node, broker.storage))  # it may be about to vote, or already do
+        lost = [disk for disk in disks if disk[0] == node or disk[1] in self.destroyed]
+        return len(lost) <= (len(disks) - 1) // 2
 
     def destroy(self, node: int) -> None:
         """Books it: every disk that this node ever voted with has lost something."""

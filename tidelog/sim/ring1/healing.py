@@ -77,6 +77,8 @@ class Healing:
             leaders = [node for node in core if node.is_up and node.core.coordinator is not None]
             if not leaders:
                 self._elect_next(core)
+                if turn > ROUNDS_MAX // 2:  # who may be elected here, a copy may have to tell
+                    self._hurry(core)
             elif len(sim.truth.acked) < wanted:
                 self._story.append(max(leaders, key=lambda node: node.core.replica.metadata.issued), 1)
             elif self._is_settled(core):
@@ -109,9 +111,9 @@ class Healing:
         )
 
     def _can_be_repaired(self, node: SimNode, core: list[SimNode]) -> bool:
-        position = node.core.replica.first_faulty()
-        others = [other.core.replica.slots.get(position) for other in core] if position is not None else []
-        return any(slot is not None and not slot.faulty for slot in others)
+        """Is any payload missing here, and at hand elsewhere? Whatever else is lost for good."""
+        slots = [other.core.replica.slots.get(position) for position in node.core.replica.faulty() for other in core]
+        return any(slot is not None and not slot.faulty for slot in slots)
 
     def _is_recoverable(self, nodes: list[SimNode]) -> bool:
         """Do these disks hold enough to settle every position? Tries every quorum, as the rule says it."""

@@ -121,6 +121,16 @@ class PeerNode:
                 return lane.end.theirs
         return None
 
+    @property
+    def known(self) -> list[int]:
+        """The nodes that this broker keeps connections to, or tries to."""
+        return list(self._peers)
+
+    @property
+    def connected(self) -> list[int]:
+        """Those of them that it has a connection to now."""
+        return [node for node, peer in self._peers.items() if any(lane.end for lane in peer.lanes.values())]
+
     def _tell_down(self, node_id: int) -> None:
         for callback in list(self.on_peer_down) if node_id in self._peers else ():
             callback(node_id)

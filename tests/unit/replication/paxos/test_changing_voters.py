@@ -333,7 +333,7 @@ def test_who_writes_to_the_log_is_asked_too() -> None:
 def test_voters_have_a_payload_that_may_be_lost() -> None:
     node = voter(learned(0, VOTERS))
     node.step(Damaged(0))
-    assert node.replica.first_faulty() == 0
+    assert node.replica.faulty() == [0]
     node.step(Received(2, Learned(1, OTHERS)))
     assert 1 not in node.replica.slots, "a notice does not bring it"
 

@@ -341,17 +341,17 @@ def test_a_replica_that_is_not_behind_stays_where_it_is() -> None:
 def test_a_payload_comes_back_with_any_copy_of_the_value() -> None:
     made = replica(Slot(0, 5, A, learned=True))
     made.damage(0)
-    assert made.first_faulty() == 0
+    assert made.faulty() == [0]
     actions = made.take(LearnResponse(ORIGIN, (Slot(0, 7, A, learned=True),), 1))
     assert actions == [Persist(1, (Slot(0, 5, A, learned=True),), is_urgent=False), Repaired(0)]
-    assert made.first_faulty() is None
+    assert made.faulty() == []
 
 
 def test_a_faulty_copy_tells_the_value_and_brings_no_payload() -> None:
     made = replica()
     actions = made.take(LearnResponse(ORIGIN, (Slot(0, 7, A, learned=True, faulty=True),), 1))
     assert Applied(0, A, Verdict.APPLIED, is_faulty=True) in actions
-    assert made.first_faulty() == 0
+    assert made.faulty() == [0]
 
 
 def test_what_has_no_payload_cannot_be_damaged() -> None:
@@ -359,13 +359,13 @@ def test_what_has_no_payload_cannot_be_damaged() -> None:
     made.damage(0)
     made.damage(7)
     assert not made.slots[0].faulty
-    assert made.first_faulty() is None
+    assert made.faulty() == []
 
 
 def test_what_is_gone_need_not_be_repaired() -> None:
     made = replica(Slot(0, 5, A, learned=True, faulty=True), Slot(1, 5, NOP, learned=True))
     made.learn(2, Value(Kind.TRUNCATE, 6, begin=1), has_payload=True)
-    assert made.first_faulty() is None
+    assert made.faulty() == []
 
 
 # -- R10: a disk that fails ------------------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""Payloads that are missing are asked for in turn, of every peer, whatever is lost for good."""
+
+from __future__ import annotations
+
+from tidelog.replication.paxos.catchup import REPAIRS_PER_BEAT, Catchup
+from tidelog.replication.paxos.events import Send
+from tidelog.replication.paxos.messages import LearnRequest, LearnResponse
+from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.state import ORIGIN, Kind, Metadata, Slot, Status, StoredLog, Value
+
+PEERS = (2, 3, 4)
+
+
+def value(position: int) -> Value:
+    return Value(Kind.APPEND, 5, position, 1, b"%d" % position)
+
+
+def replica(count: int, *, faulty: range) -> Replica:
+    slots = [Slot(p, 5, value(p), learned=True, faulty=p in faulty) for p in range(count)]
+    made = Replica(StoredLog(Metadata("1/1", Status.VOTING), ORIGIN, tuple(slots)))
+    made.apply()
+    return made
+
+
+def asked(catchup: Catchup, end: int) -> dict[int, list[int]]:
+    """Which payloads whom, at one beat; `end` is where the log is to go on."""
+    requests = [(action.to, action.message) for action in catchup.on_timer() if isinstance(action, Send)]
+    first, repairs = requests[0], requests[1:]
+    assert first[1] == LearnRequest(end)
+    positions = {first[0]: [m.position for _, m in repairs if isinstance(m, LearnRequest)]}
+    assert [m for _, m in repairs] == [LearnRequest(p, p + 1) for p in positions[first[0]]]
+    return positions
+
+
+def test_nothing_is_asked_for_that_is_here() -> None:
+    assert asked(Catchup(PEERS, replica(3, faulty=range(0))), 3) == {3: []}
+
+
+def test_few_are_asked_for_at_once_at_each_beat() -> None:
+    catchup = Catchup(PEERS, replica(3, faulty=range(1, 3)))
+    assert [asked(catchup, 3) for _ in range(4)] == [{3: [1, 2]}, {4: [1, 2]}, {2: [1, 2]}, {3: [1, 2]}]
+
+
+def test_every_peer_is_asked_for_every_payload_though_none_comes() -> None:
+    """More than one beat's worth, and none of the first is to be had: the last is asked for all the same."""
+    count = 2 * REPAIRS_PER_BEAT + 3
+    catchup = Catchup(PEERS, replica(count, faulty=range(count)))
+    seen: dict[int, set[int]] = {peer: set() for peer in PEERS}
+    for _ in range(3 * len(PEERS)):
+        for peer, positions in asked(catchup, count).items():
+            assert len(positions) == len(set(positions)) == REPAIRS_PER_BEAT
+            seen[peer].update(positions)
+    assert seen == {peer: set(range(count)) for peer in PEERS}
+
+
+def test_what_has_come_is_not_asked_for_again() -> None:
+    made = replica(3, faulty=range(3))
+    catchup = Catchup(PEERS, made)
+    catchup.on_response(3, LearnResponse(ORIGIN, (Slot(1, 5, value(1), learned=True),), 3))
+    assert asked(catchup, 3) == {3: [0, 2]}

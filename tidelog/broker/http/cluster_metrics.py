@@ -1,0 +1,92 @@
+"""What a broker knows of its cluster, as Prometheus families: who decides, who is there, how far everybody has come.
+
+Shown from the first moment on, also by a broker that waits for its cluster: that is when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidelog.model.cluster import NO_LEADER
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+NOBODY: Final = -1
+
+PEER_COUNTERS: Final = {
+    "connects": "Connections to other brokers that were opened.",
+    "failed_connects": "Attempts to connect to another broker that failed.",
+    "requests": "Requests sent to other brokers.",
+    "timeouts": "Requests to other brokers without an answer in time.",
+    "lost": "Requests to other brokers whose connection died under them.",
+    "served": "Requests of other brokers that were answered.",
+    "overloads": "Requests of other brokers that were refused because of a bound.",
+    "notifications_dropped": "One-way messages to other brokers that were not sent: no connection, or too much waits.",
+}
+
+
+class ClusterMetrics(Collector):
+    """Of one broker, by its own knowledge; brokers may differ for a moment, and if they do for longer, that is news."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry for each scrape."""
+        yield from self._controller()
+        yield from self._brokers()
+        yield from self._peers()
+
+    def _controller(self) -> Iterator[Metric]:
+        broker, image = self._broker, self._broker.image
+        leader = broker.controller_node
+        yield _gauge("controller_active", "1 if this broker is the active controller.", broker.is_controller)
+        yield _gauge(
+            "controller_node_id",
+            "Who leads the metadata log; -1 if nobody is known.",
+            NOBODY if leader is None else leader,
+        )
+        yield _gauge("controller_epoch", "Rises with each active controller.", image.controller_epoch)
+        yield CounterMetricFamily(
+            "tidelog_controller_changes",
+            "Times that this broker learned of a new controller.",
+            broker.controller_changes,
+        )
+        yield _gauge(
+            "metadata_position", "How far this broker has applied the metadata log, in records.", image.position
+        )
+        lag = GaugeMetricFamily(
+            "tidelog_metadata_lag_records",
+            "By how much a live broker is behind the active controller, which alone tells.",
+            labels=["node_id"],
+        )
+        for node_id, records in broker.metadata_lags().items():
+            lag.add_metric([str(node_id)], records)
+        yield lag
+        yield _gauge("metadata_voters", "Brokers that vote on the metadata log.", len(image.voters))
+
+    def _brokers(self) -> Iterator[Metric]:
+        image = self._broker.image
+        live = len(image.live_brokers)
+        brokers = GaugeMetricFamily("tidelog_brokers", "Registered brokers.", labels=["state"])
+        brokers.add_metric(["live"], live)
+        brokers.add_metric(["fenced"], len(image.brokers) - live)
+        yield brokers
+        leaderless = sum(info.leader == NO_LEADER for topic in image.topics.values() for info in topic.partitions)
+        yield _gauge("partitions_without_leader", "Partitions of the cluster that nobody leads.", leaderless)
+
+    def _peers(self) -> Iterator[Metric]:
+        peers = self._broker.peers
+        yield _gauge("peers_known", "Other brokers that this one keeps connections to.", len(peers.known))
+        yield _gauge("peers_connected", "Those of them that it is connected to.", len(peers.connected))
+        for name, meaning in PEER_COUNTERS.items():
+            yield CounterMetricFamily(f"tidelog_peer_{name}", meaning, getattr(peers.statistics, name))
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"tidelog_{name}", meaning, value=value)

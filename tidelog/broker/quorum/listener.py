@@ -1,0 +1,41 @@
+"""Who is told what the metadata log agrees on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidelog.broker.controller.records import MetadataRecord
+from tidelog.replication.paxos.voters import VoterSet
+
+
+class LogListener(Protocol):
+    """The state machine, and whoever acts when this broker leads."""
+
+    def applied(self, records: Sequence[MetadataRecord], offset: int, position: int) -> None:
+        """Agreed records, the first at `offset`; each once, in order. `position` is the log's, not the records'."""
+        ...
+
+    def voters_applied(self, voters: VoterSet, position: int) -> None:
+        """Who votes on this log from now on."""
+        ...
+
+    def leading(self, number: int) -> None:
+        """This broker leads; everything agreed on before is applied."""
+        ...
+
+    def deposed(self) -> None:
+        """It leads no more."""
+        ...
+
+    def leader_changed(self, node_id: int | None) -> None:
+        """Who leads, as far as this broker knows."""
+        ...
+
+    def halted(self) -> None:
+        """The disk has failed: nothing is stored, answered or applied here any more."""
+        ...
+
+    def lacks_snapshot(self) -> None:
+        """The log goes on behind what was delivered: `install` a snapshot that reaches `Delivery.needs_snapshot`."""
+        ...
