@@ -4,6 +4,7 @@ Each workload is a function from options to a `Result`; `append_history` keeps r
 """
 
 from tidelog.bench.consume import ConsumeOptions, run_consume
+from tidelog.bench.failover import FailoverOptions, run_failover
 from tidelog.bench.history import append_history
 from tidelog.bench.latency import LatencyOptions, run_latency
 from tidelog.bench.produce import ProduceOptions, run_produce
@@ -12,12 +13,14 @@ from tidelog.bench.result import Result
 
 __all__ = [
     "ConsumeOptions",
+    "FailoverOptions",
     "LatencyOptions",
     "ProduceOptions",
     "RawOptions",
     "Result",
     "append_history",
     "run_consume",
+    "run_failover",
     "run_latency",
     "run_produce",
     "run_raw",

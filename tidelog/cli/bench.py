@@ -11,12 +11,14 @@ import typer
 
 from tidelog.bench import (
     ConsumeOptions,
+    FailoverOptions,
     LatencyOptions,
     ProduceOptions,
     RawOptions,
     Result,
     append_history,
     run_consume,
+    run_failover,
     run_latency,
     run_produce,
     run_raw,
@@ -189,6 +191,27 @@ def raw(
         acks=acks.value,
     )
     _measure(partial(run_raw, options), history=history, as_json=as_json)
+
+
+@app.command()
+def failover(
+    kills: Annotated[int, typer.Option(min=1, metavar="N", help="How many leaders are taken away.")] = 10,
+    value_bytes: ValueBytes = 100,
+    graceful: Annotated[bool, typer.Option("--graceful", help="Stop leaders, do not kill them.")] = False,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Kill leaders under load.
+
+    How long producers and consumers stand still, on three brokers started for it, with a replica on each.
+
+    \b
+    Examples:
+      tidelog bench failover
+      tidelog bench failover --kills 3 --graceful --json
+    """
+    options = FailoverOptions(kills=kills, value_bytes=value_bytes, graceful=graceful)
+    _measure(partial(run_failover, options), history=history, as_json=as_json)
 
 
 def _measure(run: Callable[[Progress], Result], *, history: Path | None = None, as_json: bool = False) -> None:

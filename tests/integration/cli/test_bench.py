@@ -36,6 +36,15 @@ def test_results_are_kept_as_lines(cli: Cli, cluster: LocalCluster, tmp_path: Pa
     assert [json.loads(line)["workload"] for line in lines] == ["latency", "latency"]
 
 
+@pytest.mark.slow
+def test_failovers_under_load(cli: Cli) -> None:
+    measured = json.loads(cli.succeed("bench", "failover", "--kills", "1", "--json"))
+    figures = measured["figures"]
+    assert figures["failovers"] == 1
+    assert figures["records_acknowledged"] == figures["records_read"] > 0
+    assert 0 < figures["produce_stall_median_ms"] <= figures["produce_stall_worst_ms"]
+
+
 def test_a_broker_that_is_not_there(cli: Cli) -> None:
     (error,) = cli.fail("bench", "latency", "--bootstrap", "nobody://here")
     assert error.startswith("error: bootstrap entry 'nobody://here'")

@@ -1,0 +1,191 @@
+"""Workload `failover`: leaders of partitions are killed one after another while records are written and read.
+
+Every partition has a replica on each of three brokers, and every record is acknowledged by all that are in sync. What
+is measured is how long the partition stands still: the longest time between two acknowledgements, and between two
+batches read, from a kill until the broker is back. A leader that is the active controller as well takes longer to
+replace, since the brokers elect a controller first; so the worst of those is shown by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import uvloop
+
+from tidelog.admin import AdminClient
+from tidelog.bench.payload import make_values
+from tidelog.bench.result import Result
+from tidelog.consumer import Consumer
+from tidelog.model.ids import TopicPartition
+from tidelog.producer import Delivery, Producer
+from tidelog.testing import LocalCluster
+
+BROKERS = 3
+TOPIC = "failover"
+PARTITIONS = BROKERS
+"""Each is led by another broker, and they are visited in turn."""
+SEND_EVERY_S = 0.001
+"""A steady load, far from what a broker can take: a stall is to be the failover's, not a queue's."""
+SETTLE_S = 0.5
+DOWN_S = 2.0
+"""How long a killed broker stays away: longer than it takes to replace a leader."""
+IN_SYNC_S_MAX = 60.0
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverOptions:
+    """`graceful`: leaders are stopped (SIGTERM) and not killed, as when brokers are upgraded in turn."""
+
+    kills: int = 10
+    value_bytes: int = 100
+    graceful: bool = False
+
+
+@dataclass(slots=True)
+class _Clocked:
+    """When something got through, and how often."""
+
+    count: int = 0
+    gaps: list[tuple[float, float]] = field(default_factory=list)
+    """(end, length) of the longest gaps, in seconds; only those that any stall could be."""
+    last_s: float = 0.0
+
+    def tick(self, count: int = 1) -> None:
+        now_s = time.monotonic()
+        if self.count and now_s - self.last_s > SEND_EVERY_S:
+            self.gaps.append((now_s, now_s - self.last_s))
+        self.count += count
+        self.last_s = now_s
+
+    def longest_since_ms(self, since_s: float) -> float:
+        """Of the gaps that ended after `since_s`."""
+        return 1000 * max((length for end_s, length in self.gaps if end_s >= since_s), default=0.0)
+
+
+@dataclass(slots=True)
+class _Stalls:
+    """One entry for each leader that was taken away."""
+
+    produce_ms: list[float] = field(default_factory=list)
+    consume_ms: list[float] = field(default_factory=list)
+    was_controller: list[bool] = field(default_factory=list)
+
+
+def run_failover(options: FailoverOptions, progress: Progress | None = None) -> Result:
+    """Runs the workload on a cluster of its own, in an event loop of its own."""
+    return uvloop.run(_run(options, progress or (lambda done, total: None)))
+
+
+async def _run(options: FailoverOptions, progress: Progress) -> Result:
+    acknowledged, read, stalls = _clocks(), _clocks(), _Stalls()
+    over = asyncio.Event()
+    async with LocalCluster(BROKERS) as cluster, AdminClient(cluster.bootstrap) as admin:
+        await admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=BROKERS)
+        async with asyncio.TaskGroup() as tasks:
+            writing = tasks.create_task(_produce(cluster.bootstrap, options.value_bytes, acknowledged, over))
+            reading = tasks.create_task(_consume(cluster.bootstrap, read))
+            try:
+                for number in range(options.kills):
+                    partition = number % PARTITIONS
+                    clocks = acknowledged[partition], read[partition]
+                    await _fail_over(cluster, admin, partition, clocks, stalls, graceful=options.graceful)
+                    progress(number + 1, options.kills)
+            finally:
+                over.set()
+            await writing
+            await _until_read(read, _count(acknowledged))
+            reading.cancel()
+    return Result("failover", asdict(options), _figures(stalls, acknowledged, read))
+
+
+def _clocks() -> list[_Clocked]:
+    """One for each partition."""
+    return [_Clocked() for _ in range(PARTITIONS)]
+
+
+def _count(clocks: list[_Clocked]) -> int:
+    return sum(clock.count for clock in clocks)
+
+
+async def _fail_over(
+    cluster: LocalCluster,
+    admin: AdminClient,
+    partition: int,
+    clocks: tuple[_Clocked, _Clocked],
+    stalls: _Stalls,
+    *,
+    graceful: bool,
+) -> None:
+    """Takes away the leader of one partition; `clocks` are that partition's, of acknowledgements and of reads."""
+    await _until_in_sync(admin)
+    await admin.elect_preferred_leaders()
+    await asyncio.sleep(SETTLE_S)
+    leader = (await admin.describe_topic(TOPIC)).partitions[partition].leader
+    stalls.was_controller.append(leader == (await admin.describe_cluster()).controller_id)
+    begin_s = time.monotonic()
+    await asyncio.to_thread(cluster.stop if graceful else cluster.kill, leader)
+    await asyncio.sleep(DOWN_S)
+    acknowledged, read = clocks
+    stalls.produce_ms.append(acknowledged.longest_since_ms(begin_s))
+    stalls.consume_ms.append(read.longest_since_ms(begin_s))
+    await asyncio.to_thread(cluster.restart, leader)
+
+
+async def _until_in_sync(admin: AdminClient) -> None:
+    async with asyncio.timeout(IN_SYNC_S_MAX):
+        while True:
+            if all(len(found.isr) == BROKERS for found in (await admin.describe_topic(TOPIC)).partitions):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def _until_read(read: list[_Clocked], count: int) -> None:
+    """Every record was acknowledged, so every record comes; `TimeoutError` otherwise."""
+    async with asyncio.timeout(IN_SYNC_S_MAX):
+        while _count(read) < count:  # noqa: ASYNC110 - looked at once, at the end
+            await asyncio.sleep(0.05)
+
+
+async def _produce(bootstrap: str, value_bytes: int, acknowledged: list[_Clocked], over: asyncio.Event) -> None:
+    values = make_values("random", value_bytes)
+    async with Producer(bootstrap, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
+        number = 0
+        while not over.is_set():
+            partition = number % PARTITIONS
+            delivery = await producer.send(TOPIC, values[number % len(values)], partition=partition)
+            tasks.create_task(_acknowledge(delivery, acknowledged[partition]))
+            number += 1
+            await asyncio.sleep(SEND_EVERY_S)
+
+
+async def _acknowledge(delivery: Delivery, acknowledged: _Clocked) -> None:
+    await delivery
+    acknowledged.tick()
+
+
+async def _consume(bootstrap: str, read: list[_Clocked]) -> None:
+    async with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)])
+        while True:
+            for found, records in (await consumer.getmany(timeout_ms=1_000)).items():
+                read[found.partition].tick(len(records))
+
+
+def _figures(stalls: _Stalls, acknowledged: list[_Clocked], read: list[_Clocked]) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name, found in (("produce", stalls.produce_ms), ("consume", stalls.consume_ms)):
+        figures[f"{name}_stall_median_ms"] = statistics.median(found)
+        figures[f"{name}_stall_worst_ms"] = max(found)
+        of_controllers = [one for one, is_it in zip(found, stalls.was_controller, strict=True) if is_it]
+        if of_controllers:
+            figures[f"{name}_stall_of_controller_worst_ms"] = max(of_controllers)
+    figures["failovers"] = len(stalls.produce_ms)
+    figures["failovers_of_controller"] = sum(stalls.was_controller)
+    figures["records_acknowledged"], figures["records_read"] = _count(acknowledged), _count(read)
+    return figures
