@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -139,12 +140,22 @@ async def test_too_few_in_sync_refuse_acks_all_until_one_is_back(cluster: LocalC
     refused = asked.produce("min", 0, "never")
     assert (refused.status, refused.code) == (503, 50302)
     assert "min.insync.replicas" in refused.body["message"] and "nothing was appended" in refused.body["message"]
+    assert metric(asked, "tidelog_under_replicated_partitions") >= 1
+    assert metric(asked, "tidelog_under_min_isr_partitions") == 1
+    assert metric(asked, "tidelog_isr_shrinks_total") >= 1
+    assert metric(asked, 'tidelog_partition_in_sync_replicas{partition="0",topic="min"}') == 2
     alone = ask(f"{url}?acks=1", one, media=JSON_RECORDS)
     assert (alone.status, alone.body["offsets"][0]["acked_by"]) == (200, [LEADER])
     assert alone.body["offsets"][0]["durability"] == "leader"
     assert asked.values("min", 0) == ["before"], "what is in fewer replicas is not committed"
     await asyncio.to_thread(cluster.restart, 3)
     await whole(cluster, "min")
+    await asyncio.to_thread(until, lambda: metric(asked, "tidelog_isr_expands_total") >= 1)
+    assert metric(asked, "tidelog_under_min_isr_partitions") == 0
+    assert metric(asked, "tidelog_replica_fetches_total") > 0
+    await asyncio.to_thread(
+        until, lambda: metric(asked, 'tidelog_replica_lag_records{partition="0",replica="3",topic="min"}') == 0
+    )
     after = asked.produce("min", 0, "after")
     assert sorted(after.body["offsets"][0]["acked_by"]) == [1, 2, 3]
     assert after.body["offsets"][0]["durability"] == "fsynced"
@@ -264,6 +275,14 @@ def own_copy(cluster: LocalCluster, node_id: int, topic: str) -> list[str]:
     answer = ask(url, media=JSON_RECORDS)
     assert answer.status == 200, answer
     return [record["value"] for record in answer.body]
+
+
+def metric(asked: Asked, name: str) -> float:
+    """One sample of `/metrics`."""
+    with urllib.request.urlopen(f"{asked.url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    [value] = [line.rpartition(" ")[2] for line in lines if line.rpartition(" ")[0] == name]
+    return float(value)
 
 
 def isr(asked: Asked, topic: str) -> list[int]:

@@ -42,13 +42,15 @@ class TopicPlacement(msgspec.Struct, frozen=True):
 
 
 class PartitionDescription(msgspec.Struct, frozen=True):
-    """Who holds a partition; `leader` is -1 while there is none."""
+    """Who holds a partition; `leader` is -1 while there is none. `isr` are in sync; `elr` are not, but hold everything
+    acknowledged, and may lead if nobody else can (KIP-966)."""
 
     partition_id: int
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    elr: tuple[int, ...]
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
@@ -73,7 +75,9 @@ class TopicDescription(msgspec.Struct, frozen=True):
             len(topic.partitions[0].replicas),
             len(topic.partitions),
             tuple(
-                PartitionDescription(found.partition, found.leader, found.leader_epoch, found.replicas, found.isr)
+                PartitionDescription(
+                    found.partition, found.leader, found.leader_epoch, found.replicas, found.isr, found.elr
+                )
                 for found in topic.partitions
             ),
         )

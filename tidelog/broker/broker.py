@@ -143,7 +143,7 @@ class Broker:
             self._retired,
             self._is_admitted,
         )
-        self._replication = ReplicationService(self._replicas.partitions, self._epoch_of, clock)
+        self._replication = ReplicationService(self._replicas.partitions, self._epoch_of, clock, self.stats)
         self._routing = Routing(self, self._peers)
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.replication = self._replication

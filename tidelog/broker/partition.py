@@ -335,13 +335,29 @@ class Partition:
 
     def tell(self, event: FollowerSynced | IsrChanged | AlterPartitionAnswered | MinIsrChanged | Tick) -> None:
         """What followers, the metadata, the controller and the clock have to say."""
+        before = self._protocol.in_sync
         self._execute(self._protocol.step(event))
+        after = self._protocol.in_sync
+        if after != before:
+            self._stats.isr_shrinks += len([node for node in before if node not in after])
+            self._stats.isr_expands += len([node for node in after if node not in before])
         self._complete_committed()
 
     @property
     def in_sync(self) -> tuple[int, ...]:
         """The in-sync set, as the controller was last heard to have it."""
         return self._protocol.in_sync
+
+    @property
+    def is_below_min_isr(self) -> bool:
+        """Nothing is committed now, and `acks=all` is refused."""
+        return self._protocol.is_below_min_isr
+
+    @property
+    def replica_lags(self) -> dict[int, int]:
+        """How many records each other replica is behind this log's end, as far as it was heard."""
+        end = self.log.log_end_offset
+        return {node: max(0, end - reached) for node, reached in self._protocol.follower_ends.items()}
 
     # -- read -----------------------------------------------------------------------------------------------------
 

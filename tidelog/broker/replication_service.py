@@ -24,6 +24,7 @@ from tidelog.broker.replica_messages import (
     ReplicasFetched,
     ReplicasSynced,
 )
+from tidelog.broker.stats import Stats
 from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Clock
@@ -88,7 +89,9 @@ class ReplicationService:
         partitions: Mapping[PartitionId, Partition],
         broker_epoch: Callable[[int], int],
         clock: Clock,
+        stats: Stats,
     ) -> None:
+        self._stats = stats
         self._partitions = partitions
         self._broker_epoch = broker_epoch
         self._clock = clock
@@ -234,6 +237,8 @@ class ReplicationService:
         session.moved.clear()
         for entry in entries:
             session.told[PartitionId(TopicId(entry.topic_id), entry.partition)] = entry.high_watermark
+        self._stats.replica_fetches += 1
+        self._stats.replica_fetched_bytes += bytes_max - room
         return Answer(ReplicasFetched(tuple(entries)), payload)
 
     def _entry(

@@ -224,12 +224,13 @@ def _print_description(described: _Description, *, with_configs: bool) -> None:
             partition.leader_epoch,
             _nodes(partition.replicas),
             _nodes(partition.isr),
+            _nodes(partition.elr) or None,
             found.log_start_offset,
             found.high_watermark,
         ]
         for partition, found in zip(topic.partitions, described.offsets.values(), strict=True)
     ]
-    print_table(["partition", "leader", "epoch", "replicas", "isr", "earliest", "latest"], rows)
+    print_table(["partition", "leader", "epoch", "replicas", "isr", "elr", "earliest", "latest"], rows)
     configs = [config for config in described.configs if with_configs or config.source == "DYNAMIC_TOPIC_CONFIG"]
     if configs:
         print()

@@ -40,6 +40,8 @@ class PartitionMetadata(msgspec.Struct, frozen=True):
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    """Not in sync, but holding everything acknowledged (KIP-966). A broker of an older version does not tell."""
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ def test_from_creation_to_deletion(cli: Cli) -> None:
         "leader_epoch": 0,
         "replicas": [1],
         "isr": [1],
+        "elr": [],
         "earliest_offset": 0,
         "latest_offset": 0,
     }
@@ -40,8 +41,8 @@ def test_list_and_describe_are_tables_that_tools_can_cut(cli: Cli, topic: str) -
     assert [topic, "2", "1", "isr"] in lines
     described = cli.succeed("topic", "describe", topic).decode().splitlines()
     assert described[0].startswith(f"topic {topic}: 2 partitions, 1 replica, protocol isr, id ")
-    assert described[2].split() == ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "EARLIEST", "LATEST"]
-    assert described[4].split() == ["1", "1", "0", "1", "1", "0", "0"]
+    assert described[2].split() == ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR", "EARLIEST", "LATEST"]
+    assert described[4].split() == ["1", "1", "0", "1", "1", "-", "0", "0"]
 
 
 def test_validate_only_shows_the_placement_and_creates_nothing(cli: Cli) -> None:

@@ -22,7 +22,7 @@ PARTITION_GAUGES: Final = {
 
 
 class BrokerMetrics(Collector):
-    """What a broker counts (`Stats`), and the extent of the partitions it leads."""
+    """What a broker counts (`Stats`), and the extent and the replicas of the partitions it leads."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -47,3 +47,30 @@ class BrokerMetrics(Collector):
             for name, family in families.items():
                 family.add_metric([partition.topic, str(partition.partition)], getattr(partition, name))
         yield from families.values()
+        yield from self._replication()
+
+    def _replication(self) -> Iterator[Metric]:
+        """Of partitions that are led here, so that a sum over all brokers counts each once."""
+        labels = ["topic", "partition"]
+        in_sync = GaugeMetricFamily("tidelog_partition_in_sync_replicas", "The size of the ISR.", labels=labels)
+        lag = GaugeMetricFamily(
+            "tidelog_replica_lag_records", "Records that a follower does not have yet.", labels=[*labels, "replica"]
+        )
+        led = list(self._broker.partitions.values())
+        for partition in led:
+            names = [partition.topic, str(partition.partition)]
+            in_sync.add_metric(names, len(partition.in_sync))
+            for node_id, behind in partition.replica_lags.items():
+                lag.add_metric([*names, str(node_id)], behind)
+        yield in_sync
+        yield lag
+        yield GaugeMetricFamily(
+            "tidelog_under_replicated_partitions",
+            "Partitions led here that have fewer replicas in sync than replicas.",
+            value=sum(len(partition.in_sync) <= len(partition.replica_lags) for partition in led),
+        )
+        yield GaugeMetricFamily(
+            "tidelog_under_min_isr_partitions",
+            "Partitions led here that refuse acks=all, because min.insync.replicas asks for more.",
+            value=sum(partition.is_below_min_isr for partition in led),
+        )

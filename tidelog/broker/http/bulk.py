@@ -41,13 +41,14 @@ class BrokerShown(Struct, frozen=True):
 
 
 class PartitionShown(Struct, frozen=True):
-    """Who holds a partition; `leader` is -1 while there is none."""
+    """Who holds a partition; `leader` is -1 while there is none. `elr` could lead, too, without loss (KIP-966)."""
 
     partition: int
     leader: int
     leader_epoch: int
     replicas: list[int]
     isr: list[int]
+    elr: list[int]
 
 
 class TopicShown(Struct, frozen=True):
@@ -202,7 +203,9 @@ def _shown(asked: OffsetsAsked, partition: PartitionHandle, found: Offsets | Tid
 
 def _topic(context: Context, topic: Topic) -> TopicShown:
     partitions = [
-        PartitionShown(info.partition, info.leader, info.leader_epoch, list(info.replicas), list(info.isr))
+        PartitionShown(
+            info.partition, info.leader, info.leader_epoch, list(info.replicas), list(info.isr), list(info.elr)
+        )
         for info in topic.partitions
     ]
     protocol = topic.configs.get("commit.protocol", context.broker.config.commit_protocol)

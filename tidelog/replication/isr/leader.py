@@ -117,6 +117,11 @@ class IsrLeader:
         return self._isr.partition_epoch
 
     @property
+    def follower_ends(self) -> dict[int, int]:
+        """How far the log of each other replica goes, as far as it was heard in this epoch; 0 if it was not."""
+        return {node: max(follower.log_end_offset, 0) for node, follower in self._followers.items()}
+
+    @property
     def is_below_min_isr(self) -> bool:
         """Nothing is committed now; `acks=all` is to be refused."""
         return len(self._isr.committed) < self._min_isr
