@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from tidelog.broker.broker import Broker, NewTopic
@@ -74,8 +75,8 @@ class ClusterHistory(History):
 
 
 class ClusterProducer(Producer):
-    """Its requests may overtake one another on their ways through several brokers. As a first sequence is free, that must
-    not happen to the first batch of a producer id."""
+    """Its requests may overtake one another on their ways through several brokers. As a first sequence is free, that
+    must not happen to the first batch of a producer id."""
 
     def _draw_window(self) -> int:
         return super()._draw_window() if self._sequence > 0 else 1
@@ -117,11 +118,14 @@ class Tuner:
         while not self._is_stopping:
             await asyncio.sleep(self._rng.expovariate(1.5))
             topic = self._rng.choice(self._topics)
-            changes = {"min.insync.replicas": str(self._rng.randint(1, topic.factor))}
             try:
-                await self._anywhere.call(lambda broker: broker.alter_topic_configs(topic.name, changes))
+                await self._anywhere.call(partial(_tune, topic.name, self._rng.randint(1, topic.factor)))
             except FAILURES:
                 continue
+
+
+async def _tune(topic: str, replicas: int, broker: Broker) -> None:
+    await broker.alter_topic_configs(topic, {"min.insync.replicas": str(replicas)})
 
 
 async def create(topic: TopicPlan, anywhere: AnyBroker) -> None:

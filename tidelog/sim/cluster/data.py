@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Protocol
 
 from tidelog.broker.broker import Broker
@@ -15,7 +16,15 @@ from tidelog.broker.partition import Partition
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId, TopicPartition
 from tidelog.sim.checkers import CHECKERS
-from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory, ClusterProducer, ClusterReader, Tuner, create
+from tidelog.sim.cluster.clients import (
+    FAILURES,
+    AnyBroker,
+    ClusterHistory,
+    ClusterProducer,
+    ClusterReader,
+    Tuner,
+    create,
+)
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.shadows import Held, read_batches
 from tidelog.sim.cluster.traffic import Traffic
@@ -120,11 +129,14 @@ class Data:
     async def _finish(self) -> bool:
         assert self._work is not None
         deadline_s = self._world.true_time + FINISH_S_MAX
-        while not self._work.done() and self._world.true_time < deadline_s:
-            await asyncio.sleep(LOOK_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_S_MAX):
+                await asyncio.shield(self._work)
         for client, _ in self._clients.values():
             client.stop()
-        while (left := self._unfinished()) and self._world.true_time < deadline_s:
+        while left := self._unfinished():
+            if self._world.true_time > deadline_s:
+                break
             await asyncio.sleep(LOOK_S)
         for task in [*self._clients, self._work]:
             if task.done() and not task.cancelled():
@@ -211,7 +223,7 @@ class Data:
     def _compare(self, where: TopicPartition, partition_id: PartitionId, info: PartitionInfo) -> None:
         """All replicas hold the same bytes, and these are what was committed."""
         found: dict[int, list[Held]] = {}
-        for node in info.replicas:
+        for node in map(int, info.replicas):
             broker = self._world.machine(node).broker
             assert isinstance(broker, Broker)
             found[node] = read_batches(broker._manager.logs[partition_id])
@@ -219,10 +231,10 @@ class Data:
         kept = {node: [batch for batch in batches if batch.base >= start] for node, batches in found.items()}
         book = self._ledger.books[partition_id]
         expected = [batch for batch in book.batches if batch.base >= start]
-        for node, batches in kept.items():
+        for holder, batches in kept.items():
             if batches != expected:
-                wrong = next((pair for pair in zip(batches, expected) if pair[0] != pair[1]), (len(batches), len(expected)))
-                self._truth.violate("equal replicas", f"{where}: node {node} differs from what is committed: {wrong}")
+                wrong = f"{where}: node {holder} holds {len(batches)} batches, and {len(expected)} others are committed"
+                self._truth.violate("equal replicas", wrong)
 
     def report(self) -> None:
         """Adds what clients found to the truth."""

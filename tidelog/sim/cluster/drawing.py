@@ -60,7 +60,8 @@ def draw_scenario(seed: int) -> Scenario:
     """The scenario of a seed; the same in every process."""
     rng = stream(seed, "cluster")
     swarm = _with_traffic(seed, _draw_swarm(rng))
-    kinds = STORM_STRIKES if "controller.lease.ms" in swarm.settings else STRIKES
+    is_storm = "controller.lease.ms" in swarm.settings or (bool(swarm.traffic.topics) and seed % 2 == 0)
+    kinds = STORM_STRIKES if is_storm else STRIKES
     steps: list[Strike | Order] = [*_draw_strikes(rng, swarm, kinds), *_draw_orders(rng, swarm)]
     ending = rng.choice(("healed", "core"))
     return Scenario(seed, swarm, tuple(sorted(steps, key=lambda step: step.at_s)), ending)

@@ -11,6 +11,7 @@ and whenever a log is cut. More rules:
 | replicas | the invariant; and nobody cuts off what is committed |
 | log matching | batches of the same epoch and offset are the same, and so is what stands before them |
 | leaders | one for each epoch |
+| elections | are won by members of ISR or ELR, while there are any |
 
 What is excused: a member whose machine lost something that the controller cannot know of yet. That is a new disk; and
 any end but a clean stop, for topics with `ack.durability=replicated`, whose promise is worth what memory is. If nobody
@@ -128,6 +129,8 @@ class Ledger(Rule):
                 self.lost()
             elif not book.is_volatile:
                 yield f"{book.name}: nobody is eligible any more, though {complete} were"
+        if info.leader not in (NO_LEADER, was.leader) and complete and info.leader not in complete:
+            self._violate("elections", f"{book.name}: node {info.leader} is elected, of ISR and ELR {complete}")
         if info.leader != NO_LEADER and not complete:
             book.reset_epoch = info.leader_epoch
         yield from self._missing(book, partition_id, info)
@@ -140,7 +143,7 @@ class Ledger(Rule):
         truth.saw("ISR shrinks to the minimum", shrunk and len(info.isr) == minimum > 1)
         truth.saw("ISR shrinks below the minimum", shrunk and len(info.isr) < minimum)
         truth.saw("ISR expands", len(info.isr) > len(was.isr) > 0)
-        truth.saw("failover", info.leader != was.leader and NO_LEADER not in (info.leader, was.leader))
+        truth.saw("failover", info.leader not in (NO_LEADER, was.leader))
         is_elr = info.leader != was.leader and info.leader in was.elr
         truth.saw("leader from the ELR", is_elr)
         truth.saw("last known leader", info.leader != NO_LEADER and not was.isr and not was.elr)
@@ -210,7 +213,8 @@ class Ledger(Rule):
         is_member = info is not None and shadow.node in (*info.isr, *info.elr)
         self._truth.saw("uncommitted tail truncated", bool(dropped) and not committed)
         if committed and is_member and not book.is_gone and self._stands(book, shadow.node):
-            self._violate("replicas", f"{book.name}: node {shadow.node} cuts off what is committed at {committed[0].base}")
+            what = f"node {shadow.node} cuts off what is committed at {committed[0].base}"
+            self._violate("replicas", f"{book.name}: {what}")
         self._check(shadow.partition_id)
 
     @staticmethod
@@ -227,7 +231,8 @@ class Ledger(Rule):
             return
         before = book.leaders.setdefault(epoch, (node, life))
         if before != (node, life):
-            self._violate("leaders", f"{book.name}: epoch {epoch} is led by nodes and lives {before} and {(node, life)}")
+            what = f"epoch {epoch} is led by nodes and lives {before} and {(node, life)}"
+            self._violate("leaders", f"{book.name}: {what}")
         if book.reset_epoch is not None and epoch >= book.reset_epoch:
             self._reset(book, self.shadow(node, partition_id))
         self._truth.saw("high watermark learned late", high_watermark < book.end)
@@ -283,7 +288,8 @@ class Ledger(Rule):
         """A follower's high watermark."""
         book = self.books.get(partition_id)
         if book is not None and high_watermark > book.end and not book.is_gone and book.reset_epoch is None:
-            self._violate("commits", f"{book.name}: node {node} takes {high_watermark} for committed, and {book.end} is")
+            what = f"node {node} takes {high_watermark} for committed, and {book.end} is"
+            self._violate("commits", f"{book.name}: {what}")
 
     # -- the invariant -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | repeat frames | requests arrive again, later, on any connection of the same caller |
 | rot | a bit of the metadata turns over while the machine is down |
 | wipe | the disk is replaced by an empty one |
-| restore | a disk comes back as it was some time ago; of brokers that never voted, and hold no data, only; see docs/testing.md |
+| restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
 
 from __future__ import annotations

@@ -15,6 +15,14 @@ SHARE = 0.7
 """Of the seeds, those with clients."""
 
 
+SESSIONS: tuple[dict[str, int], ...] = (
+    {},
+    {"broker.heartbeat.interval.ms": 100, "broker.session.timeout.ms": 400},
+    {"broker.heartbeat.interval.ms": 100, "broker.session.timeout.ms": 800},
+)
+"""How soon a leader that is not heard of is replaced."""
+
+
 class TopicPlan(msgspec.Struct, frozen=True):
     """A topic; with fewer live brokers than `factor` it is created on those that there are."""
 
@@ -61,6 +69,7 @@ def draw_settings(seed: int) -> dict[str, int | str]:
     """Settings of the brokers that change what happens to data."""
     rng = stream(seed, "traffic settings")
     return {
+        **rng.choice(SESSIONS),
         "replica.lag.time.max.ms": rng.choice((300, 1_000, 5_000)),
         "log.retention.check.interval.ms": rng.choice((500, 2_000)),
     }

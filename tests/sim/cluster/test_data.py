@@ -1,0 +1,111 @@
+"""Clusters with data: histories told by hand, a few drawn ones, and planted bugs of replication.
+
+Histories keep the traffic small; what must be true of it is for the ledger and the checkers to say.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.sim.cluster import replica_mutants as mutants
+from tidelog.sim.cluster.drawing import draw_scenario
+from tidelog.sim.cluster.run import run_scenario, run_seed
+from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
+from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic
+from tidelog.sim.history import Kind
+from tidelog.sim.mutants import Mutant
+
+SEEDS_MAX = 500
+FIRST_SEED = 1_000
+OBVIOUS: tuple[Mutant, ...] = (
+    mutants.acknowledge_before_replication,
+    mutants.serve_above_the_high_watermark,
+    mutants.memory_counts_as_disk,
+    mutants.commit_with_the_wanted_set,
+)
+KEPT = (1, 29)
+"""Seeds that have failed once: a first batch was overtaken; restarted leaders went on in their old epoch."""
+
+
+def scenario(*strikes: Strike, factor: int = 3, minimum: int = 2, durability: str = "fsynced") -> Scenario:
+    configs = {"min.insync.replicas": str(minimum), "ack.durability": durability, "segment.bytes": "1024"}
+    traffic = Traffic(
+        (TopicPlan("data0", 1, factor, configs),),
+        (
+            ProducerPlan("p0", Kind.IDEMPOTENT, -1, "data0", 0),
+            ProducerPlan("p1", Kind.PLAIN, 1, "data0", 0),
+        ),
+    )
+    settings: dict[str, int | str] = {
+        "broker.heartbeat.interval.ms": 100,
+        "broker.session.timeout.ms": 600,
+        "replica.lag.time.max.ms": 500,
+    }
+    swarm = Swarm(
+        voters=3,
+        learners=0,
+        chaos_s=3.0,
+        delay_min_s=0.0005,
+        delay_mean_s=0.001,
+        disk_delay_s=0.001,
+        clock_drift=0.0,
+        settings=settings,
+        traffic=traffic,
+    )
+    return Scenario(1, swarm, strikes)
+
+
+def test_replicas_are_equal_when_nothing_happens() -> None:
+    outcome = run_scenario(scenario(Strike(2.0, "jump", (1,), 0.1, 0.5)))
+    assert outcome.violations == ()
+    assert outcome.counters["replicas compared"] == 1
+    assert outcome.counters["records acknowledged"] > 20
+
+
+@pytest.mark.parametrize("kind", ["crash", "isolate"])
+@pytest.mark.parametrize("durability", ["fsynced", "replicated"])
+def test_each_broker_in_turn_is_lost_and_comes_back(kind: str, durability: str) -> None:
+    strikes = [Strike(0.5 + node, kind, (node,), 0.9, 0.5) for node in (1, 2, 3)]
+    outcome = run_scenario(scenario(*strikes, durability=durability))
+    assert outcome.violations == ()
+    assert outcome.counters["failover"] >= 1
+    assert outcome.counters["ISR expands"] >= 1
+    assert outcome.counters["excused loss of what memory held"] == 0
+
+
+def test_a_replaced_disk_is_filled_again() -> None:
+    outcome = run_scenario(scenario(Strike(1.0, "wipe", (2,), 0.3, 0.5)))
+    assert outcome.violations == ()
+    assert outcome.counters["disk wiped"] == 1
+
+
+def test_a_power_cut_of_all_loses_nothing_that_was_on_disks() -> None:
+    outcome = run_scenario(scenario(Strike(1.5, "power cut of all", (1,), 0.3, 0.5)))
+    assert outcome.violations == ()
+
+
+def test_too_few_in_sync_commit_nothing() -> None:
+    strikes = [Strike(1.0, "kill", (node,), 1.5, 0.5) for node in (1, 2)]
+    outcome = run_scenario(scenario(*strikes))
+    assert outcome.violations == ()
+    assert outcome.counters["ISR shrinks below the minimum"] >= 1
+
+
+@pytest.mark.parametrize("seed", KEPT)
+def test_a_seed_that_has_failed_once(seed: int) -> None:
+    assert run_seed(seed).violations == ()
+
+
+@pytest.mark.parametrize("mutant", OBVIOUS, ids=lambda mutant: mutant.__name__)
+def test_an_obvious_bug_is_found_at_once(mutant: Mutant) -> None:
+    with mutant():
+        assert run_scenario(scenario(Strike(1.0, "pause", (1,), 1.5, 0.5))).violations
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_planted_bug_is_found(mutant: Mutant) -> None:
+    seeds = [seed for seed in range(FIRST_SEED, FIRST_SEED + SEEDS_MAX) if draw_scenario(seed).swarm.traffic.topics]
+    with mutant():
+        assert any(run_seed(seed).violations for seed in seeds), mutant.__doc__

@@ -1,0 +1,214 @@
+"""Planted bugs of replication: each breaks one rule of the shipped code, and some seed has to notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from tidelog.broker.controller import decide_partitions, leadership
+from tidelog.broker.follower import Follower
+from tidelog.broker.partition import Partition
+from tidelog.broker.proposals import ACKS_ALL, Proposal
+from tidelog.broker.replicas import Replicas
+from tidelog.broker.replication_service import ReplicationService
+from tidelog.config.schema import TopicConfig
+from tidelog.model.cluster import NO_LEADER, PartitionInfo
+from tidelog.model.ids import NodeId
+from tidelog.replication.isr.events import AlterPartitionAnswered, Outcome, Serve
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.isr.in_sync_set import InSyncSet
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.isr.remote_replica import RemoteReplica
+from tidelog.sim.mutants import Mutant, patched, serve_above_the_high_watermark
+
+
+def acknowledge_before_replication() -> AbstractContextManager[None]:
+    """`acks=all` is answered when the leader's own disk has it."""
+    complete = Partition._complete_committed
+
+    def eager(partition: Partition) -> None:
+        waiting = [item for item in partition._uncommitted if item[0] <= partition.log.durable_offset]
+        for _, _, proposal in waiting:
+            proposal.complete(partition._receipt(proposal, [partition._node_id], "fsynced"))
+        complete(partition)
+
+    return patched(Partition, "_complete_committed", eager)
+
+
+def acknowledge_before_the_append() -> AbstractContextManager[None]:
+    """`acks=all` is answered like `acks=1`, and said to be on the disk."""
+    register = Partition._register
+
+    def eager(partition: Partition, proposal: Proposal) -> None:
+        register(partition, proposal)
+        if proposal.acks == ACKS_ALL:
+            proposal.complete(partition._receipt(proposal, [partition._node_id], "fsynced"))
+
+    return patched(Partition, "_register", eager)
+
+
+def count_somebody_who_is_not_in_sync() -> AbstractContextManager[None]:
+    """The high watermark waits for as many replicas as are in sync, whichever they are."""
+    advance = IsrLeader._advance
+
+    def any_of_them(leader: IsrLeader) -> Any:
+        if leader.is_below_min_isr:
+            return advance(leader)
+        is_fsynced = leader._is_fsynced
+        own = leader._durable_offset if is_fsynced else leader._log_end_offset
+        ends = [own, *(follower.acknowledged(is_fsynced=is_fsynced) for follower in leader._followers.values())]
+        end = sorted(ends, reverse=True)[len(leader._isr.committed) - 1]
+        leader._high_watermark = max(leader._high_watermark, min(end, leader._log_end_offset))
+        return advance(leader)
+
+    return patched(IsrLeader, "_advance", any_of_them)
+
+
+def elect_outside_the_isr() -> AbstractContextManager[None]:
+    """Any live replica may lead if the leader is gone."""
+    led = leadership._led
+
+    def anyone(
+        now: PartitionInfo, complete: tuple[NodeId, ...], rules: TopicConfig, is_live: Callable[[NodeId], bool]
+    ) -> PartitionInfo:
+        if now.isr:
+            return led(now, complete, rules, is_live)
+        return led(now, (*complete, *now.replicas), rules, is_live)
+
+    return patched(leadership, "_led", anyone)
+
+
+@contextmanager
+def ignore_the_leader_epoch() -> Iterator[None]:
+    """Fetches are answered, and answers are taken, whatever epoch they are of."""
+    open_, answered = ReplicationService._open, Follower.answered
+
+    def any_epoch(service: ReplicationService, session: Any, asked: Any, state: Any) -> None:
+        partition = next(
+            (one for key, one in service._partitions.items() if key == (state.topic_id, state.partition)), None
+        )
+        if partition is not None:
+            state = type(state)(**{**_fields(state), "leader_epoch": partition.leader_epoch})
+        open_(service, session, asked, state)
+
+    def taken(follower: Follower, answer: Any, data: Any) -> None:
+        answered(follower, type(answer)(**{**_fields(answer), "leader_epoch": follower.leader_epoch}), data)
+
+    with patched(ReplicationService, "_open", any_epoch), patched(Follower, "answered", taken):
+        yield
+
+
+def _fields(struct: Any) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+@contextmanager
+def keep_a_divergent_tail() -> Iterator[None]:
+    """A fetch from wherever a follower's log ends is served, whatever that tail is."""
+    verdict = IsrLeader._verdict
+
+    def unchecked(leader: IsrLeader, report: Any) -> Any:
+        found = verdict(leader, report)
+        is_within = leader._log_start_offset <= report.fetch_offset <= leader._log_end_offset
+        is_known = report.replica in leader._followers
+        return Serve(report.fetch_offset) if is_known and is_within and type(found).__name__ == "Diverging" else found
+
+    with patched(IsrLeader, "_verdict", unchecked), patched(IsrFollower, "_contradiction", lambda *_: None):
+        yield
+
+
+def join_before_catching_up() -> AbstractContextManager[None]:
+    """A follower is in sync as soon as it fetches."""
+    return patched(IsrLeader, "_may_join", lambda leader, node: leader._is_eligible(node))
+
+
+def revert_on_an_ambiguous_answer() -> AbstractContextManager[None]:
+    """A request for another in-sync set that got no answer counts as refused."""
+    answered = InSyncSet.answered
+
+    def reverting(isr: InSyncSet, answer: AlterPartitionAnswered) -> None:
+        answered(isr, answer)
+        if answer.outcome is Outcome.AMBIGUOUS:
+            isr._wanted = ()
+
+    return patched(InSyncSet, "answered", reverting)
+
+
+def commit_with_the_wanted_set() -> AbstractContextManager[None]:
+    """Whoever is to be dropped is not waited for any more, before the controller has agreed."""
+
+    def wanted(isr: InSyncSet) -> tuple[int, ...]:
+        return tuple(node for node, _ in isr._wanted) or isr.committed
+
+    return patched(InSyncSet, "maximal", property(wanted))
+
+
+def take_any_answer() -> AbstractContextManager[None]:
+    """An answer is taken for that of the newest question, whatever was asked."""
+    return patched(IsrFollower, "_is_awaited", lambda follower, correlation: follower._cutting is None)
+
+
+def lead_in_an_earlier_process_epoch() -> AbstractContextManager[None]:
+    """A restarted leader goes on in the epoch of before, with less than it had."""
+    return patched(Replicas, "_held_in", _held_by_anyone)
+
+
+def _held_by_anyone(replicas: Replicas, image: Any) -> Any:
+    admitted, replicas._is_admitted = replicas._is_admitted, lambda _: True
+    try:
+        return _HELD_IN(replicas, image)
+    finally:
+        replicas._is_admitted = admitted
+
+
+_HELD_IN = Replicas._held_in
+
+
+def memory_counts_as_disk() -> AbstractContextManager[None]:
+    """What followers have written counts, though the topic asks for their disks."""
+    return patched(RemoteReplica, "acknowledged", lambda replica, *, is_fsynced: replica.log_end_offset)
+
+
+def truncate_to_the_high_watermark() -> AbstractContextManager[None]:
+    """A follower of a new leader cuts its log where it knows it to be committed (Kafka before KIP-101)."""
+    begin = Replicas._follow
+
+    def cutting(replicas: Replicas, partition_id: Any, topic: Any, info: Any, log: Any) -> None:
+        high_watermark = replicas._high_watermark(partition_id, log)
+        if log.offline_reason is None and high_watermark < log.log_end_offset:
+            log.truncate_to(high_watermark, high_watermark=high_watermark, now_ms=replicas._clock.wall_ms())
+        begin(replicas, partition_id, topic, info, log)
+
+    return patched(Replicas, "_follow", cutting)
+
+
+def no_compare_and_set() -> AbstractContextManager[None]:
+    """The controller takes any in-sync set from whoever leads, though it has changed it since."""
+    judge = decide_partitions._judge
+
+    def careless(image: Any, sender: Any, info: PartitionInfo, asked: Any) -> Any:
+        if asked.leader_epoch == info.leader_epoch and info.leader != NO_LEADER:
+            asked = type(asked)(**{**_fields(asked), "partition_epoch": info.partition_epoch})
+        return judge(image, sender, info, asked)
+
+    return patched(decide_partitions, "_judge", careless)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    acknowledge_before_replication,
+    acknowledge_before_the_append,
+    count_somebody_who_is_not_in_sync,
+    serve_above_the_high_watermark,
+    elect_outside_the_isr,
+    ignore_the_leader_epoch,
+    keep_a_divergent_tail,
+    join_before_catching_up,
+    revert_on_an_ambiguous_answer,
+    commit_with_the_wanted_set,
+    take_any_answer,
+    lead_in_an_earlier_process_epoch,
+    memory_counts_as_disk,
+    truncate_to_the_high_watermark,
+    no_compare_and_set,
+)
