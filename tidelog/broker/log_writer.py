@@ -44,6 +44,8 @@ class LogWriter:
         self._stats = stats
         self._waiting: dict[CommitListener, None] = {}
         self._in_round: dict[CommitListener, None] = {}
+        self._exclusive: list[Committable] = []
+        """Logs that a call of `exclusively` has to itself."""
         self._wake = asyncio.Event()
         self._round_done = asyncio.Event()
 
@@ -62,25 +64,48 @@ class LogWriter:
 
     async def drain(self) -> None:
         """Waits until nothing is waiting to be made durable."""
-        while self._waiting or self._in_round:
-            self._round_done.clear()
-            await self._round_done.wait()
+        while self._waiting or self._in_round or self._exclusive:
+            await self._next_end()
 
     async def perform(self, call: Callable[[], None]) -> None:
         """Runs another blocking call in turn with the fsyncs, such as a metainfo write. Raises what it raises."""
         await self._runner.run(call)
 
     async def exclusively(self, listener: CommitListener, call: Callable[[], None]) -> None:
-        """Runs a blocking call while no commit of the listener's log is under way; what waits for one may wait in vain,
-        since the call makes the log durable. The listener asks for none meanwhile. Raises what the call raises."""
-        while listener in self._in_round:
-            self._round_done.clear()
-            await self._round_done.wait()
-        self._waiting.pop(listener, None)
-        await self._runner.run(call)
+        """Runs a blocking call while no commit of the listener's log is under way, whoever asked for it. Raises what
+        the call raises."""
+        log = listener.log
+        while self._is_in_use(log):
+            await self._next_end()
+        self._exclusive.append(log)
+        try:
+            await self._runner.run(call)
+        finally:
+            self._exclusive.remove(log)
+            self._round_done.set()
+            self._wake.set()
+
+    async def at_rest(self, log: Committable) -> None:
+        """Waits until nothing of this log waits to be made durable, or is under way: nobody is told of it any more."""
+        while self._is_in_use(log) or any(listener.log is log for listener in self._waiting):
+            await self._next_end()
+
+    def _is_in_use(self, log: Committable) -> bool:
+        return any(listener.log is log for listener in self._in_round) or any(one is log for one in self._exclusive)
+
+    async def _next_end(self) -> None:
+        self._round_done.clear()
+        await self._round_done.wait()
+
+    def _take_waiting(self) -> None:
+        """Those whose log is another's for now go on waiting."""
+        waiting, self._waiting = self._waiting, {}
+        for listener in waiting:
+            is_free = not any(log is listener.log for log in self._exclusive)
+            (self._in_round if is_free else self._waiting)[listener] = None
 
     async def _round(self) -> None:
-        self._in_round, self._waiting = self._waiting, {}
+        self._take_waiting()
         dirty = [listener for listener in self._in_round if listener.log.is_dirty]
         commits = [listener.log.begin_commit() for listener in dirty]
         started_s = self._clock.monotonic_s()

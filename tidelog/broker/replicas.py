@@ -208,12 +208,14 @@ class Replicas:
         return min(max(known, log.log_start_offset), log.log_end_offset)
 
     async def _stop(self, partition_id: PartitionId) -> None:
-        """Ends the role. What is appended is still made durable."""
+        """Ends the role. What is appended is made durable before another role begins on the same log, and a truncation
+        comes to its end: nothing that the old role began may change the log under the new one."""
         follower = self.followers.pop(partition_id, None)
         if follower is not None:
             follower.close()
             for fetcher in self._fetchers.values():
                 fetcher.remove(partition_id)
+            await self._log_writer.at_rest(follower.log)
             self._high_watermarks[partition_id] = follower.high_watermark
             return
         partition = self.partitions.pop(partition_id)
@@ -221,6 +223,7 @@ class Replicas:
         self._retired(partition_id)
         self._high_watermarks[partition_id] = partition.high_watermark
         await self._cancel(partition_id)
+        await self._log_writer.at_rest(partition.log)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
@@ -289,14 +292,15 @@ class Replicas:
 
     async def close(self) -> dict[PartitionId, int]:
         """Stops all; returns the high watermarks of the open logs."""
-        for name in [name for name in self._tasks if isinstance(name, str)]:
-            await self._cancel(name)
+        for leader in self._fetchers:
+            await self._cancel(f"fetcher-{leader}")
         for partition_id, partition in self.partitions.items():
             partition.close()
             self._high_watermarks[partition_id] = partition.high_watermark
             await self._cancel(partition_id)
         for partition_id, follower in self.followers.items():
             follower.close()
+            await self._log_writer.at_rest(follower.log)
             self._high_watermarks[partition_id] = follower.high_watermark
         self.partitions.clear()
         self.followers.clear()
