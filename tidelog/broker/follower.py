@@ -14,7 +14,7 @@ import structlog
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.purgatory import Watchers
 from tidelog.broker.replica_messages import FetchStatus, FollowerState, PartitionFetched
-from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
+from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import InvalidBatch, TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock
@@ -37,6 +37,7 @@ from tidelog.replication.isr.events import (
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.protocol import Appended, AppendRefused, Synced
 from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.received import parse_received
 
 RETRY_S = {
     FetchStatus.FENCED_EPOCH: 0.05,
@@ -140,9 +141,11 @@ class Follower:
 
     def _take(self, correlation: int, answer: PartitionFetched, data: memoryview) -> None:
         try:
-            batches = [RecordBatch(verify_batch(batch.data), batch.data) for batch in iter_batches(data)]
+            batches = parse_received(data, answer.fetch_offset, answer.last_epoch, may_skip=False)
         except InvalidBatch as error:
-            logger.error("a leader sent what is no batch", partition=str(self.partition_id), error=str(error))
+            logger.error(
+                "a leader sent what does not continue this log", partition=str(self.partition_id), error=str(error)
+            )
             self.not_before_s = self._clock.monotonic_s() + RETRY_S[FetchStatus.DAMAGED]
             return
         base = batches[0].header.base_offset if batches else answer.fetch_offset

@@ -1,0 +1,101 @@
+"""A fetcher against the leader's service: what is written arrives, byte for byte, whatever answers are lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.unit.broker.conftest import batch, produce
+from tests.unit.broker.replication_stage import Stage, play, until
+
+
+def test_an_acknowledgement_waits_for_the_followers_disk() -> None:
+    async def story(stage: Stage) -> None:
+        partition, follower = stage.lead(), stage.follow()
+        waiting = asyncio.ensure_future(produce(partition, batch(b"a", b"b", timestamp_ms=1)))
+        await asyncio.sleep(0.5)
+        assert not waiting.done() and partition.high_watermark == 0
+        stage.fetch(follower)
+        receipt = await waiting
+        assert (receipt.base_offset, receipt.acked_by, receipt.durability) == (0, [1, 2], "fsynced")
+        assert stage.follower.log.durable_offset == 2
+        assert stage.follower.content() == stage.leader.content()
+        await until(lambda: follower.high_watermark == 2)
+
+    play(story)
+
+
+def test_a_lost_answer_begins_another_session() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b", b"c")
+        stage.lead()
+        stage.lost = 2
+        stage.fetch(stage.follow())
+        await until(lambda: stage.follower.log.durable_offset == 3)
+        assert stage.follower.content() == stage.leader.content()
+        assert len({fetch.session for fetch in stage.fetches}) == 3
+
+    play(story)
+
+
+def test_only_what_has_changed_is_asked_for_again() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a")
+        stage.lead()
+        stage.fetch(stage.follow())
+        await until(lambda: stage.follower.log.durable_offset == 1)
+        await asyncio.sleep(5.0)
+        idle = [fetch for fetch in stage.fetches if not fetch.changed]
+        assert len(idle) >= 3, "a question stays open at the leader"
+
+    play(story)
+
+
+def test_a_follower_that_is_removed_is_not_asked_for() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead(isr=(1,))
+        fetcher = stage.fetch(follower := stage.follow())
+        await asyncio.sleep(1.0)
+        fetcher.remove(follower.partition_id)
+        follower.close()
+        await produce(partition, batch(b"a", timestamp_ms=1), acks=1)
+        await asyncio.sleep(1.0)
+        assert stage.follower.log.log_end_offset == 0
+
+    play(story)
+
+
+def test_a_divergent_tail_is_cut_and_replaced() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        stage.leader.write(3, b"c", b"d")
+        stage.follower.write(1, b"a", b"b")
+        stage.follower.write(2, b"lost", b"lost too", b"and this")
+        stage.lead(epoch=4)
+        stage.fetch(stage.follow(epoch=4))
+        await until(lambda: stage.follower.log.durable_offset == 4)
+        assert stage.follower.content() == stage.leader.content()
+
+    play(story)
+
+
+def test_whoever_has_caught_up_is_proposed_for_the_in_sync_set() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        stage.lead(isr=(1,))
+        stage.fetch(stage.follow())
+        await until(lambda: bool(stage.asked))
+        assert stage.asked[0].isr == ((1, 11), (2, 12))
+        assert stage.follower.log.durable_offset == 2
+
+    play(story)
+
+
+def test_fetches_of_one_session_are_numbered() -> None:
+    async def story(stage: Stage) -> None:
+        stage.lead()
+        stage.fetch(stage.follow())
+        await asyncio.sleep(3.0)
+        numbers = [fetch.number for fetch in stage.fetches]
+        assert numbers == list(range(len(numbers)))
+
+    play(story)
