@@ -143,7 +143,11 @@ class Ledger(Rule):
         truth.saw("ISR shrinks to the minimum", shrunk and len(info.isr) == minimum > 1)
         truth.saw("ISR shrinks below the minimum", shrunk and len(info.isr) < minimum)
         truth.saw("ISR expands", len(info.isr) > len(was.isr) > 0)
-        truth.saw("failover", info.leader not in (NO_LEADER, was.leader))
+        is_failover = info.leader not in (NO_LEADER, was.leader)
+        truth.saw("failover", is_failover)
+        partition_id = PartitionId(topic.topic_id, info.partition)
+        ends = [self.shadow(int(node), partition_id).end for node in info.replicas]
+        truth.saw("failover with records in flight", is_failover and max(ends) > book.end)
         is_elr = info.leader != was.leader and info.leader in was.elr
         truth.saw("leader from the ELR", is_elr)
         truth.saw("last known leader", info.leader != NO_LEADER and not was.isr and not was.elr)

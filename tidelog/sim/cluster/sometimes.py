@@ -37,7 +37,24 @@ RECORDED: Mapping[type, str] = {
     TopicRemoved: "topic's data removed",
 }
 
+DATA_SEEN = (
+    "ISR expands",
+    "ISR shrinks below the minimum",
+    "ISR shrinks to the minimum",
+    "excused loss of what memory held",
+    "failover",
+    "failover with records in flight",
+    "follower starts over",
+    "high watermark learned late",
+    "last known leader",
+    "leader from the ELR",
+    "replicas compared",
+    "uncommitted tail truncated",
+)
+"""Of replication."""
+
 SEEN = (
+    *DATA_SEEN,
     "barrier chosen",
     "clean stop",
     "command ok",
