@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 
 import pytest
@@ -36,9 +36,9 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-async def create(cluster: LocalCluster, topic: str, *, leader: int = LEADER, **configs: str) -> None:
-    """A topic of one partition, led by `leader`."""
-    replicas = sorted(cluster.node_ids, key=lambda node_id: (node_id - leader) % 3)
+async def create(cluster: LocalCluster, topic: str, configs: Mapping[str, str] | None = None) -> None:
+    """A topic of one partition, led by `LEADER`."""
+    replicas = sorted(cluster.node_ids, key=lambda node_id: (node_id - LEADER) % 3)
     async with AdminClient(cluster.bootstrap) as admin:
         await admin.create_topic(topic, replicas_assignments={0: replicas}, configs=configs)
 
@@ -130,7 +130,7 @@ async def test_a_killed_leader_is_replaced_and_a_producer_notices_little(cluster
 
 
 async def test_too_few_in_sync_refuse_acks_all_until_one_is_back(cluster: LocalCluster) -> None:
-    await create(cluster, "min", **{"min.insync.replicas": "3"})
+    await create(cluster, "min", {"min.insync.replicas": "3"})
     asked = Asked(cluster, LEADER)
     assert asked.produce("min", 0, "before").status == 200
     cluster.kill(3)
@@ -234,8 +234,9 @@ async def test_each_broker_answers_from_its_own_copy(cluster: LocalCluster) -> N
     async with AdminClient(cluster.bootstrap) as admin:
         await admin.create_topic("copies", replicas_assignments={0: [1, 2]})
     assert Asked(cluster, 3).produce("copies", 0, "a", "b").status == 200
-    for node_id in (1, 2):
-        await asyncio.to_thread(until, lambda node_id=node_id: own_copy(cluster, node_id, "copies") == ["a", "b"])
+    await asyncio.to_thread(
+        until, lambda: all(own_copy(cluster, node_id, "copies") == ["a", "b"] for node_id in (1, 2))
+    )
     records = f"{cluster.broker(3).url}/topics/copies/partitions/0/records?offset=0"
     none = ask(f"{records}&replica=local", media=JSON_RECORDS)
     assert (none.status, none.code) == (404, 40404)

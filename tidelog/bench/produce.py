@@ -28,10 +28,12 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceOptions:
-    """What to send, and how. `bootstrap` None: to a broker started for the run. `at_once` > 1: by `send_batch`."""
+    """What to send, and how. `bootstrap` None: to `brokers` started for the run, with a replica on each of
+    at most three. `at_once` > 1: by `send_batch`."""
 
     bootstrap: str | None = None
     topic: str | None = None
+    brokers: int = 1
     partitions: int = 1
     records: int = 1_000_000
     value_bytes: int = 100
@@ -50,7 +52,7 @@ def run_produce(options: ProduceOptions, progress: Progress | None = None) -> Re
 
 
 async def _run(options: ProduceOptions, progress: Progress) -> Result:
-    async with open_target(options.bootstrap, options.topic, options.partitions) as target:
+    async with open_target(options.bootstrap, options.topic, options.partitions, options.brokers) as target:
         return await measure(target, options, progress)
 
 

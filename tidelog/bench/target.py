@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -36,18 +37,18 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A broker and a topic on it. `pid` is known if the broker was started here."""
+    """Brokers and a topic on them. `pids` are known of brokers that were started here."""
 
     bootstrap: str
     topic: str
-    pid: int | None = None
+    pids: tuple[int, ...] = ()
 
     async def read(self) -> Reading:
-        """Reads all counts now."""
+        """Reads all counts now, of all brokers together."""
         counts = await _metrics(self.bootstrap)
         cpu_s = counts.get("process_cpu_seconds_total")
-        if cpu_s is None and self.pid is not None:
-            cpu_s = _cpu_s(self.pid)
+        if cpu_s is None and self.pids:
+            cpu_s = sum(map(_cpu_s, self.pids))
         return Reading(
             time.perf_counter(),
             time.process_time(),
@@ -58,11 +59,13 @@ class Target:
 
 
 @asynccontextmanager
-async def open_target(bootstrap: str | None, topic: str | None, partitions: int) -> AsyncIterator[Target]:
-    """The broker at `bootstrap`, or one that lives as long as this; `topic`, or one that is deleted afterwards."""
+async def open_target(
+    bootstrap: str | None, topic: str | None, partitions: int, brokers: int = 1
+) -> AsyncIterator[Target]:
+    """The brokers at `bootstrap`, or some that live as long as this; `topic`, or one that is deleted afterwards."""
     if bootstrap is None:
-        async with LocalCluster() as cluster, _topic(cluster.bootstrap, topic, partitions) as name:
-            yield Target(cluster.bootstrap, name, cluster.broker().pid)
+        async with LocalCluster(brokers) as cluster, _topic(cluster.bootstrap, topic, partitions) as name:
+            yield Target(cluster.bootstrap, name, tuple(cluster.broker(node_id).pid for node_id in cluster.node_ids))
     else:
         async with _topic(bootstrap, topic, partitions) as name:
             yield Target(bootstrap, name)
@@ -99,17 +102,20 @@ def costs(before: Reading, after: Reading, value_bytes: int) -> dict[str, float]
 
 
 async def _metrics(bootstrap: str) -> dict[str, float]:
-    """The counters without labels of the first broker."""
+    """The counters without labels, summed over the brokers that are named."""
+    total: Counter[str] = Counter()
     connections = Connections(connections_max=1)
     await connections.open()
     try:
-        answer = await connections.request("GET", URL(f"{parse_bootstrap(bootstrap)[0]}/metrics"), timeout_s=30)
+        for address in parse_bootstrap(bootstrap):
+            answer = await connections.request("GET", URL(f"{address}/metrics"), timeout_s=30)
+            if answer.error is not None:
+                raise answer.error
+            lines = (line.split() for line in answer.body.decode().splitlines() if not line.startswith("#"))
+            total.update({name: float(value) for name, value, *_ in lines if "{" not in name})
     finally:
         await connections.close()
-    if answer.error is not None:
-        raise answer.error
-    lines = (line.split() for line in answer.body.decode().splitlines() if not line.startswith("#"))
-    return {name: float(value) for name, value, *_ in lines if "{" not in name}
+    return dict(total)
 
 
 def _cpu_s(pid: int) -> float:

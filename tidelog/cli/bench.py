@@ -35,6 +35,9 @@ Bootstrap = Annotated[
 ]
 Topic = Annotated[str | None, typer.Option(metavar="TOPIC", help="Default: one made for the run.", show_default=False)]
 Partitions = Annotated[int, typer.Option(min=1, metavar="P", help="Of the topic made for the run.")]
+Brokers = Annotated[
+    int, typer.Option(min=1, max=9, metavar="N", help="Started for the run; up to three hold a replica each.")
+]
 Records = Annotated[int, typer.Option(min=1, metavar="N", help="How many records.")]
 ValueBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Size of a record's value.")]
 AcksOption = Annotated[Acks, typer.Option(help="What to wait for.")]
@@ -68,6 +71,7 @@ def bench(context: typer.Context) -> None:
 def produce(
     records: Records = 1_000_000,
     value_bytes: ValueBytes = 100,
+    brokers: Brokers = 1,
     partitions: Partitions = 1,
     acks: AcksOption = Acks.ALL,
     compression: Compression = Codec.NONE,
@@ -85,11 +89,12 @@ def produce(
 
     \b
     Example:
-      tidelog bench produce --records 2000000 --partitions 3 --compression zstd
+      tidelog bench produce --brokers 3 --records 2000000 --partitions 3 --compression zstd
     """
     options = ProduceOptions(
         bootstrap=bootstrap,
         topic=topic,
+        brokers=brokers,
         partitions=partitions,
         records=records,
         value_bytes=value_bytes,
