@@ -15,7 +15,7 @@ from flights import read_flights
 from flights_faults import SETTINGS, run, until_in_sync
 
 from tests.e2e.asking import JSON_RECORDS, Asked, ask, until
-from tidelog.admin import AdminClient
+from tidelog.admin import AdminClient, NewAssignment
 from tidelog.consumer import Consumer
 from tidelog.model.ids import TopicPartition
 from tidelog.producer import Delivery, Producer
@@ -117,6 +117,7 @@ async def test_the_flights_while_all_brokers_are_broken_in_every_way(cluster: Lo
 # -- single rules --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_killed_leader_is_replaced_and_a_producer_notices_little(cluster: LocalCluster) -> None:
     await create(cluster, "killed")
     async with Load(cluster, "killed") as load:
@@ -147,6 +148,7 @@ async def test_too_few_in_sync_refuse_acks_all_until_one_is_back(cluster: LocalC
     alone = ask(f"{url}?acks=1", one, media=JSON_RECORDS)
     assert (alone.status, alone.body["offsets"][0]["acked_by"]) == (200, [LEADER])
     assert alone.body["offsets"][0]["durability"] == "leader"
+    assert ask(f"{url}?acks=0", {"records": [{"value": "nobody waits"}]}, media=JSON_RECORDS).status == 204
     assert asked.values("min", 0) == ["before"], "what is in fewer replicas is not committed"
     await asyncio.to_thread(cluster.restart, 3)
     await whole(cluster, "min")
@@ -159,7 +161,7 @@ async def test_too_few_in_sync_refuse_acks_all_until_one_is_back(cluster: LocalC
     after = asked.produce("min", 0, "after")
     assert sorted(after.body["offsets"][0]["acked_by"]) == [1, 2, 3]
     assert after.body["offsets"][0]["durability"] == "fsynced"
-    assert await read(cluster, "min") == ["before", "leader only", "after"]
+    assert await read(cluster, "min") == ["before", "leader only", "nobody waits", "after"]
 
 
 async def test_a_key_is_honoured_by_any_broker_after_the_leader_is_gone(cluster: LocalCluster) -> None:
@@ -187,6 +189,7 @@ async def test_a_key_is_honoured_by_any_broker_after_the_leader_is_gone(cluster:
     assert await read(cluster, "keyed") == ["0", "1", "2", "3", "4", "5"]
 
 
+@pytest.mark.slow
 async def test_a_reader_goes_on_where_the_killed_leader_stopped(cluster: LocalCluster) -> None:
     await create(cluster, "reading")
     found: list[tuple[int, str]] = []
@@ -213,6 +216,7 @@ async def test_a_reader_goes_on_where_the_killed_leader_stopped(cluster: LocalCl
     await whole(cluster, "reading")
 
 
+@pytest.mark.slow
 async def test_a_wiped_broker_is_filled_again_and_can_lead(cluster: LocalCluster) -> None:
     await create(cluster, "wiped")
     asked = Asked(cluster, 1)
@@ -250,6 +254,7 @@ async def test_each_broker_answers_from_its_own_copy(cluster: LocalCluster) -> N
     assert beyond.status == 416
 
 
+@pytest.mark.slow
 async def test_all_are_killed_at_once_and_nothing_acknowledged_is_lost(cluster: LocalCluster) -> None:
     await create(cluster, "crash")
     async with Load(cluster, "crash") as load:
@@ -260,6 +265,26 @@ async def test_all_are_killed_at_once_and_nothing_acknowledged_is_lost(cluster: 
     await whole(cluster, "crash")
 
 
+@pytest.mark.slow
+async def test_a_move_outlives_the_controller_that_began_it(cluster: LocalCluster) -> None:
+    async with AdminClient(cluster.bootstrap) as admin:
+        await admin.create_topic("moved", replicas_assignments={0: [1, 2]})
+        assert Asked(cluster, 1).produce("moved", 0, "a", "b").status == 200
+        controller = Asked(cluster, 1).controller
+        await admin.alter_reassignments([NewAssignment("moved", 0, (3, 2))])
+        await asyncio.to_thread(cluster.kill, controller)
+        await asyncio.to_thread(cluster.restart, controller)
+        async with asyncio.timeout(30):
+            while await admin.list_reassignments():
+                await asyncio.sleep(0.1)
+        (partition,) = (await admin.describe_topic("moved")).partitions
+        assert partition.replicas == (3, 2)
+    assert await read(cluster, "moved") == ["a", "b"]
+    gone = ask(f"{cluster.broker(1).url}/topics/moved/partitions/0/records?offset=0&replica=local", media=JSON_RECORDS)
+    assert (gone.status, gone.code) == (404, 40404)
+
+
+@pytest.mark.slow
 async def test_brokers_are_restarted_in_turn_under_load(cluster: LocalCluster) -> None:
     await create(cluster, "rolling")
     async with Load(cluster, "rolling") as load:
