@@ -130,7 +130,7 @@ class Broker:
         self._registration = Registration(
             config, files, self._channel, self._hello.incarnation, self._situation, self._tell_applied
         )
-        self._isr_requests = IsrRequests(self.node_id, self._own_epoch, self._channel, clock)
+        self._isr_requests = IsrRequests(self.node_id, self._own_epoch, self._channel, self._in_force, clock)
         self._replicas = Replicas(
             self.node_id,
             config,
@@ -370,8 +370,8 @@ class Broker:
         elif leader is not None:
             self._peers.notify(leader, report)
 
-    async def _in_force(self, position: int) -> None:
-        """Returns when this broker is in line with the metadata up to `position`, or after a while."""
+    async def _in_force(self, position: int) -> bool:
+        """Returns when this broker is in line with the metadata up to `position`, or after a while: False then."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(IN_FORCE_S_MAX):
@@ -384,6 +384,7 @@ class Broker:
                         self._progress.discard(moved)
         except TimeoutError:
             logger.warning("this broker is slow to follow the metadata", position=position)
+        return self._replicas.position >= position
 
     # -- topics ---------------------------------------------------------------------------------------------------
 

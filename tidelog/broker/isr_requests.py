@@ -7,7 +7,7 @@ controller lost) is answered as ambiguous: the leader then goes on as if the lar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import structlog
@@ -48,12 +48,19 @@ class IsrRequests:
     """One broker's. `run` is its task; bounded by one request for each partition."""
 
     def __init__(
-        self, node_id: int, broker_epoch: Callable[[], int], channel: ControllerChannel, clock: Clock
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        channel: ControllerChannel,
+        in_force: Callable[[int], Awaitable[bool]],
+        clock: Clock,
     ) -> None:
-        """`broker_epoch` is of this broker's registration, now: the controller refuses requests of another life."""
+        """`broker_epoch` is of this broker's registration, now: the controller refuses requests of another life.
+        `in_force` waits a while until the metadata up to a position is in force on this broker; False if it is not."""
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._channel = channel
+        self._in_force = in_force
         self._clock = clock
         self._waiting: list[_Request] = []
         self._wake = asyncio.Event()
@@ -82,21 +89,19 @@ class IsrRequests:
             for request in requests:
                 self._tell(request, None)
             return
+        # What was decided before may bear on it, a larger minimum of in-sync replicas for one: that comes first.
+        is_known = await self._in_force(answer.position)
         for request, answered in zip(requests, answer.partitions, strict=True):
-            self._tell(request, answered)
+            self._tell(request, answered if is_known else None)
 
     def _tell(self, request: _Request, answer: IsrAnswer | None) -> None:
         outcome = isr.Outcome.AMBIGUOUS if answer is None else OUTCOMES[answer.outcome]
         epoch, members = (-1, ()) if answer is None else (answer.partition_epoch, tuple(answer.isr))
         now_ms = int(self._clock.monotonic_s() * 1000)
-        request.partition.tell(
-            isr.AlterPartitionAnswered(request.effect.attempt, outcome, now_ms, epoch, members)
-        )
+        request.partition.tell(isr.AlterPartitionAnswered(request.effect.attempt, outcome, now_ms, epoch, members))
 
 
 def _asked(request: _Request) -> IsrAsked:
     partition, effect = request
     members = [IsrMember(node, epoch) for node, epoch in effect.isr]
-    return IsrAsked(
-        partition.topic_id, partition.partition, partition.leader_epoch, effect.partition_epoch, members
-    )
+    return IsrAsked(partition.topic_id, partition.partition, partition.leader_epoch, effect.partition_epoch, members)

@@ -241,9 +241,7 @@ class ReplicationService:
         self._stats.replica_fetched_bytes += bytes_max - room
         return Answer(ReplicasFetched(tuple(entries)), payload)
 
-    def _entry(
-        self, question: _Question, partition_id: PartitionId, bytes_max: int
-    ) -> tuple[PartitionFetched, bytes]:
+    def _entry(self, question: _Question, partition_id: PartitionId, bytes_max: int) -> tuple[PartitionFetched, bytes]:
         partition = self._partitions.get(partition_id)
         verdict = question.verdict
         if partition is None or partition.leader_epoch != question.state.leader_epoch:

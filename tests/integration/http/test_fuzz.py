@@ -49,8 +49,11 @@ DOCUMENTS = st.recursive(
 )
 GOOD_BODIES = {
     "batches": bytes(encode_batch([(1, None, b"x")])),
+    "brokers:rebalance": b'{"validate_only":true}',
     "configs:alter": b'{"data":[{"name":"segment.ms","value":"9"}]}',
     "offsets": b'{"partitions":[{"topic":"t","partition":0}]}',
+    "partitions:elect": b'{"election_type":"preferred"}',
+    "reassignment": b'{"data":[{"topic_name":"t","partition_id":0,"replicas":[1]}]}',
     "records": b'{"value":{"type":"JSON","data":1}}' * 3,
     "records:batch": b'{"entries":[{"id":"a","value":{"type":"STRING","data":"x"}},{"id":"b","value":{"type":"x"}}]}',
     "topics": b'{"topic_name":"v","validate_only":true}',
@@ -113,6 +116,8 @@ async def test_what_is_right_is_accepted_by_every_route(site: Site, route: Route
     )
     if route.method == "DELETE" and "/brokers/" in target:  # of a cluster of one, nothing is right
         assert reply.status == 400 and b"only one" in reply.body
+    elif route.method == "GET" and target.endswith("/0/reassignment"):  # where nothing moves, there is none
+        assert reply.status == 404 and b"do not move" in reply.body
     else:
         assert reply.status in route.statuses, reply.body
     assert reply.status == 204 or reply.headers["content-type"].split(";")[0] in route.answer_media
