@@ -1,6 +1,6 @@
 """Producers and readers of a cluster whose brokers are killed one after the other, the controller among them.
 
-A partition's leader is the only one that has its records in this version, so each is killed and started again.
+Each is killed and started again, the leaders of partitions among them.
 """
 
 from __future__ import annotations
