@@ -13,13 +13,13 @@ from tidelog.sim.cluster.run import run_scenario, run_seed
 from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic
 from tidelog.sim.history import Kind
-from tidelog.sim.mutants import Mutant
+from tidelog.sim.mutants import Mutant, serve_above_the_high_watermark
 
 SEEDS_MAX = 500
 FIRST_SEED = 1_000
 OBVIOUS: tuple[Mutant, ...] = (
     mutants.acknowledge_before_replication,
-    mutants.serve_above_the_high_watermark,
+    serve_above_the_high_watermark,
     mutants.memory_counts_as_disk,
     mutants.commit_with_the_wanted_set,
 )
