@@ -14,7 +14,7 @@ import pytest
 from tidelog.sim.counters import SOMETIMES
 from tidelog.sim.main import Summary, replay_command, run
 
-SEEDS = 36
+SEEDS = 24
 
 
 def explain(summary: Summary) -> str:

@@ -163,7 +163,10 @@ class LogReplica:
 
         Raises `NotController` if this replica does not lead, or no longer; `TimeoutError`.
         """
-        payloads = {size: make_payloads(appends.kind, size) for size in sorted(set(appends.sizes))}
+        # Away from the loop: 64 random payloads of megabytes take longer than a leader may be silent.
+        payloads = {
+            size: await asyncio.to_thread(make_payloads, appends.kind, size) for size in sorted(set(appends.sizes))
+        }
         seconds: list[float] = []
         fsync_before_s, started_s, unix_s = self._stats.fsync_seconds, time.perf_counter(), time.time()
         before_s = started_s
