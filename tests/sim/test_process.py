@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
 from tidelog.sim.loop import SimLoop, run
 from tidelog.sim.process import LocalTime, Process, context_of, owned_task
 
+T = TypeVar("T")
 
-def spawn(process: Process, work) -> asyncio.Task:  # type: ignore[no-untyped-def, type-arg]
+
+def spawn(process: Process, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(work, context=context_of(process))
 
 

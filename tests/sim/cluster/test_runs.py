@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.sim.cluster.run import run_scenario
+from tidelog.sim.cluster.run import run_scenario, run_seed
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
 
 SETTINGS: dict[str, int | str] = {
@@ -57,3 +57,9 @@ def test_a_broker_whose_metadata_disk_has_failed_ends_and_is_started_again() -> 
     outcome = run_scenario(scenario(Strike(0.2, "sync error", (3,), 3.0, 1.0), *orders))
     assert outcome.violations == ()
     assert outcome.counters["broker gave up"] >= 1
+
+
+def test_a_broker_that_still_reads_its_disk_is_not_taken_for_new() -> None:
+    """Kept: a wiped voter asked while the others were starting, and began to found a second cluster with them, in which
+    it was alone for ever."""
+    assert run_seed(300_041).violations == ()

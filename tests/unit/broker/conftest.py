@@ -35,10 +35,14 @@ class Bench:
         self._disk = DiskThread()
         self._network = SimNetwork(random.Random(1))
 
-    async def start(self, settings: Mapping[str, object] | None = None) -> Broker:
+    def make(self, settings: Mapping[str, object] | None = None) -> Broker:
+        """A broker that is not started."""
         config = BrokerConfig.model_validate(settings or {})
         self.broker = Broker(config, self.files, self.clock, SystemEntropy(), self._disk, self._network.host(HOST))
-        await self.broker.start(ADDRESS)
+        return self.broker
+
+    async def start(self, settings: Mapping[str, object] | None = None) -> Broker:
+        await self.make(settings).start(ADDRESS)
         return self.broker
 
     async def restart(self, settings: Mapping[str, object] | None = None) -> Broker:

@@ -13,7 +13,7 @@ from tests.unit.broker.conftest import Bench, batch, produce, values
 from tidelog.broker.broker import NewTopic
 from tidelog.broker.quorum.metadata import MetadataDamaged
 from tidelog.config.errors import ConfigError
-from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, UnknownPartition, UnknownTopic
+from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, NotController, UnknownPartition, UnknownTopic
 from tidelog.model.ids import KEYED_PRODUCER_BIT
 from tidelog.storage.disk_files import DiskFiles
 
@@ -169,6 +169,14 @@ async def test_a_second_process_is_refused_and_named(bench: Bench, tmp_path: Pat
     second = Bench(DiskFiles(str(tmp_path / "data")))
     with pytest.raises(ConfigError, match=str(os.getpid())):
         await second.start()
+
+
+async def test_a_broker_does_not_say_what_it_is_before_it_knows(bench: Bench) -> None:
+    known = bench.broker._metadata.described()
+    assert (known.cluster_id, known.voter_id) == (bench.broker.cluster_id, 1)
+    await bench.broker.stop()
+    with pytest.raises(NotController, match="reading its disk"):
+        bench.make()._metadata.described()
 
 
 async def test_another_nodes_directory_is_refused(bench: Bench) -> None:

@@ -109,6 +109,8 @@ class ClusterMetadata:
         """Of its disk; empty until it is open."""
         self._known: tuple[int, ...] = ()
         """The brokers that this one dials."""
+        self._is_new = False
+        """The disk remembers no cluster."""
         self._found: str | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -127,6 +129,7 @@ class ClusterMetadata:
         if facts is not None and facts.cluster_id:
             await self._resume(facts, stored, address, contacts)
         else:
+            self._is_new = True
             await self._begin(stored, NamedVoter(self._node_id, address), await contacts())
         self._is_open = True
 
@@ -429,8 +432,14 @@ class ClusterMetadata:
     # -- as other brokers use it -------------------------------------------------------------------------------------
 
     def described(self) -> QuorumDescribed:
-        """What a broker that starts wants to know."""
+        """What a broker that starts wants to know.
+
+        Raises `NotController` until this broker itself knows: taken for new, it would make another found a cluster
+        beside the one that its own disk remembers.
+        """
         configured = tuple(map(str, self._named))
+        if not (self._is_open or self._is_new):
+            raise NotController("this broker is still reading its disk; ask again")
         if not self._is_open:
             return QuorumDescribed(self._node_id, self.incarnation, "", 0, (), b"", -1, configured)
         metadata = self._log.engine.node.replica.metadata

@@ -10,6 +10,7 @@ deadline. (A quorum of IGNORED aborts a Mesos process; a lost message there wait
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 from tidelog.replication.paxos.events import Action, Applied, Lost, Send, SetTimer, Timer, VotersFound
@@ -32,7 +33,7 @@ class Reign(NamedTuple):
     """VOTERS that are not applied, and whose quorums it includes all the same."""
 
 
-class Proposer:
+class Proposer(ABC):
     """One attempt under one number, which must be durable as issued before `proceed`."""
 
     def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
@@ -108,9 +109,10 @@ class Proposer:
         """Is this about voters who are not asked here? If they are chosen, every quorum shows them so."""
         return value.kind is Kind.VOTERS and value not in self._reign.settling
 
+    @abstractmethod
     def _on_quorum(self, end: int) -> list[Action]:
         """A quorum has promised, and nothing it knows is unknown here; nothing older is to be found from `end` on."""
-        raise NotImplementedError
+        ...
 
     def on_write(self, sender: int, response: WriteResponse) -> list[Action]:
         if response.position not in self._proposals:
@@ -165,9 +167,10 @@ class Proposer:
         actions = [*self._fill.requests(), *self._proposals.resend(), *self._copy()]
         return [*actions, *self._set_timer()] if actions or self._is_waiting() else []
 
+    @abstractmethod
     def _is_waiting(self) -> bool:
         """Is there something that no answer to a request of this proposer will bring?"""
-        raise NotImplementedError
+        ...
 
     def _copy(self) -> list[Action]:
         """Asks for what a voter has learned and this node lacks."""

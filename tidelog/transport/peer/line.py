@@ -9,6 +9,7 @@ that was opened while one side knew no cluster thereby ends when the two turn ou
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -74,7 +75,7 @@ class Common:
         await self._no_lines.wait()
 
 
-class Line:
+class Line(ABC):
     """A `FrameReceiver`. Ends by itself on bad frames; `error` then says why."""
 
     def __init__(self, connection: FrameConnection, common: Common) -> None:
@@ -180,14 +181,17 @@ class Line:
 
     # -- for the two kinds of ends -----------------------------------------------------------------------------------
 
+    @abstractmethod
     def greeted(self) -> None:
         """The other end's first hello was fine."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def take(self, frame: Frame) -> None:
         """A frame that is neither hello nor refusal. May raise `BadFrame`."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def ended(self, error: Exception | None) -> None:
         """Nothing will come any more."""
-        raise NotImplementedError
+        ...
