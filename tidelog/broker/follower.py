@@ -6,6 +6,7 @@ Nothing here waits but a truncation, during which nothing is asked.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -48,7 +49,7 @@ RETRY_S = {
 
 logger = structlog.get_logger("tidelog.replication")
 
-Spawn = Callable[[object, Coroutine[Any, Any, None]], None]
+Spawn = Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Follower:
@@ -83,12 +84,12 @@ class Follower:
         self._batches: list[RecordBatch] = []
         """What is to be appended at the core's word."""
         self._is_closed = False
-        self._is_cutting = False
+        self._cutting: asyncio.Task[None] | None = None
 
     @property
     def is_readable(self) -> bool:
         """False while the log is being cut, and when another follower, or a leader, has taken its place."""
-        return not self._is_closed and not self._is_cutting
+        return not self._is_closed and self._cutting is None
 
     @property
     def high_watermark(self) -> int:
@@ -155,8 +156,9 @@ class Follower:
         self._execute(self._core.step(fetched))
 
     def committed(self) -> None:
-        """The log writer's report."""
-        if self._is_closed:
+        """The log writer's report. While a cut waits for its turn, what was under way before says nothing of the log
+        that will be left."""
+        if self._is_closed or self._cutting is not None:
             return
         if self.log.offline_reason is not None:
             logger.error("a replica is offline", partition=str(self.partition_id), reason=self.log.offline_reason)
@@ -170,10 +172,8 @@ class Follower:
             match effect:
                 case AppendFetched():
                     self._append()
-                case Truncate(to):
-                    self._spawn(f"truncation-{self.partition_id}", self._cut(to, is_anew=False))
-                case StartOver(at):
-                    self._spawn(f"truncation-{self.partition_id}", self._cut(at, is_anew=True))
+                case Truncate() | StartOver():
+                    self._cutting = self._spawn(f"truncation-{self.partition_id}", self._cut(effect))
                 case DeletePrefix(to):
                     self._delete_prefix(to)
                 case ReportSynced():
@@ -206,33 +206,43 @@ class Follower:
             return
         self._log_writer.submit(self)
 
-    async def _cut(self, offset: int, *, is_anew: bool) -> None:
-        """Cuts the log while no commit of it is under way. A disk that refuses takes the log offline."""
-        now_ms, high_watermark = self._clock.wall_ms(), self._core.high_watermark
-
-        def cut() -> None:
-            if is_anew:
-                self.log.start_over(offset, now_ms=now_ms)
+    async def _cut(self, effect: Truncate | StartOver) -> None:
+        """Cuts the log while no commit of it is under way. A disk that refuses takes the log offline; what it only
+        cannot do now is tried again."""
+        while not self._is_closed and self.log.offline_reason is None:
+            try:
+                await self._log_writer.exclusively(self, lambda: self._cut_now(effect))
+            except (OSError, TidelogError) as error:
+                logger.error("a replica could not be truncated", partition=str(self.partition_id), error=str(error))
+                await asyncio.sleep(RETRY_S[FetchStatus.DAMAGED])
             else:
-                self.log.truncate_to(offset, high_watermark=high_watermark, now_ms=now_ms)
-
-        self._is_cutting = True
-        try:
-            await self._log_writer.exclusively(self, cut)
-        except (OSError, TidelogError) as error:
-            logger.error("a replica could not be truncated", partition=str(self.partition_id), error=str(error))
+                break
+        self._cutting = None
+        if self._is_closed or self.log.offline_reason is not None:
             return
-        finally:
-            self._is_cutting = False
         logger.info("truncated", partition=str(self.partition_id), to=self.log.log_end_offset)
-        if not self._is_closed:
-            self._execute(self._core.step(Truncated(self.log.log_end_offset)))
-            self.news(self)
+        self._execute(self._core.step(Truncated(self.log.log_end_offset)))
+        self.news(self)
+
+    def _cut_now(self, effect: Truncate | StartOver) -> None:
+        now_ms = self._clock.wall_ms()
+        match effect:
+            case Truncate(to):
+                self.log.truncate_to(to, high_watermark=self._core.high_watermark, now_ms=now_ms)
+            case StartOver(at):
+                self.log.start_over(at, now_ms=now_ms)
 
     def close(self) -> None:
         """Follows no more. What is appended is still made durable."""
         self._is_closed = True
         self.watchers.wake_all()
+
+    async def at_rest(self) -> None:
+        """Once closed: waits until nothing that was begun here changes the log, or its disk, any more."""
+        assert self._is_closed
+        if self._cutting is not None:
+            await asyncio.gather(self._cutting, return_exceptions=True)
+        await self._log_writer.at_rest(self.log)
 
 
 def _epochs(batches: list[RecordBatch]) -> tuple[tuple[int, int], ...]:

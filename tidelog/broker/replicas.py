@@ -215,7 +215,7 @@ class Replicas:
             follower.close()
             for fetcher in self._fetchers.values():
                 fetcher.remove(partition_id)
-            await self._log_writer.at_rest(follower.log)
+            await follower.at_rest()
             self._high_watermarks[partition_id] = follower.high_watermark
             return
         partition = self.partitions.pop(partition_id)
@@ -252,11 +252,12 @@ class Replicas:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def _spawn(self, name: object, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, name: object, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=f"replica-{name}")
         task.add_done_callback(self._ended)
         self._tasks[name] = task
         task.add_done_callback(lambda done: self._tasks.pop(name, None) if self._tasks.get(name) is done else None)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
@@ -300,7 +301,7 @@ class Replicas:
             await self._cancel(partition_id)
         for partition_id, follower in self.followers.items():
             follower.close()
-            await self._log_writer.at_rest(follower.log)
+            await follower.at_rest()
             self._high_watermarks[partition_id] = follower.high_watermark
         self.partitions.clear()
         self.followers.clear()

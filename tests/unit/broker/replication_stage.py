@@ -114,8 +114,9 @@ class Stage:
         self.spawn("fetcher", fetcher.run())
         return fetcher
 
-    def spawn(self, name: object, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, name: object, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         self._tasks.append(asyncio.ensure_future(work))
+        return self._tasks[-1]
 
     async def close(self) -> None:
         for task in self._tasks:

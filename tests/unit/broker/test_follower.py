@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
-from tests.unit.broker.replication_stage import PARTITION, Stage, play, until
+from tests.unit.broker.replication_stage import PARTITION, Site, Stage, play, until
+from tidelog.broker.follower import Follower
 from tidelog.broker.replica_messages import FetchStatus, PartitionFetched
 
 
@@ -75,5 +77,44 @@ def test_nothing_is_asked_while_the_log_is_cut() -> None:
         await until(lambda: stage.follower.log.log_end_offset == 0)
         await asyncio.sleep(0.1)
         assert follower.ask() is not None
+
+    play(story)
+
+
+def beyond(follower: Follower, site: Site, start: int) -> None:
+    """The leader's log begins behind the follower's end."""
+    follower.ask()
+    told = answer(offset=site.log.log_end_offset, status=FetchStatus.OUT_OF_RANGE)
+    follower.answered(replace(told, log_start_offset=start, end_offset=start), memoryview(b""))
+
+
+def test_a_commit_that_was_under_way_before_a_cut_is_not_reported() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        follower, sent = stage.follow(), stage.leader.content()
+        follower.ask()
+        follower.answered(answer(size=len(sent)), memoryview(sent))
+        await asyncio.sleep(0)
+        beyond(follower, stage.follower, 10)
+        assert not follower.is_readable
+        await until(lambda: stage.follower.log.log_start_offset == 10)
+        await until(lambda: follower.is_readable)
+        assert stage.follower.log.durable_offset == 10
+
+    play(story)
+
+
+def test_a_closed_follower_is_at_rest_when_its_cut_is_done() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        follower, sent = stage.follow(), stage.leader.content()
+        follower.ask()
+        follower.answered(answer(size=len(sent)), memoryview(sent))
+        beyond(follower, stage.follower, 10)
+        follower.close()
+        await follower.at_rest()
+        before = stage.follower.log.log_end_offset
+        await asyncio.sleep(1)
+        assert stage.follower.log.log_end_offset == before
 
     play(story)
