@@ -58,6 +58,10 @@ class Book:
         return bisect_left(self.batches, offset, key=lambda batch: batch.base)
 
 
+Move = tuple[Topic, PartitionInfo, PartitionInfo]
+"""A topic, and the entry of one of its partitions before and after a record."""
+
+
 class Ledger(Rule):
     """Of one run; also a rule of its `Truth`."""
 
@@ -76,7 +80,8 @@ class Ledger(Rule):
         """Nodes whose last registered process ended, and not cleanly."""
         self._wiped: dict[int, None] = {}
         """Nodes whose registered disk is no more."""
-        self._before = ClusterImage("")
+        self._moves: list[Move] = []
+        """What the entry at hand changes, record by record."""
         self._lost_disk: dict[int, None] = {}
         """Nodes that registered with another disk in the entry at hand."""
 
@@ -95,22 +100,20 @@ class Ledger(Rule):
             if self.process_of(node) == record.incarnation:
                 self._died.pop(node, None)
                 self._wiped.pop(node, None)
+        if step.before.topics is not step.after.topics:
+            self._moves += _moves(step.before, step.after)
         yield from ()
 
     def settled(self, truth: Truth) -> Iterator[str]:
-        before, self._before = self._before, truth.image
+        """Several decisions may share an entry of the log; each must be right for what it found."""
+        moves, self._moves = self._moves, []
         lost_disk, self._lost_disk = self._lost_disk, {}
-        if before.topics is truth.image.topics:
-            return
-        for name, topic in truth.image.topics.items():
-            old = before.topics.get(name)
-            if not name.startswith(DATA) or old is topic:
-                continue
-            for info in topic.partitions:
-                was = old.partitions[info.partition] if old is not None else info
-                if was is info and old is not None:
-                    continue
-                yield from self._changed(topic, was, info, lost_disk)
+        last: dict[PartitionId, PartitionInfo] = {}
+        for topic, was, info in moves:
+            yield from self._changed(topic, was, info, lost_disk)
+            last[PartitionId(topic.topic_id, info.partition)] = info
+        for partition_id, info in last.items():
+            yield from self._missing(self.books[partition_id], partition_id, info)
 
     def _changed(
         self, topic: Topic, was: PartitionInfo, info: PartitionInfo, lost_disk: dict[int, None]
@@ -133,7 +136,6 @@ class Ledger(Rule):
             self._violate("elections", f"{book.name}: node {info.leader} is elected, of ISR and ELR {complete}")
         if info.leader != NO_LEADER and not complete:
             book.reset_epoch = info.leader_epoch
-        yield from self._missing(book, partition_id, info)
 
     def _count(self, book: Book, topic: Topic, was: PartitionInfo, info: PartitionInfo) -> None:
         truth = self._truth
@@ -336,3 +338,15 @@ class Ledger(Rule):
 
     def _violate(self, rule: str, what: str) -> None:
         self._truth.violate(rule, what)
+
+
+def _moves(before: ClusterImage, after: ClusterImage) -> Iterator[Move]:
+    """Partitions of topics with data that one record changes, or creates."""
+    for name, topic in after.topics.items():
+        old = before.topics.get(name)
+        if not name.startswith(DATA) or old is topic:
+            continue
+        for info in topic.partitions:
+            was = old.partitions[info.partition] if old is not None else info
+            if was is not info or old is None:
+                yield topic, was, info
