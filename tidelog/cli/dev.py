@@ -59,11 +59,12 @@ def _plan(
 ) -> Iterator[tuple[int, list[str], Path]]:
     """Node id, command line and log file of each broker."""
     peer_ports = _peer_ports(directory, brokers, base_port)
-    shared = {"cluster.voters": voters_setting(peer_ports), **settings}
-    for node_id, peer_port in enumerate(peer_ports, start=1):
+    peers = [f"{HOST}:{port}" for port in peer_ports]
+    shared = {"cluster.voters": voters_setting(peers), **settings}
+    for node_id, peer in enumerate(peers, start=1):
         data_dir = directory / f"broker-{node_id}"
         http = f"{HOST}:{base_port + node_id - 1}"
-        command = start_command(node_id, data_dir, http, peer=f"{HOST}:{peer_port}", settings=shared)
+        command = start_command(node_id, data_dir, http, peer=peer, settings=shared)
         yield node_id, command, directory / f"broker-{node_id}.log"
 
 

@@ -6,5 +6,6 @@
 
 from tidelog.testing.broker_process import BrokerFailed, BrokerProcess
 from tidelog.testing.local_cluster import LocalCluster
+from tidelog.testing.private_network import NetworkUnavailable, PrivateNetwork
 
-__all__ = ["BrokerFailed", "BrokerProcess", "LocalCluster"]
+__all__ = ["BrokerFailed", "BrokerProcess", "LocalCluster", "NetworkUnavailable", "PrivateNetwork"]

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tidelog
@@ -29,9 +29,19 @@ class BrokerFailed(RuntimeError):
 
 class BrokerProcess:
     """A broker with its data in `directory`/data. `settings` are given by their dotted names; `http` and `peer`, where
-    clients and other brokers find it, are HOST:PORT."""
+    clients and other brokers find it, are HOST:PORT. `prefix` is words of a command that runs another one, as `nice`
+    does, under its own process id."""
 
-    def __init__(self, node_id: int, directory: Path, settings: Mapping[str, str], *, http: str, peer: str) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        directory: Path,
+        settings: Mapping[str, str],
+        *,
+        http: str,
+        peer: str,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.node_id = node_id
         self.directory = directory
         self.data_dir = directory / "data"
@@ -39,13 +49,15 @@ class BrokerProcess:
         self.cluster_id = ""
         self._http = http
         self._peer = peer
+        self._prefix = prefix
         self._settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def command(self) -> list[str]:
         """What is run; it can be run again by hand."""
-        return start_command(self.node_id, self.data_dir, self._http, peer=self._peer, settings=self._settings)
+        words = start_command(self.node_id, self.data_dir, self._http, peer=self._peer, settings=self._settings)
+        return [*self._prefix, *words]
 
     @property
     def pid(self) -> int:

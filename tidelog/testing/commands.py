@@ -12,9 +12,9 @@ HOST: Final = "127.0.0.1"
 READY: Final = re.compile(r"tidelog: ready (?P<url>http://\S+) cluster=(?P<cluster>\S+) node=(?P<node>\d+)")
 
 
-def voters_setting(peer_ports: Sequence[int]) -> str:
-    """`cluster.voters` of brokers 1 to n of this machine, each with its peer port."""
-    return ",".join(f"{node_id}@{HOST}:{port}" for node_id, port in enumerate(peer_ports, start=1))
+def voters_setting(peers: Sequence[str]) -> str:
+    """`cluster.voters` of brokers 1 to n, each with its peer address, HOST:PORT."""
+    return ",".join(f"{node_id}@{peer}" for node_id, peer in enumerate(peers, start=1))
 
 
 def start_command(node_id: int, data_dir: Path, http: str, *, peer: str, settings: Mapping[str, str]) -> list[str]:

@@ -21,12 +21,14 @@ from typing import Self
 from tidelog.testing.broker_process import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, BrokerProcess
 from tidelog.testing.commands import HOST, voters_setting
 from tidelog.testing.ports import free_ports
+from tidelog.testing.private_network import HTTP_PORT, PEER_PORT, PrivateNetwork
 
 
 class LocalCluster:
     """`brokers` child processes, with node ids from 1; `settings` (dotted names) go to each.
 
-    `data_dir` keeps the data after the end. Nodes are named by their ids; without one, node 1 is meant.
+    `data_dir` keeps the data after the end. Nodes are named by their ids; without one, node 1 is meant. With a
+    `network` each broker is a node of it, and links between them can be cut.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class LocalCluster:
         settings: Mapping[str, str] | None = None,
         data_dir: str | Path | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
+        network: PrivateNetwork | None = None,
     ) -> None:
         if not 1 <= brokers <= 9:
             raise ValueError(f"a cluster of {brokers} brokers; 1 to 9 are possible here")
@@ -44,7 +47,7 @@ class LocalCluster:
             self._temporary = tempfile.TemporaryDirectory(prefix="tidelog-test-")
             data_dir = self._temporary.name
         self._start_timeout_s = start_timeout_s
-        self._brokers = _brokers(brokers, Path(data_dir), settings or {})
+        self._brokers = _brokers(brokers, Path(data_dir), settings or {}, network)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -162,18 +165,32 @@ class LocalCluster:
         return [self._brokers[node_id] for node_id in node_ids or (1,)]
 
 
-def _brokers(brokers: int, directory: Path, settings: Mapping[str, str]) -> dict[int, BrokerProcess]:
-    """They must know each other before they start, so their ports are chosen here."""
-    ports = free_ports(2 * brokers)
-    http, peer = ports[:brokers], ports[brokers:]
+def _brokers(
+    brokers: int, directory: Path, settings: Mapping[str, str], network: PrivateNetwork | None
+) -> dict[int, BrokerProcess]:
+    """They must know each other before they start, so their addresses are chosen here."""
+    http, peer = _addresses(brokers) if network is None else _network_addresses(brokers, network)
     shared = {"cluster.voters": voters_setting(peer), **settings}
     return {
         node_id: BrokerProcess(
             node_id,
             directory / f"broker-{node_id}",
             shared,
-            http=f"{HOST}:{http[node_id - 1]}",
-            peer=f"{HOST}:{peer[node_id - 1]}",
+            http=http[node_id - 1],
+            peer=peer[node_id - 1],
+            prefix=() if network is None else network.words(node_id),
         )
         for node_id in range(1, brokers + 1)
     }
+
+
+def _addresses(brokers: int) -> tuple[list[str], list[str]]:
+    """HTTP and peer address of each broker, on loopback."""
+    found = [f"{HOST}:{port}" for port in free_ports(2 * brokers)]
+    return found[:brokers], found[brokers:]
+
+
+def _network_addresses(brokers: int, network: PrivateNetwork) -> tuple[list[str], list[str]]:
+    """In a network of their own the ports can be any."""
+    hosts = [network.host(node_id) for node_id in range(1, brokers + 1)]
+    return [f"{host}:{HTTP_PORT}" for host in hosts], [f"{host}:{PEER_PORT}" for host in hosts]

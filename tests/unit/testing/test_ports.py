@@ -40,4 +40,4 @@ def test_the_command_of_a_broker() -> None:
         "-m", "tidelog", "start", "--data-dir", "/d", "--node-id", "2", "--http", "127.0.0.1:8083",
         "--peer", "127.0.0.1:9193", "--set", "a.b=c d",
     ]  # fmt: skip
-    assert voters_setting([9192, 9193]) == "1@127.0.0.1:9192,2@127.0.0.1:9193"
+    assert voters_setting(["127.0.0.1:9192", "127.0.0.1:9193"]) == "1@127.0.0.1:9192,2@127.0.0.1:9193"
