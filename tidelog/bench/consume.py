@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass
 
 import uvloop
 
+from tidelog.bench.costs import costs
 from tidelog.bench.payload import Kind
 from tidelog.bench.produce import ProduceOptions, Progress
 from tidelog.bench.produce import measure as produce
 from tidelog.bench.result import Result, rates
-from tidelog.bench.target import Target, costs, open_target
+from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.consumer import Consumer
 from tidelog.model.errors import InvalidRequest
 
@@ -22,12 +23,9 @@ WAIT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumeOptions:
-    """What to read, and how. `bootstrap` None: from a broker started for the run."""
+class ConsumeOptions(TargetOptions):
+    """What to read, and how."""
 
-    bootstrap: str | None = None
-    topic: str | None = None
-    partitions: int = 1
     records: int = 1_000_000
     value_bytes: int = 100
     values: Kind = "random"
@@ -43,7 +41,7 @@ def run_consume(options: ConsumeOptions, progress: Progress | None = None) -> Re
 
 
 async def _run(options: ConsumeOptions, progress: Progress) -> Result:
-    async with open_target(options.bootstrap, options.topic, options.partitions) as target:
+    async with open_target(options) as target:
         if options.topic is None:
             load = ProduceOptions(
                 records=options.records,

@@ -1,21 +1,23 @@
 """Workload `latency`: one record at a time, from `send` to its acknowledgement, and to a consumer that waits for it.
 
 Each of `tasks` tasks sends its next record when its last one was acknowledged. The consumer is in the same event loop,
-so that both times are of one clock; what it costs is in both.
+so that both times are of one clock; what it costs is in both. Without it, the acknowledgement alone is measured.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 
 import uvloop
 
+from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.produce import Progress
 from tidelog.bench.result import Result, percentiles_ms, rates
-from tidelog.bench.target import Target, costs, open_target
+from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.consumer import Consumer
 from tidelog.producer import Producer
 
@@ -25,15 +27,14 @@ PROGRESS_EVERY = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyOptions:
-    """What to send. `bootstrap` None: to a broker started for the run."""
+class LatencyOptions(TargetOptions):
+    """What to send. With `reads` a consumer waits for every record, too."""
 
-    bootstrap: str | None = None
-    topic: str | None = None
     records: int = 5_000
     value_bytes: int = 100
     tasks: int = 1
     acks: str = "all"
+    reads: bool = True
 
 
 def run_latency(options: LatencyOptions, progress: Progress | None = None) -> Result:
@@ -42,18 +43,18 @@ def run_latency(options: LatencyOptions, progress: Progress | None = None) -> Re
 
 
 async def _run(options: LatencyOptions, progress: Progress) -> Result:
-    async with open_target(options.bootstrap, options.topic, partitions=1) as target:
+    async with open_target(options) as target:
         run = _Run(options, progress)
         await run.warm_up(target)
-        async with (
-            Producer(target.bootstrap, acks=options.acks) as producer,
-            Consumer(target.topic, bootstrap=target.bootstrap) as consumer,
-        ):
+        async with AsyncExitStack() as stack:
+            producer = await stack.enter_async_context(Producer(target.bootstrap, acks=options.acks))
+            work = [run.send(producer, target.topic) for _ in range(options.tasks)]
+            if options.reads:
+                consumer = await stack.enter_async_context(Consumer(target.topic, bootstrap=target.bootstrap))
+                work.append(run.receive(consumer))
             before = await target.read()
             started_s = time.perf_counter()
-            reading = asyncio.create_task(run.receive(consumer))
-            await asyncio.gather(*(run.send(producer, target.topic) for _ in range(options.tasks)))
-            await reading
+            await asyncio.gather(*work)
             seconds = time.perf_counter() - started_s
             after = await target.read()
         value_bytes = options.records * max(options.value_bytes, NUMBER_BYTES)
@@ -75,6 +76,7 @@ class _Run:
         self._values = make_values("random", max(0, options.value_bytes - NUMBER_BYTES))
         self._sent_s = [0.0] * options.records
         self._numbers = iter(range(options.records))
+        self._is_read = options.reads
         self._progress = progress
 
     async def warm_up(self, target: Target) -> None:
@@ -90,6 +92,8 @@ class _Run:
             started_s = self._sent_s[number] = time.perf_counter()
             await producer.send_and_wait(topic, value)
             self.ack_s.append(time.perf_counter() - started_s)
+            if not self._is_read:
+                self._report(len(self.ack_s))
 
     async def receive(self, consumer: Consumer) -> None:
         """Takes every record once."""
@@ -100,6 +104,8 @@ class _Run:
             assert record.value is not None
             number = int.from_bytes(record.value[:NUMBER_BYTES], "big")
             self.delivery_s.append(now_s - self._sent_s[number])
-            done = len(self.delivery_s)
-            if done == total or not done % PROGRESS_EVERY:
-                self._progress(done, total)
+            self._report(len(self.delivery_s))
+
+    def _report(self, done: int) -> None:
+        if done == len(self._sent_s) or not done % PROGRESS_EVERY:
+            self._progress(done, len(self._sent_s))

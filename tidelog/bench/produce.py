@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 
 import uvloop
 
+from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, Kind, make_values
 from tidelog.bench.result import Result, percentiles_ms, rates
-from tidelog.bench.target import Target, costs, open_target
+from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.producer import Delivery, Producer
 
 SAMPLE_EVERY = 1000
@@ -27,14 +28,9 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceOptions:
-    """What to send, and how. `bootstrap` None: to `brokers` started for the run, with a replica on each of
-    at most three. `at_once` > 1: by `send_batch`."""
+class ProduceOptions(TargetOptions):
+    """What to send, and how. `at_once` > 1: by `send_batch`."""
 
-    bootstrap: str | None = None
-    topic: str | None = None
-    brokers: int = 1
-    partitions: int = 1
     records: int = 1_000_000
     value_bytes: int = 100
     values: Kind = "random"
@@ -52,7 +48,7 @@ def run_produce(options: ProduceOptions, progress: Progress | None = None) -> Re
 
 
 async def _run(options: ProduceOptions, progress: Progress) -> Result:
-    async with open_target(options.bootstrap, options.topic, options.partitions, options.brokers) as target:
+    async with open_target(options) as target:
         return await measure(target, options, progress)
 
 

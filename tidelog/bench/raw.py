@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 import uvloop
 from yarl import URL
 
+from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.produce import Progress
 from tidelog.bench.result import Result, percentiles_ms, rates
-from tidelog.bench.target import Target, costs, open_target
+from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.errors import InvalidRequest
-from tidelog.transport.addresses import parse_bootstrap
 from tidelog.transport.connections import Connections, Pieces
 
 RECORD_BYTES = 12
@@ -26,12 +26,9 @@ RECORD_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RawOptions:
+class RawOptions(TargetOptions):
     """`requests` posts of `batches` batches of about `batch_bytes`, `in_flight` at a time, over the partitions."""
 
-    bootstrap: str | None = None
-    topic: str | None = None
-    partitions: int = 1
     requests: int = 2_000
     batches: int = 1
     batch_bytes: int = 65536
@@ -48,7 +45,7 @@ def run_raw(options: RawOptions, progress: Progress | None = None) -> Result:
 
 
 async def _run(options: RawOptions, progress: Progress) -> Result:
-    async with open_target(options.bootstrap, options.topic, options.partitions) as target:
+    async with open_target(options) as target:
         connections = Connections(connections_max=options.in_flight)
         await connections.open()
         try:
@@ -62,8 +59,10 @@ async def _measure(target: Target, options: RawOptions, connections: Connections
     values = make_values("random", options.value_bytes)
     records = [(1_700_000_000_000, None, values[number % DISTINCT]) for number in range(per_batch)]
     body = [bytes(encode_batch(records))] * options.batches
-    base = f"{parse_bootstrap(target.bootstrap)[0]}/topics/{target.topic}/partitions"
-    urls = [URL(f"{base}/{number}/batches?acks={options.acks}") for number in range(options.partitions)]
+    urls = [
+        URL(f"{leader}/topics/{target.topic}/partitions/{number}/batches?acks={options.acks}")
+        for number, leader in enumerate(await target.leaders())
+    ]
     pending = iter(range(options.requests))
     durations: list[float] = []
 

@@ -1,38 +1,32 @@
-"""What is measured: a broker that runs already, or a fresh one; a topic of the run's own; the broker's own counts.
-
-CPU time comes from the broker's `process_cpu_seconds_total` if it shows one, else, for a broker started here, from
-`/proc`. What neither tells is left out of the figures.
-"""
+"""What is measured: brokers that run already, or fresh ones; a topic of the run's own; the brokers' own counts."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from yarl import URL
 
 from tidelog.admin import AdminClient
+from tidelog.bench.costs import Reading, cpu_of, own_cpu
 from tidelog.testing import LocalCluster
 from tidelog.transport.addresses import parse_bootstrap
 from tidelog.transport.connections import Connections
 
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOptions:
+    """What to measure. `bootstrap` None: `brokers` that are started for the run. `topic` None: one that is made for it,
+    with that many `partitions`, that `ack.durability`, and a replica on each of at most three brokers."""
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Counts at one moment. CPU is None where it cannot be known."""
-
-    moment_s: float
-    client_cpu_s: float
-    broker_cpu_s: float | None
-    fsyncs: float
-    fsync_bytes: float
+    bootstrap: str | None = None
+    topic: str | None = None
+    brokers: int = 1
+    partitions: int = 1
+    durability: str = "fsynced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,61 +38,43 @@ class Target:
     pids: tuple[int, ...] = ()
 
     async def read(self) -> Reading:
-        """Reads all counts now, of all brokers together."""
-        counts = await _metrics(self.bootstrap)
-        cpu_s = counts.get("process_cpu_seconds_total")
-        if cpu_s is None and self.pids:
-            cpu_s = sum(map(_cpu_s, self.pids))
-        return Reading(
-            time.perf_counter(),
-            time.process_time(),
-            cpu_s,
-            counts.get("tidelog_fsyncs_total", 0.0),
-            counts.get("tidelog_fsync_bytes_total", 0.0),
-        )
+        """Reads all counts now."""
+        counters = await _metrics(self.bootstrap)
+        return Reading(time.perf_counter(), own_cpu(), tuple(map(cpu_of, self.pids)), counters)
+
+    async def leaders(self) -> list[str]:
+        """The base URL of each partition's leader, in the order of the partitions."""
+        async with AdminClient(self.bootstrap) as admin:
+            addresses = {broker.broker_id: broker.address for broker in await admin.list_brokers()}
+            topic = await admin.describe_topic(self.topic)
+        return [addresses[partition.leader] for partition in topic.partitions]
 
 
 @asynccontextmanager
-async def open_target(
-    bootstrap: str | None, topic: str | None, partitions: int, brokers: int = 1
-) -> AsyncIterator[Target]:
-    """The brokers at `bootstrap`, or some that live as long as this; `topic`, or one that is deleted afterwards."""
-    if bootstrap is None:
-        async with LocalCluster(brokers) as cluster, _topic(cluster.bootstrap, topic, partitions) as name:
+async def open_target(options: TargetOptions) -> AsyncIterator[Target]:
+    """What the options say; what is made for the run is gone after it."""
+    if options.bootstrap is None:
+        async with LocalCluster(options.brokers) as cluster, _topic(cluster.bootstrap, options) as name:
             yield Target(cluster.bootstrap, name, tuple(cluster.broker(node_id).pid for node_id in cluster.node_ids))
     else:
-        async with _topic(bootstrap, topic, partitions) as name:
-            yield Target(bootstrap, name)
+        async with _topic(options.bootstrap, options) as name:
+            yield Target(options.bootstrap, name)
 
 
 @asynccontextmanager
-async def _topic(bootstrap: str, topic: str | None, partitions: int) -> AsyncIterator[str]:
+async def _topic(bootstrap: str, options: TargetOptions) -> AsyncIterator[str]:
     async with AdminClient(bootstrap) as admin:
-        if topic is not None and topic in await admin.list_topics():
-            yield topic
+        if options.topic is not None and options.topic in await admin.list_topics():
+            yield options.topic
             return
-        name = f"bench-{time.time_ns():x}" if topic is None else topic
-        await admin.create_topic(name, partitions=partitions)
+        name = f"bench-{time.time_ns():x}" if options.topic is None else options.topic
+        configs = {"ack.durability": options.durability}
+        await admin.create_topic(name, partitions=options.partitions, configs=configs)
         try:
             yield name
         finally:
-            if topic is None:
+            if options.topic is None:
                 await admin.delete_topic(name)
-
-
-def costs(before: Reading, after: Reading, value_bytes: int) -> dict[str, float]:
-    """What the run cost between two readings: fsyncs, and CPU seconds per gigabyte (10^9) of values."""
-    seconds = after.moment_s - before.moment_s
-    fsyncs = after.fsyncs - before.fsyncs
-    figures = {"fsyncs_per_s": fsyncs / seconds}
-    if fsyncs:
-        figures["bytes_per_fsync"] = (after.fsync_bytes - before.fsync_bytes) / fsyncs
-    gigabytes = value_bytes / 1e9
-    if gigabytes:
-        figures["client_cpu_s_per_gb"] = (after.client_cpu_s - before.client_cpu_s) / gigabytes
-        if before.broker_cpu_s is not None and after.broker_cpu_s is not None:
-            figures["broker_cpu_s_per_gb"] = (after.broker_cpu_s - before.broker_cpu_s) / gigabytes
-    return figures
 
 
 async def _metrics(bootstrap: str) -> dict[str, float]:
@@ -116,9 +92,3 @@ async def _metrics(bootstrap: str) -> dict[str, float]:
     finally:
         await connections.close()
     return dict(total)
-
-
-def _cpu_s(pid: int) -> float:
-    """User and system time of a process (proc(5), fields 14 and 15)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS

@@ -193,6 +193,7 @@ class ReplicationService:
 
     def synced(self, report: ReplicasSynced) -> None:
         """Logs of a follower are durable further, while its fetch waits here."""
+        self._stats.replica_reports += 1
         if report.broker_epoch < self._broker_epoch(report.replica):
             return
         session = self._sessions.get(report.replica)

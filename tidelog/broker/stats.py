@@ -27,6 +27,7 @@ class Stats:
     isr_expands: int = counted("Replicas that joined in-sync sets of partitions led here.")
     replica_fetches: int = counted("Fetches of followers that were answered, each about many partitions.")
     replica_fetched_bytes: int = counted("Bytes of record batches sent to followers.")
+    replica_reports: int = counted("Reports of followers about what became durable while their fetch waited.")
     commits: int = counted("Group commits, each of one log.")
     fsyncs: int = counted("Files and directories made durable.")
     fsync_bytes: int = counted("Bytes made durable, batches and catalog rows.")

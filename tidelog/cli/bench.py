@@ -23,7 +23,7 @@ from tidelog.bench import (
     run_produce,
     run_raw,
 )
-from tidelog.cli.options import Acks, Codec, Json
+from tidelog.cli.options import Acks, Codec, Durability, Json
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import CommandError, print_json
 from tidelog.testing import BrokerFailed
@@ -38,6 +38,7 @@ Partitions = Annotated[int, typer.Option(min=1, metavar="P", help="Of the topic 
 Brokers = Annotated[
     int, typer.Option(min=1, max=9, metavar="N", help="Started for the run; up to three hold a replica each.")
 ]
+DurabilityOption = Annotated[Durability, typer.Option(help="ack.durability of the topic made for the run.")]
 Records = Annotated[int, typer.Option(min=1, metavar="N", help="How many records.")]
 ValueBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Size of a record's value.")]
 AcksOption = Annotated[Acks, typer.Option(help="What to wait for.")]
@@ -60,6 +61,7 @@ def bench(context: typer.Context) -> None:
       tidelog bench
       tidelog bench produce --records 2000000 --compression zstd
       tidelog bench latency --bootstrap http://10.0.0.5:8082 --json
+      tidelog bench latency --brokers 3 --durability replicated --no-reads
     """
     if context.invoked_subcommand is None:
         _measure(partial(run_produce, ProduceOptions()))
@@ -73,6 +75,7 @@ def produce(
     value_bytes: ValueBytes = 100,
     brokers: Brokers = 1,
     partitions: Partitions = 1,
+    durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
     compression: Compression = Codec.NONE,
     linger_ms: Annotated[float, typer.Option(min=0, metavar="MS", help="How long a batch may wait to fill.")] = 5,
@@ -96,6 +99,7 @@ def produce(
         topic=topic,
         brokers=brokers,
         partitions=partitions,
+        durability=durability.value,
         records=records,
         value_bytes=value_bytes,
         at_once=at_once,
@@ -142,6 +146,9 @@ def latency(
     records: Records = 5_000,
     value_bytes: ValueBytes = 100,
     tasks: Annotated[int, typer.Option(min=1, metavar="N", help="How many send at the same time.")] = 1,
+    reads: Annotated[bool, typer.Option("--reads/--no-reads", help="Whether a consumer takes part.")] = True,
+    brokers: Brokers = 1,
+    durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
@@ -154,10 +161,18 @@ def latency(
 
     \b
     Example:
-      tidelog bench latency --tasks 16
+      tidelog bench latency --brokers 3 --durability replicated --tasks 16
     """
     options = LatencyOptions(
-        bootstrap=bootstrap, topic=topic, records=records, value_bytes=value_bytes, tasks=tasks, acks=acks.value
+        bootstrap=bootstrap,
+        topic=topic,
+        brokers=brokers,
+        durability=durability.value,
+        records=records,
+        value_bytes=value_bytes,
+        tasks=tasks,
+        reads=reads,
+        acks=acks.value,
     )
     _measure(partial(run_latency, options), history=history, as_json=as_json)
 
@@ -169,7 +184,9 @@ def raw(
     batch_bytes: BatchBytes = 65536,
     value_bytes: ValueBytes = 100,
     in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="Requests at one time.")] = 8,
+    brokers: Brokers = 1,
     partitions: Partitions = 1,
+    durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
@@ -187,7 +204,9 @@ def raw(
     options = RawOptions(
         bootstrap=bootstrap,
         topic=topic,
+        brokers=brokers,
         partitions=partitions,
+        durability=durability.value,
         requests=requests,
         batches=batches,
         batch_bytes=batch_bytes,

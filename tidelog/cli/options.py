@@ -20,6 +20,13 @@ class Acks(StrEnum):
     NONE = "0"
 
 
+class Durability(StrEnum):
+    """What an in-sync replica does with a batch before it counts."""
+
+    FSYNCED = "fsynced"
+    REPLICATED = "replicated"
+
+
 class Codec(StrEnum):
     """How batches are compressed."""
 

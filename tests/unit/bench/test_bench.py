@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.bench.costs import APPENDED, FETCHES, FSYNC_BYTES, FSYNCS, REPORTS, Cpu, Reading, costs
 from tidelog.bench.history import append_history
 from tidelog.bench.log import LogOptions, LogRun
 from tidelog.bench.log_replica import DISTINCT as PAYLOADS
 from tidelog.bench.log_replica import Measured, make_payloads
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.result import Result, percentiles_ms, rates
-from tidelog.bench.target import Reading, costs
 
 
 def test_percentiles_are_of_the_nearest_rank() -> None:
@@ -25,21 +25,38 @@ def test_percentiles_are_of_the_nearest_rank() -> None:
     assert percentiles_ms([]) == {}
 
 
-def test_rates_and_costs_are_per_second_and_per_gigabyte() -> None:
+def test_rates_are_per_second() -> None:
     assert rates(1000, 100_000, 0.5) == {"records_per_s": 2000, "mb_per_s": 0.2, "duration_s": 0.5}
-    before, after = Reading(10.0, 1.0, 5.0, 100, 1000), Reading(12.0, 1.5, 7.0, 140, 41_000)
+
+
+def test_costs_are_per_second_per_batch_and_per_byte_of_values() -> None:
+    before = Reading(10.0, Cpu(1, 0), (Cpu(5, 1), Cpu(2, 1)), {FSYNCS: 100, FSYNC_BYTES: 1000, APPENDED: 3})
+    counters = {FSYNCS: 140, FSYNC_BYTES: 41_000, APPENDED: 13, FETCHES: 20, REPORTS: 5}
+    after = Reading(12.0, Cpu(1.25, 0.25), (Cpu(6, 1.5), Cpu(2.25, 1.25)), counters)
     assert costs(before, after, 500_000_000) == {
         "fsyncs_per_s": 20,
         "bytes_per_fsync": 1000,
+        "fsyncs_per_batch": 4,
+        "messages_per_batch": 4.5,
         "client_cpu_s_per_gb": 1.0,
         "broker_cpu_s_per_gb": 4.0,
+        "brokers_user_ms_per_mb": 2.5,
+        "brokers_system_ms_per_mb": 1.5,
+        "client_user_s": 0.25,
+        "client_system_s": 0.25,
+        "broker_1_user_s": 1,
+        "broker_1_system_s": 0.5,
+        "broker_2_user_s": 0.25,
+        "broker_2_system_s": 0.25,
     }
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    reading = Reading(0.0, 0.0, None, 0, 0)
-    later = Reading(1.0, 0.0, 1.0, 0, 0)
+    reading = Reading(0.0, Cpu(0, 0), (), {})
+    later = Reading(1.0, Cpu(0, 0), (), {"process_cpu_seconds_total": 1})
     assert costs(reading, later, 1000) == {"fsyncs_per_s": 0, "client_cpu_s_per_gb": 0}
+    known = Reading(0.0, Cpu(0, 0), (), {"process_cpu_seconds_total": 0.5})
+    assert costs(known, later, 500_000_000)["broker_cpu_s_per_gb"] == 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 1000])

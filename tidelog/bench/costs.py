@@ -1,0 +1,111 @@
+"""What a run costs: CPU time, fsyncs and messages between brokers, as differences of counts before and after it.
+
+CPU time is the figure to compare on a machine that others use, too: it hardly depends on how busy they are. User time
+is mostly Python, system time mostly copying and writing. It is told of each process, and per megabyte of values in all
+brokers together, however many of them keep a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+APPENDED = "tidelog_appended_batches_total"
+FSYNCS = "tidelog_fsyncs_total"
+FSYNC_BYTES = "tidelog_fsync_bytes_total"
+FETCHES = "tidelog_replica_fetches_total"
+REPORTS = "tidelog_replica_reports_total"
+
+
+class Cpu(NamedTuple):
+    """Seconds that a process has used."""
+
+    user_s: float
+    system_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.user_s + self.system_s
+
+    def since(self, before: Cpu) -> Cpu:
+        """What came since an earlier reading."""
+        return Cpu(self.user_s - before.user_s, self.system_s - before.system_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Counts at one moment, of all brokers together. `brokers` is empty where their processes are not known."""
+
+    moment_s: float
+    client: Cpu
+    brokers: tuple[Cpu, ...]
+    counters: Mapping[str, float]
+
+    def count(self, name: str) -> float:
+        return self.counters.get(name, 0.0)
+
+    @property
+    def broker_cpu_s(self) -> float | None:
+        """CPU seconds of all brokers; None if it cannot be known."""
+        if self.brokers:
+            return sum(cpu.total_s for cpu in self.brokers)
+        return self.counters.get("process_cpu_seconds_total")
+
+
+def costs(before: Reading, after: Reading, value_bytes: int) -> dict[str, float]:
+    """What the run between two readings cost. A gigabyte is 10^9 bytes of values, a megabyte 10^6. What is not known
+    is left out."""
+    figures = _work(before, after)
+    gigabytes = value_bytes / 1e9
+    if gigabytes:
+        figures["client_cpu_s_per_gb"] = after.client.since(before.client).total_s / gigabytes
+        if before.broker_cpu_s is not None and after.broker_cpu_s is not None:
+            figures["broker_cpu_s_per_gb"] = (after.broker_cpu_s - before.broker_cpu_s) / gigabytes
+    return figures | _cpu(before, after, value_bytes / 1e6)
+
+
+def _work(before: Reading, after: Reading) -> dict[str, float]:
+    """Fsyncs, and messages between brokers: a fetch and its answer are two, a report of a follower is one."""
+
+    def counted(name: str) -> float:
+        return after.count(name) - before.count(name)
+
+    fsyncs, batches = counted(FSYNCS), counted(APPENDED)
+    figures = {"fsyncs_per_s": fsyncs / (after.moment_s - before.moment_s)}
+    if fsyncs:
+        figures["bytes_per_fsync"] = counted(FSYNC_BYTES) / fsyncs
+    if batches:
+        figures["fsyncs_per_batch"] = fsyncs / batches
+        figures["messages_per_batch"] = (2 * counted(FETCHES) + counted(REPORTS)) / batches
+    return figures
+
+
+def _cpu(before: Reading, after: Reading, megabytes: float) -> dict[str, float]:
+    spent = [now.since(then) for then, now in zip(before.brokers, after.brokers, strict=True)]
+    if not spent:
+        return {}
+    figures = {}
+    if megabytes:
+        figures["brokers_user_ms_per_mb"] = 1000 * sum(cpu.user_s for cpu in spent) / megabytes
+        figures["brokers_system_ms_per_mb"] = 1000 * sum(cpu.system_s for cpu in spent) / megabytes
+    client = after.client.since(before.client)
+    for name, cpu in [("client", client), *((f"broker_{number}", cpu) for number, cpu in enumerate(spent, 1))]:
+        figures[f"{name}_user_s"], figures[f"{name}_system_s"] = cpu
+    return figures
+
+
+def own_cpu() -> Cpu:
+    """Of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return Cpu(used.ru_utime, used.ru_stime)
+
+
+def cpu_of(pid: int) -> Cpu:
+    """Of another process (proc(5), fields 14 and 15)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return Cpu(int(fields[11]) / CLOCK_TICKS, int(fields[12]) / CLOCK_TICKS)
