@@ -55,6 +55,7 @@ from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.quorum.metadata import ClusterMetadata
 from tidelog.broker.quorum.origin import Contacts, no_contacts
 from tidelog.broker.registration import Registration, Situation, leave_clean_mark, take_clean_mark
+from tidelog.broker.removal import Removal
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_service import ReplicationService
 from tidelog.broker.routing import Routing
@@ -138,7 +139,7 @@ class Broker:
             surroundings,
             lambda leader: Fetcher(self.node_id, leader, self._own_epoch, self._peers, clock, entropy),
             self._moved,
-            self._registration.report_removed,
+            Removal(self.node_id, self._manager, self.log_writer, self._registration.report_removed),
             self.failed.set,
             self._retired,
             self._is_admitted,

@@ -3,8 +3,7 @@
 The image says of which partitions this broker holds a replica, and who leads them in which epoch. Those that it leads
 get a runtime (`Partition`), the others follow their leader (`Follower`, by one `Fetcher` for each leader). A new leader
 epoch gets a new object over the same log, so that nothing of the old leadership goes on in the new one; a log stays
-open whatever its role. A deleted topic's data is removed, on the metadata's word alone; a directory that no metadata
-knows is left alone.
+open whatever its role. What becomes of data that this broker holds no more is told in `removal`.
 
 Bringing brokers and disk in line takes time, so a task does it, image after image; `position` says how far it is.
 """
@@ -20,11 +19,11 @@ import structlog
 from tidelog.broker.fetching import Fetcher
 from tidelog.broker.follower import Follower
 from tidelog.broker.partition import Partition, Surroundings
+from tidelog.broker.removal import Removal
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Topic
-from tidelog.model.errors import TidelogError
-from tidelog.model.ids import NodeId, PartitionId, TopicId
+from tidelog.model.ids import NodeId, PartitionId
 from tidelog.replication.isr.events import IsrChanged, IsrSettings, LogState, MinIsrChanged, Tick
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader
@@ -48,14 +47,14 @@ class Replicas:
         surroundings: Surroundings,
         new_fetcher: Callable[[int], Fetcher],
         moved: Callable[[], None],
-        removed: Callable[[TopicId], None],
+        removal: Removal,
         failed: Callable[[], None],
         retired: Callable[[PartitionId], None],
         is_admitted: Callable[[ClusterImage], bool],
     ) -> None:
-        """`moved` is called after each change; `removed` with each deleted topic of which nothing is left here;
-        `failed` if a task ended by an error that nobody foresaw; `retired` with each leadership that ended;
-        `is_admitted` tells whether an image has this very process as its node's broker."""
+        """`moved` is called after each change; `removal` removes what is held no more; `failed` is called if a task
+        ended by an error that nobody foresaw; `retired` with each leadership that ended; `is_admitted` tells whether
+        an image has this very process as its node's broker."""
         self.partitions: dict[PartitionId, Partition] = {}
         self.followers: dict[PartitionId, Follower] = {}
         self.position = 0
@@ -68,7 +67,7 @@ class Replicas:
         self._clock = surroundings.clock
         self._new_fetcher = new_fetcher
         self._moved = moved
-        self._removed = removed
+        self._removal = removal
         self._failed = failed
         self._retired = retired
         self._is_admitted = is_admitted
@@ -79,7 +78,6 @@ class Replicas:
         self._unopened: dict[PartitionId, int] = {}
         self._image = ClusterImage("")
         self._has_news = asyncio.Event()
-        self._gone: dict[TopicId, None] = {}
 
     def follow(self, image: ClusterImage) -> None:
         """The metadata has moved."""
@@ -109,7 +107,9 @@ class Replicas:
         for partition_id, (topic, info) in wanted.items():
             if await self._serve(partition_id, topic, info, epochs):
                 await asyncio.sleep(0)
-        await self._remove_deleted(image)
+        for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
+            self._high_watermarks.pop(partition_id, None)
+            self._unopened.pop(partition_id, None)
         self.position = image.position
         self._moved()
 
@@ -269,25 +269,6 @@ class Replicas:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-    # -- deleted topics ----------------------------------------------------------------------------------------------
-
-    async def _remove_deleted(self, image: ClusterImage) -> None:
-        """Removes what the metadata says is gone; at the next change of the image if the disk refuses now."""
-        mine = [topic_id for topic_id, holders in image.deleted_topics.items() if self._node_id in holders]
-        self._gone = {topic_id: None for topic_id in mine if topic_id in self._gone}
-        left = [topic_id for topic_id in mine if topic_id not in self._gone]
-        if not left:
-            return
-        await self._log_writer.drain()
-        for topic_id in left:
-            try:
-                self._manager.remove_topic(topic_id)
-            except (OSError, TidelogError) as error:
-                logger.error("a deleted topic's data could not be removed", topic_id=topic_id, error=str(error))
-            else:
-                self._gone[topic_id] = None
-                self._removed(topic_id)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

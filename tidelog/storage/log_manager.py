@@ -6,9 +6,11 @@
     metadata-2/ ...                        the same, begun anew because the one before forgot what it had promised
     snapshots/                             images of the cluster, each the sum of a stretch of that log (`snapshots`)
     topics/<topic id>/<partition>/         one log
+    topics/<topic id>/<partition>-removed/ what is left of one that is being removed
 
 Nothing is ever removed because it is unknown: a directory that no metadata mentions may be what a damaged metadata log
-forgot. `topic_ids` lists what is there, and only `remove_topic`, an order, removes.
+forgot. `topic_ids` and `partition_ids` list what is there, and only `remove_topic` and `remove_partition`, orders,
+remove. A log goes by its name first: whoever gets the partition again begins with nothing, not with half a log.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from tidelog.storage.snapshots import SnapshotStore
 TOPICS = "topics"
 METADATA = "metadata"
 SNAPSHOTS = "snapshots"
+REMOVED = "-removed"
 METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
 """The identity of the log in `metadata/`; no controller ever draws this topic id."""
 
@@ -125,6 +128,41 @@ class LogManager:
         if self._files.exists(TOPICS):
             self._files.sync_dir(TOPICS)
 
+    def partition_ids(self) -> list[PartitionId]:
+        """Partitions that have a directory here, open or not, known to anybody or not. Blocking."""
+        return [known for known in stored_logs(self._files).values() if known != METADATA_LOG]
+
+    def remove_partition(self, partition_id: PartitionId) -> None:
+        """Removes one log, durably; what a power cut leaves of it is no log any more. Blocking; no commit of it may be
+        under way.
+
+        Raises `OSError`; some files may be gone then, and the order can be repeated.
+        """
+        log = self._logs.pop(partition_id, None)
+        if log is not None:
+            log.take_offline("this broker holds no replica of the partition any more")
+            log.close(log.log_start_offset)
+        directory = log_directory(partition_id)
+        if self._files.exists(directory):
+            self._files.remove_tree(directory + REMOVED)
+            self._files.rename(directory, directory + REMOVED)
+            self._files.sync_dir(_parent(directory))
+        self._files.remove_tree(directory + REMOVED)
+        self._remove_if_empty(partition_id.topic_id)
+
+    def remove_leftovers(self) -> None:
+        """Removes what a removal that was cut short has left. Blocking. Raises `OSError`."""
+        for topic_id in self.topic_ids():
+            for name in self._files.list(f"{TOPICS}/{topic_id}"):
+                if name.endswith(REMOVED):
+                    self._files.remove_tree(f"{TOPICS}/{topic_id}/{name}")
+            self._remove_if_empty(topic_id)
+
+    def _remove_if_empty(self, topic_id: TopicId) -> None:
+        if not self._files.list(f"{TOPICS}/{topic_id}") and self._files.exists(TOPICS):
+            self._files.remove_tree(f"{TOPICS}/{topic_id}")
+            self._files.sync_dir(TOPICS)
+
     def close(self, high_watermarks: Mapping[PartitionId, int]) -> list[str]:
         """Closes all logs, then gives the directory back. Blocking; no commit may be under way.
 
@@ -160,6 +198,10 @@ class LogManager:
 def log_directory(partition_id: PartitionId) -> str:
     """Where a partition's log lives below the data directory."""
     return f"{TOPICS}/{partition_id.topic_id}/{partition_id.partition}"
+
+
+def _parent(directory: str) -> str:
+    return directory.rpartition("/")[0]
 
 
 def metadata_directories(files: Files) -> list[str]:

@@ -8,7 +8,14 @@ import pytest
 
 from tests.unit.broker.conftest import batch, produce
 from tests.unit.broker.replication_stage import PARTITION, Stage, play
-from tidelog.broker.replica_messages import FetchReplicas, FetchStatus, FollowerState, PartitionFetched, ReplicasFetched
+from tidelog.broker.replica_messages import (
+    FetchReplicas,
+    FetchStatus,
+    FollowerState,
+    PartitionFetched,
+    ReplicasFetched,
+    ReplicasSynced,
+)
 from tidelog.model.errors import StaleBrokerEpoch
 from tidelog.transport.peer import Hello
 
@@ -100,5 +107,27 @@ def test_an_open_question_is_answered_when_the_leadership_ends() -> None:
         stage.service.forget(PARTITION)
         (entry,) = (await asking).partitions
         assert entry.status is FetchStatus.UNKNOWN_EPOCH
+
+    play(story)
+
+
+def test_t19_what_a_replica_had_before_it_was_removed_does_not_bring_its_empty_log_into_the_set() -> None:
+    """The leader takes the removal and the return at once, as one image; only the leader epoch tells of them."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b", b"c")
+        before = stage.lead(epoch=1)
+        had_all = state(epoch=1, offset=3, last_epoch=1)
+        await ask(stage, had_all)
+        assert before.replica_lags == {2: 0}
+        before.close(is_deposed=True)
+        after = stage.lead(epoch=2, isr=(1,))
+        assert (await told(stage, had_all)).status is FetchStatus.FENCED_EPOCH
+        stage.service.synced(ReplicasSynced(2, 12, (had_all,)))
+        await ask(stage, state(epoch=2, offset=0))
+        await asyncio.sleep(5)
+        assert (stage.asked, after.replica_lags) == ([], {2: 3})
+        await ask(stage, state(epoch=2, offset=3, last_epoch=1))
+        assert [effect.isr for effect in stage.asked] == [((1, 11), (2, 12))]
 
     play(story)

@@ -14,6 +14,7 @@ from tidelog.model.batch_header import RecordBatch, assign_offsets, split_batche
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files
 from tidelog.sim.disk import SimDisk
+from tidelog.sim.faults import Crashed
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.log_manager import METADATA, METADATA_LOG, LogManager
 from tidelog.storage.partition_log import LogSettings
@@ -100,6 +101,49 @@ def test_a_removed_topic_stays_removed_after_a_power_cut() -> None:
     logs.open_log(A0, SETTINGS, 0)
     logs.remove_topic(A0.topic_id)
     assert disk.crash().list("topics") == []
+
+
+def test_remove_partition_removes_one_log_open_or_not_and_the_last_ones_topic(files: Files) -> None:
+    logs = manager(files)
+    for partition_id in (A0, A1, B0):
+        logs.open_log(partition_id, SETTINGS, 0)[0].append(one_batch(0), 0)
+    logs.remove_partition(A0)
+    assert (list(logs.logs), logs.partition_ids()) == ([A1, B0], [A1, B0])
+    log, _ = logs.open_log(A0, SETTINGS, 0)
+    assert log.log_end_offset == 0, "whoever gets it again begins with nothing"
+    logs.close({})
+
+    logs = manager(files)
+    for partition_id in (A0, A1, A1):
+        logs.remove_partition(partition_id)
+    assert (logs.partition_ids(), logs.topic_ids()) == ([B0], [B0.topic_id])
+    logs.close({})
+
+
+def test_a_power_cut_while_a_log_is_removed_leaves_all_of_it_or_no_log() -> None:
+    operation, is_over = 1, False
+    while not is_over:
+        disk = SimDisk(3)
+        logs = manager(disk)
+        log, _ = logs.open_log(A0, SETTINGS, 0)
+        log.append(one_batch(0), 0)
+        log.commit_now()
+        disk.crash_at(operation)
+        is_over = True
+        try:
+            logs.remove_partition(A0)
+        except Crashed:
+            is_over = False
+        disk = disk.crash()
+        logs = manager(disk)
+        logs.remove_leftovers()
+        if logs.partition_ids():
+            assert logs.open_log(A0, SETTINGS, 0)[0].log_end_offset == 1
+        else:
+            assert logs.topic_ids() == []
+        assert not is_over or not logs.partition_ids()
+        operation += 1
+    assert operation > 4
 
 
 def test_only_one_manager_uses_a_directory(files: Files) -> None:

@@ -180,3 +180,25 @@ def test_a_plan_that_cannot_be_carried_out_is_refused() -> None:
         planned(cluster.image, [7])
     with pytest.raises(InvalidRequest, match="only 2 brokers would be left"):
         planned(cluster.image, [1])
+
+
+def test_t19_a_replica_that_is_removed_and_added_again_is_in_another_leader_epoch_and_not_in_sync() -> None:
+    """A leader that sees both at once could not tell it from one that stayed, if the epoch were the same."""
+    cluster = IsrCluster(4)
+    before = cluster.partition
+    cluster.reassign(1, 2, 4)
+    cluster.ask(1, 2, 3, 4)
+    cluster.reassign(1, 2, 3)
+    assert before.leader == cluster.partition.leader == 1
+    assert cluster.partition.leader_epoch > before.leader_epoch
+    assert 3 in cluster.partition.replicas and 3 not in (*cluster.partition.isr, *cluster.partition.elr)
+
+
+def test_t19_the_same_for_a_replica_whose_move_was_called_off_and_begun_again() -> None:
+    cluster = IsrCluster(4)
+    cluster.reassign(1, 2, 4)
+    began = cluster.partition
+    cluster.call_off()
+    cluster.reassign(1, 2, 4)
+    assert cluster.partition.leader_epoch > began.leader_epoch
+    assert 4 in cluster.partition.adding and 4 not in cluster.partition.isr
