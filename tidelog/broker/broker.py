@@ -47,6 +47,7 @@ from tidelog.broker.fetching import Fetcher
 from tidelog.broker.housekeeping import Housekeeper
 from tidelog.broker.isr_requests import IsrRequests
 from tidelog.broker.local_copy import LocalCopy
+from tidelog.broker.lease import Lease
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.partition_handle import PartitionHandle, ReadHandle
@@ -119,7 +120,8 @@ class Broker:
         self._progress = Watchers()
         self._manager = LogManager(files, open_max=OPEN_FILES_MAX, new_incarnation=lambda: entropy.token_hex(16))
         self.log_writer = LogWriter(runner, clock, self.stats)
-        surroundings = Surroundings(clock, self.stats, self.log_writer, self.purgatory, self)
+        lease = Lease(clock, config.broker_session_timeout_ms)
+        surroundings = Surroundings(clock, self.stats, self.log_writer, self.purgatory, self, lease)
         self._hello = Hello(self.node_id, entropy.token_hex(16))
         service = PeerService()
         self._peers = PeerNode(network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy)
@@ -129,7 +131,7 @@ class Broker:
             self.node_id, self._controller, self._peers.request, entropy, lambda: self._metadata.voter_nodes
         )
         self._registration = Registration(
-            config, files, self._channel, self._hello.incarnation, self._situation, self._tell_applied
+            config, files, self._channel, clock, lease, self._hello.incarnation, self._situation, self._tell_applied
         )
         self._isr_requests = IsrRequests(self.node_id, self._own_epoch, self._channel, self._in_force, clock)
         self._replicas = Replicas(

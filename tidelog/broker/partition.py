@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidelog.broker.committed import first_since, has_bytes
+from tidelog.broker.lease import Lease
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.mailbox import Mailbox
 from tidelog.broker.partition_handle import Extent, FetchedBatches
@@ -91,6 +92,7 @@ class Surroundings:
     log_writer: LogWriter
     purgatory: Purgatory
     replication: Replication
+    lease: Lease
 
 
 class Partition:
@@ -124,6 +126,7 @@ class Partition:
         self._log_writer = surroundings.log_writer
         self._purgatory = surroundings.purgatory
         self._replication = surroundings.replication
+        self._lease = surroundings.lease
         self._mailbox = Mailbox()
         self._uncommitted: list[tuple[int, int, Proposal]] = []
         self._arrivals = 0
@@ -144,7 +147,8 @@ class Partition:
         return self.log.log_end_offset
 
     async def extent(self) -> Extent:
-        """Where the partition begins and ends now."""
+        """Where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may lead no more."""
+        self._lease.require()
         return Extent(
             self.log.log_start_offset,
             self._protocol.high_watermark,
@@ -187,6 +191,7 @@ class Partition:
     ) -> Proposal:
         if self._is_closing:
             raise ShuttingDown("this broker is stopping; nothing was appended")
+        self._lease.require()
         if acks == ACKS_ALL:
             self._check_in_sync()
         batches, append_time_ms = admit_batches(batches, self.config, self._clock.wall_ms())
@@ -364,8 +369,10 @@ class Partition:
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
 
-        Raises `OffsetOutOfRange`, or `DamagedBatch` if the batch that holds `offset` is damaged on this disk.
+        Raises `OffsetOutOfRange`, `LeaderNotAvailable` if another may lead by now, or `DamagedBatch` if the batch that
+        holds `offset` is damaged on this disk.
         """
+        self._lease.require()
         high_watermark = self.high_watermark
         try:
             extent = self.log.read(offset, bytes_max, high_watermark)
@@ -397,7 +404,9 @@ class Partition:
         return self._is_closing or has_bytes(self.log, offset, bytes_min, self.high_watermark)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
+        """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`, or
+        `LeaderNotAvailable`."""
+        self._lease.require()
         return first_since(self.log, timestamp_ms, self.high_watermark)
 
     # -- housekeeping ---------------------------------------------------------------------------------------------

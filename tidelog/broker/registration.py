@@ -29,10 +29,11 @@ from tidelog.broker.controller.commands import (
     ReportRemoved,
 )
 from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.broker.lease import Lease
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import BrokerRemoved, NodeIdInUse, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import TopicId
-from tidelog.model.ports import Files
+from tidelog.model.ports import Clock, Files
 
 CLEAN_MARK = "clean"
 REGISTER_S_MAX = 30.0
@@ -58,10 +59,13 @@ class Registration:
         config: BrokerConfig,
         files: Files,
         channel: ControllerChannel,
+        clock: Clock,
+        lease: Lease,
         incarnation: str,
         situation: Callable[[], Situation],
         notify: Callable[[MetadataApplied], None],
     ) -> None:
+        """`lease` is renewed by answered heartbeats."""
         self.incarnation = incarnation
         """Of this process."""
         self.epoch = -1
@@ -71,6 +75,8 @@ class Registration:
         self._config = config
         self._files = files
         self._channel = channel
+        self._clock = clock
+        self._lease = lease
         self._situation = situation
         self._notify = notify
         self._command: RegisterBroker
@@ -168,10 +174,12 @@ class Registration:
             situation.snapshot[0],
             situation.snapshot[1],
         )
+        sent_s = self._clock.monotonic_s()
         answer = await self._channel.submit(heartbeat, HeartbeatAnswered, seconds_max=seconds_max)
         if answer.is_fenced:
             self.is_live.clear()
         else:
+            self._lease.renew(sent_s)
             self.is_live.set()
         return answer
 

@@ -32,6 +32,8 @@ from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 
 TICKS_PER_LAG = 10
+REOPEN_S = 5.0
+"""How often a log is tried again that could not be opened, or had to be offline from its opening on."""
 
 logger = structlog.get_logger("tidelog.broker")
 
@@ -75,7 +77,8 @@ class Replicas:
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._high_watermarks: dict[PartitionId, int] = {}
         """Of the open logs, when they last changed roles."""
-        self._unopened: dict[PartitionId, int] = {}
+        self._troubled: dict[PartitionId, None] = {}
+        """Their logs could not be opened, or could not be written to from the first moment on: a full disk, often."""
         self._image = ClusterImage("")
         self._has_news = asyncio.Event()
 
@@ -87,9 +90,22 @@ class Replicas:
     async def run(self) -> None:
         """Brings this broker in line with each image, until cancelled."""
         while True:
-            await self._has_news.wait()
+            try:
+                async with asyncio.timeout(REOPEN_S if self._troubled else None):
+                    await self._has_news.wait()
+            except TimeoutError:
+                await self._let_go_of_troubled()
             self._has_news.clear()
             await self._come_to(self._image)
+
+    async def _let_go_of_troubled(self) -> None:
+        """They are opened again. Nothing was written to them since they were opened, so it is as after a restart."""
+        for partition_id in list(self._troubled):
+            if partition_id in self.partitions or partition_id in self.followers:
+                await self._stop(partition_id)
+            if partition_id in self._manager.logs:
+                self._manager.close_log(partition_id, self._high_watermarks[partition_id])
+        self._troubled.clear()
 
     async def tick(self) -> None:
         """Tells the leaders' cores the time, until cancelled."""
@@ -144,12 +160,12 @@ class Replicas:
             return False
         if running is not None:
             await self._stop(partition_id)
-        if self._unopened.get(partition_id) == info.leader_epoch:
+        if partition_id in self._troubled and partition_id not in self._manager.logs:
             return False
         log = self._log(partition_id, topic.name, config)
         if log is None:
-            self._unopened[partition_id] = info.leader_epoch
-        elif info.leader == self._node_id:
+            return True
+        if info.leader == self._node_id:
             self._lead(partition_id, topic, info, log, config, epochs)
         elif info.leader != NO_LEADER:
             self._follow(partition_id, topic, info, log)
@@ -239,7 +255,10 @@ class Replicas:
             log, report = self._manager.open_log(partition_id, log_settings(config), self._clock.wall_ms())
         except OSError as error:
             logger.error("partition cannot be opened", topic=topic, partition=partition_id.partition, error=str(error))
+            self._troubled[partition_id] = None
             return None
+        if log.offline_reason is not None:
+            self._troubled[partition_id] = None
         self.report(f"{topic}-{partition_id.partition}", report)
         self._high_watermarks[partition_id] = report.high_watermark
         return log

@@ -92,6 +92,11 @@ class LogManager:
         self._logs[partition_id] = log
         return log, report
 
+    def close_log(self, partition_id: PartitionId, high_watermark: int) -> None:
+        """Closes one log, which can be opened again then. Blocking; no commit of it may be under way. Raises as
+        `PartitionLog.close`."""
+        self._logs.pop(partition_id).close(high_watermark)
+
     def open_slots(self, now_ms: int, *, anew: bool = False) -> tuple[SlotStore, StoredSlots]:
         """Opens the newest replica of the metadata log, or makes an empty one; `anew`, one beside those that are there,
         which stay as they are. Blocking. Raises as `SlotStore.open`."""

@@ -11,6 +11,7 @@ import msgspec
 from tests.unit.broker.conftest import batch
 from tidelog.broker.fetching import Fetcher
 from tidelog.broker.follower import Follower
+from tidelog.broker.lease import Lease
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.purgatory import Purgatory
@@ -76,6 +77,8 @@ class Stage:
         self.asked: list[AlterPartition] = []
         self.fetches: list[FetchReplicas] = []
         self.lost = 0
+        self.lease = Lease(self.leader.clock, 9_000)
+        self.lease.renew(self.leader.clock.monotonic_s())
         self.partitions: dict[PartitionId, Partition] = {}
         self.service = ReplicationService(
             self.partitions, lambda node: EPOCHS[node], self.leader.clock, self.leader.stats
@@ -95,7 +98,7 @@ class Stage:
             IsrSettings(min_isr=minimum, lag_ms_max=1_000),
             int(site.clock.monotonic_s() * 1000),
         )
-        surroundings = Surroundings(site.clock, site.stats, site.writer, Purgatory(), self)
+        surroundings = Surroundings(site.clock, site.stats, site.writer, Purgatory(), self, self.lease)
         partition = Partition("t", PARTITION, epoch, site.log, core, TopicConfig(), 1, surroundings)
         self.partitions[PARTITION] = partition
         self.spawn("partition", partition.run())

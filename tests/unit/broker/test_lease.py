@@ -1,0 +1,60 @@
+"""A broker that the controller has not answered for a session leads no more, whoever asks it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.conftest import batch
+from tests.unit.broker.replication_stage import Stage, play
+from tidelog.broker.lease import Lease
+from tidelog.broker.partition import Partition
+from tidelog.model.errors import LeaderNotAvailable
+from tidelog.sim.environment import SimClock
+from tidelog.sim.loop import run
+
+
+def test_a_lease_is_nine_tenths_of_a_session_from_when_the_heartbeat_was_sent() -> None:
+    async def story() -> None:
+        clock = SimClock(asyncio.get_running_loop())
+        lease = Lease(clock, 1_000)
+        assert not lease.is_held, "nothing was answered yet"
+        sent_s = clock.monotonic_s()
+        await asyncio.sleep(0.5)
+        lease.renew(sent_s)
+        await asyncio.sleep(0.39)
+        assert lease.is_held
+        lease.renew(sent_s - 1)
+        assert lease.is_held, "a late answer to an early heartbeat shortens nothing"
+        await asyncio.sleep(0.02)
+        assert not lease.is_held
+
+    run(story)
+
+
+CALLS: dict[str, Callable[[Partition], Awaitable[Any]]] = {
+    "produce": lambda partition: partition.produce(
+        batch(b"x", timestamp_ms=1), acks=1, deadline_s=asyncio.get_running_loop().time() + 5
+    ),
+    "read": lambda partition: partition.read(0, bytes_max=1 << 20),
+    "read beyond the end": lambda partition: partition.read(99, bytes_max=1 << 20),
+    "extent": lambda partition: partition.extent(),
+    "offset for timestamp": lambda partition: partition.offset_for_timestamp(0),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_without_a_lease_a_leader_answers_nothing_as_a_leader(call: str) -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a")
+        partition = stage.lead()
+        await asyncio.sleep(9)
+        with pytest.raises(LeaderNotAvailable) as caught:
+            await CALLS[call](partition)
+        assert caught.value.definite and caught.value.retriable
+        assert stage.leader.log.log_end_offset == 1
+
+    play(story)

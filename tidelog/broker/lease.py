@@ -1,0 +1,43 @@
+"""How long a broker may act as a leader without hearing from the controller.
+
+Who is cut off from the controller cannot know whether another leads in its place by now. The controller waits for a
+whole session before it gives a silent broker's partitions to others; so a broker that has been answered a heartbeat is
+still the leader for the rest of the session that began, at the earliest, when it sent it. After that it takes no writes
+and answers no reads as a leader, until it is heard again: a zombie would show an old end of the log, and send readers
+back who have read further elsewhere. (Gray and Cheriton's leases; the controller keeps its part by its session timeout.)
+
+Nothing acknowledged is at stake: that rests on epochs and in-sync sets, whatever the clocks do.
+"""
+
+from __future__ import annotations
+
+from tidelog.model.errors import LeaderNotAvailable
+from tidelog.model.ports import Clock
+
+SHARE = 0.9
+"""Of a session: clocks may differ in speed by a tenth."""
+
+
+class Lease:
+    """One broker's."""
+
+    def __init__(self, clock: Clock, session_ms: int) -> None:
+        self._clock = clock
+        self._term_s = session_ms / 1000 * SHARE
+        self._until_s = 0.0
+
+    def renew(self, sent_s: float) -> None:
+        """A heartbeat sent then (monotonic) was answered: this broker is not fenced."""
+        self._until_s = max(self._until_s, sent_s + self._term_s)
+
+    @property
+    def is_held(self) -> bool:
+        return self._clock.monotonic_s() < self._until_s
+
+    def require(self) -> None:
+        """Raises `LeaderNotAvailable` if somebody else may lead by now: nothing was done."""
+        if not self.is_held:
+            raise LeaderNotAvailable(
+                "this broker has not heard from the controller for so long that another may lead this partition by "
+                "now; nothing was appended or read. Try again; replica=local reads what is here"
+            )
