@@ -46,8 +46,8 @@ from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.fetching import Fetcher
 from tidelog.broker.housekeeping import Housekeeper
 from tidelog.broker.isr_requests import IsrRequests
-from tidelog.broker.local_copy import LocalCopy
 from tidelog.broker.lease import Lease
+from tidelog.broker.local_copy import LocalCopy
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.partition_handle import PartitionHandle, ReadHandle

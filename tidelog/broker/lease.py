@@ -3,8 +3,9 @@
 Who is cut off from the controller cannot know whether another leads in its place by now. The controller waits for a
 whole session before it gives a silent broker's partitions to others; so a broker that has been answered a heartbeat is
 still the leader for the rest of the session that began, at the earliest, when it sent it. After that it takes no writes
-and answers no reads as a leader, until it is heard again: a zombie would show an old end of the log, and send readers
-back who have read further elsewhere. (Gray and Cheriton's leases; the controller keeps its part by its session timeout.)
+and answers no reads as a leader, until it is heard again. A zombie would show an old end of the log, send readers back
+who have read further elsewhere, and tell producers of gaps that are in its own log only. (Gray and Cheriton's leases;
+the controller does its part by waiting for the session's end.)
 
 Nothing acknowledged is at stake: that rests on epochs and in-sync sets, whatever the clocks do.
 """
