@@ -73,7 +73,7 @@ class AppendableLog(ReadableLog):
         self.directory = directory
         self.settings = settings
         self.lineage = lineage
-        """(leader epoch, first offset), both strictly increasing. The last one may not have written anything yet."""
+        """(leader epoch, first offset) of what is here, both strictly increasing."""
         self.producers = producers
         self.durable_offset = tail.offset
         self.offline_reason: str | None = None
@@ -231,9 +231,8 @@ class AppendableLog(ReadableLog):
         self.tail = tail._replace(sequence=sequence, durable=sequence)
 
     def _checkpoint(self, tail: Tail) -> list[bytes]:
-        """A segment's first rows. An epoch that wrote nothing is not of the past."""
-        written = [(epoch, start) for epoch, start in self.lineage if start < tail.offset]
-        return self._codec.checkpoint(tail, written, self.producers.items())
+        """A segment's first rows."""
+        return self._codec.checkpoint(tail, self.lineage, self.producers.items())
 
     def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:
         try:

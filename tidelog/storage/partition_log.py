@@ -20,10 +20,9 @@ from tidelog.model.ports import Buffer
 from tidelog.model.producers import ProducerTable
 from tidelog.storage.appendable_log import AppendableLog, LogSettings
 from tidelog.storage.damage import DamageList
-from tidelog.storage.lineage import EpochEnd, Lineage, begin_epoch, end_offset_of, epoch_before
+from tidelog.storage.lineage import Lineage, epoch_before
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.received import parse_received
 from tidelog.storage.repair import Repair, mend_rows, repair_batch
 from tidelog.storage.rows import NO_TIMESTAMP, Kind, Tail
 from tidelog.storage.scrub import Scrubber, ScrubStep
@@ -71,35 +70,6 @@ class PartitionLog(AppendableLog):
         self._doomed: list[tuple[int, Segment]] = []
         self._scrubber = Scrubber(self)
 
-    # -- a follower's log -----------------------------------------------------------------------------------------
-
-    def append_received(self, payload: Buffer, now_ms: int, *, may_skip: bool = False) -> int:
-        """Appends the batches in a leader's answer, which have their offsets and epochs; returns how many.
-
-        Each batch is verified once. What is cut short at the end is left out. Raises `InvalidBatch` if any is unsound
-        or does not follow the one before it (with `may_skip` it may leave offsets out), and nothing is appended; else
-        as `append`.
-        """
-        batches = parse_received(payload, self.log_end_offset, self.tail.epoch, may_skip=may_skip)
-        if batches:
-            self.append(batches, now_ms, may_skip=may_skip)
-        return len(batches)
-
-    def note_epoch(self, epoch: int) -> None:
-        """This replica leads from now on, in `epoch`: what it writes next is the epoch's first. In memory only, until
-        something is written."""
-        assert epoch >= self.tail.epoch, (epoch, self.tail.epoch)
-        begin_epoch(self.lineage, epoch, self.log_end_offset)
-
-    def end_offset_of(self, epoch: int) -> EpochEnd | None:
-        """Where `epoch` ends in this log: see `tidelog.storage.lineage.end_offset_of`."""
-        return end_offset_of(self.lineage, epoch, self.log_end_offset)
-
-    @property
-    def last_epoch(self) -> int | None:
-        """The epoch of the last batch; None if the log is empty and nothing is known of what lay before it."""
-        return epoch_before(self.lineage, self.log_end_offset)
-
     # -- cutting --------------------------------------------------------------------------------------------------
 
     def end_commit(self, commit: Commit, error: OSError | None) -> None:
@@ -125,7 +95,7 @@ class PartitionLog(AppendableLog):
             self._note_deletion(offset)
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             self._doomed.append((self.tail.sequence, self.segments.pop(0)))
-        while len(self.lineage) > 1 and self.lineage[1][1] <= offset and self.lineage[1][1] < self.log_end_offset:
+        while len(self.lineage) > 1 and self.lineage[1][1] <= offset:
             del self.lineage[0]  # the epoch in force at the start stays
         self.damage.clip(offset, self.log_end_offset)
 
@@ -145,7 +115,6 @@ class PartitionLog(AppendableLog):
         self._require_online()
         self._require_in_range(offset, self.log_end_offset)
         if offset == self.log_end_offset:
-            self.lineage = [(epoch, start) for epoch, start in self.lineage if start < offset]
             return
         if self.is_dirty:
             self.commit_now()  # what is kept must be durable, and may lie in other segments than the cut

@@ -39,7 +39,7 @@ def test_the_log_is_empty_and_goes_on_anywhere_with_any_epoch(store: Store, offs
     start_over(store, offset)
     log = store.log
     assert (log.log_start_offset, log.durable_offset, log.log_end_offset) == (offset, offset, offset)
-    assert (log.lineage, log.last_epoch, len(log.producers)) == ([], None, 0)
+    assert (log.lineage, len(log.producers)) == ([], 0)
     assert not log.is_dirty
     names = [name for name in store.files.inner.list(DIRECTORY) if not name.startswith("metainfo")]
     assert names == [f"{offset:020}.catalog", f"{offset:020}.log"]
