@@ -125,7 +125,7 @@ class Replicas:
                 await asyncio.sleep(0)
         for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
             self._high_watermarks.pop(partition_id, None)
-            self._unopened.pop(partition_id, None)
+            self._troubled.pop(partition_id, None)
         self.position = image.position
         self._moved()
 
