@@ -19,20 +19,15 @@ class DamageList:
     def ranges(self) -> list[Damage]:
         return list(self._ranges)
 
-    def __bool__(self) -> bool:
-        return bool(self._ranges)
-
-    def note(self, damage: Damage) -> bool:
-        """Remembers a range, in the place of what was known about its offsets, if there is room; True if it is news."""
+    def note(self, damage: Damage) -> None:
+        """Remembers a range, in the place of what was known about its offsets, if there is room."""
         at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
         if at < len(self._ranges) and self._ranges[at] == damage:
-            return False
+            return
         self.forget(damage.start, damage.end)
         at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
-        has_room = len(self._ranges) < RANGES_MAX
-        if has_room:
+        if len(self._ranges) < RANGES_MAX:
             self._ranges.insert(at, damage)
-        return has_room
 
     def forget(self, start: int, end: int) -> None:
         """Offsets [start, end) are sound, or are to be judged anew."""

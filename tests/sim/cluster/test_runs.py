@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tidelog.sim.cluster.run import run_scenario, run_seed
+from tidelog.sim.cluster.run import run_scenario
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
 
 SETTINGS: dict[str, int | str] = {
@@ -59,18 +57,3 @@ def test_a_broker_whose_metadata_disk_has_failed_ends_and_is_started_again() -> 
     outcome = run_scenario(scenario(Strike(0.2, "sync error", (3,), 3.0, 1.0), *orders))
     assert outcome.violations == ()
     assert outcome.counters["broker gave up"] >= 1
-
-
-KEPT = {
-    300_041: "a wiped voter asked while the others were starting, and began to found a second cluster with them",
-    200_059: "a leader that was cut off told a reader who had read further at its successor that the log ends earlier",
-    200_220: "a leader that was cut off told a producer of a gap that was in its own log",
-    200_225: "a log that met a full disk when it was opened stayed offline",
-    200_329: "a commit that was under way when a follower began to cut its log was reported during the cut",
-}
-"""Seeds that failed once. What a seed means changes with the drawing: the stories are told in other tests, too."""
-
-
-@pytest.mark.parametrize("seed", KEPT)
-def test_what_failed_once(seed: int) -> None:
-    assert run_seed(seed).violations == (), KEPT[seed]

@@ -43,8 +43,6 @@ from tidelog.model.cluster import (
 )
 from tidelog.model.ids import NodeId, TopicId
 
-DURABILITY = "ack.durability"
-
 
 def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterImage:
     """The image after the record at `offset` in the metadata log."""
@@ -263,9 +261,7 @@ def _alter_configs(image: ClusterImage, record: ConfigsAltered) -> ClusterImage:
         return image
     merged: dict[str, str | None] = {**topic.configs, **record.changes}
     configs = {name: value for name, value in merged.items() if value is not None}
-    is_changed = topic.configs.get(DURABILITY) != configs.get(DURABILITY)
-    volatile_before = image.position if is_changed else topic.volatile_before
-    return _with_topic(image, replace(topic, configs=in_order(configs), volatile_before=volatile_before))
+    return _with_topic(image, replace(topic, configs=in_order(configs)))
 
 
 def _with_topic(image: ClusterImage, topic: Topic) -> ClusterImage:

@@ -36,6 +36,24 @@ STRIKES: dict[str, float] = {
     "drift": 1.0,
     "jump": 1.0,
     "power cut of all": 0.7,
+    "crash loop": 1.0,
+    "pauses in turn": 1.5,
+    "relay": 1.5,
+    "bridge": 1.5,
+    "ring": 1.0,
+    "flap": 1.5,
+    "lose answers": 2.0,
+    "full disks": 0.7,
+    "stuck disk": 1.0,
+    "leader dies": 2.0,
+    "leader sleeps": 2.0,
+    "leader without followers": 2.0,
+    "leader without controller": 2.0,
+    "last one leaves": 2.0,
+    "lame follower": 2.0,
+    "controller dies": 1.5,
+    "controller sleeps": 1.5,
+    "controller alone": 1.5,
 }
 """Kinds of faults, with their weights."""
 
@@ -44,7 +62,11 @@ ORDERS: dict[str, float] = {"create": 5.0, "delete": 1.5, "grow": 1.0, "configur
 
 STORM_STRIKES = {
     kind: STRIKES[kind]
-    for kind in ("kill", "crash", "pause", "isolate", "cut one way", "split", "deafen", "slow network", "wipe", "stop")
+    for kind in (
+        *("kill", "crash", "pause", "isolate", "cut one way", "split", "deafen", "slow network", "wipe", "stop"),
+        *("leader dies", "leader sleeps", "leader without followers", "leader without controller", "lame follower"),
+        *("last one leaves", "controller sleeps", "lose answers", "flap"),
+    )
 }
 STORM: dict[str, int | str] = {
     "controller.quorum.election.timeout.ms": 300,

@@ -82,8 +82,8 @@ class Ledger(Rule):
         """Nodes whose registered disk is no more."""
         self._moves: list[Move] = []
         """What the entry at hand changes, record by record."""
-        self._lost_disk: dict[int, None] = {}
-        """Nodes that registered with another disk in the entry at hand."""
+        self._lost: dict[int, bool] = {}
+        """Nodes that registered in the entry at hand with less than they had: true if that is another disk."""
 
     def attach(self, truth: Truth) -> None:
         self._truth = truth
@@ -95,8 +95,8 @@ class Ledger(Rule):
         if isinstance(record, BrokerRegistered):
             node = int(record.node_id)
             before = step.before.brokers.get(NodeId(node))
-            if before is not None and before.storage != record.storage:
-                self._lost_disk[node] = None
+            if not record.is_clean:
+                self._lost[node] = before is not None and before.storage != record.storage
             if self.process_of(node) == record.incarnation:
                 self._died.pop(node, None)
                 self._wiped.pop(node, None)
@@ -107,31 +107,30 @@ class Ledger(Rule):
     def settled(self, truth: Truth) -> Iterator[str]:
         """Several decisions may share an entry of the log; each must be right for what it found."""
         moves, self._moves = self._moves, []
-        lost_disk, self._lost_disk = self._lost_disk, {}
+        lost, self._lost = self._lost, {}
         last: dict[PartitionId, PartitionInfo] = {}
         for topic, was, info in moves:
-            yield from self._changed(topic, was, info, lost_disk)
+            yield from self._changed(topic, was, info, lost)
             last[PartitionId(topic.topic_id, info.partition)] = info
         for partition_id, info in last.items():
             yield from self._missing(self.books[partition_id], partition_id, info)
 
-    def _changed(
-        self, topic: Topic, was: PartitionInfo, info: PartitionInfo, lost_disk: dict[int, None]
-    ) -> Iterator[str]:
+    def _changed(self, topic: Topic, was: PartitionInfo, info: PartitionInfo, lost: dict[int, bool]) -> Iterator[str]:
         partition_id = PartitionId(topic.topic_id, info.partition)
         book = self.books.get(partition_id)
         if book is None:
             is_volatile = topic.configs.get("ack.durability") == "replicated"
             book = self.books[partition_id] = Book(f"{topic.name}-{info.partition}", is_volatile)
         self._count(book, topic, was, info)
-        complete = [int(node) for node in (*was.isr, *was.elr)]
-        if not info.isr and not info.elr and complete:
-            if all(node in lost_disk for node in complete):
+        had = [int(node) for node in (*was.isr, *was.elr)]
+        complete = [node for node in had if not (lost.get(node) or (book.is_volatile and node in lost))]
+        if not info.isr and not info.elr and had:
+            if all(lost.get(node) for node in had):
                 book.is_gone = True
                 self._truth.saw("partition gone with its last disk")
                 self.lost()
             elif not book.is_volatile:
-                yield f"{book.name}: nobody is eligible any more, though {complete} were"
+                yield f"{book.name}: nobody is eligible any more, though {had} were"
         if info.leader not in (NO_LEADER, was.leader) and complete and info.leader not in complete:
             self._violate("elections", f"{book.name}: node {info.leader} is elected, of ISR and ELR {complete}")
         if info.leader != NO_LEADER and not complete:
@@ -178,7 +177,7 @@ class Ledger(Rule):
             info = self._info(partition_id)
             if info is None or book.is_gone:
                 continue
-            members = [int(one) for one in (*info.isr, *info.elr)]
+            members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
             if node in members and not any(other != node and self._stands(book, other) for other in members):
                 return False
         return True

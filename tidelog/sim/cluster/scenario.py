@@ -6,6 +6,9 @@ of faults, because a run with a bit of everything rarely shows what two or three
 
 from __future__ import annotations
 
+import random
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from tidelog.sim.cluster.traffic import Traffic
@@ -54,6 +57,10 @@ class Strike(msgspec.Struct, frozen=True, tag=True):
     nodes: tuple[int, ...]
     lasts_s: float
     amount: float
+
+
+Effects = dict[str, Callable[[Strike, random.Random], Awaitable[None]]]
+"""What strikes do, by kind."""
 
 
 class Order(msgspec.Struct, frozen=True, tag=True):

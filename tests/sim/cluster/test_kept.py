@@ -1,0 +1,36 @@
+"""Histories that failed once, kept whole: what a seed means changes whenever anything is drawn that was not before.
+
+A new one is what `python -m tidelog.sim.cluster --shrink` prints, or `encode_scenario(draw_scenario(seed))`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.sim.cluster.run import run_scenario
+from tidelog.sim.cluster.scenario import decode_scenario
+
+DIRECTORY = Path(__file__).parent / "kept"
+KEPT = {
+    "clients-do-not-get-through": "a log that met a full disk when it was opened stayed offline",
+    "commit-under-way-while-cut": "a commit under way when a follower began to cut its log was reported during the cut",
+    "elections-in-one-entry": "two decisions in one entry of the log were taken for one by the simulator",
+    "first-batch-overtaken": "a client's second batch overtook its first, whose sequence is free",
+    "reader-of-a-cut-tail": "a leader that was cut off told a reader of its successor's that the log ends before",
+    "restarted-leader-goes-on-in-its-epoch": "a restarted leader went on in its old epoch with less than it had",
+    "sequence-gap-after-acknowledgement": "a leader that was cut off told a producer of a gap that only it had",
+    "wiped-voter-taken-for-new": "a wiped voter began to found a second cluster with brokers that were still starting",
+}
+"""By the name of its file: what went wrong."""
+
+
+def test_each_history_says_what_went_wrong() -> None:
+    assert sorted(path.stem for path in DIRECTORY.glob("*.json")) == sorted(KEPT)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_failed_once(name: str) -> None:
+    scenario = decode_scenario((DIRECTORY / f"{name}.json").read_text())
+    assert run_scenario(scenario).violations == (), KEPT[name]

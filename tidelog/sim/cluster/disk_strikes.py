@@ -1,0 +1,124 @@
+"""Faults of disks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from tidelog.sim import rot
+from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.world import World
+from tidelog.sim.faults import NO_FAULTS, FaultRates
+from tidelog.sim.machine import Machine
+from tidelog.sim.medium import CAPACITY_BYTES
+
+METADATA = "metadata/"
+SLOW_FACTOR = 30.0
+STUCK_S = 1.0
+
+
+class DiskStrikes:
+    """Of one run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def effects(self) -> Effects:
+        """By kind."""
+        return {
+            "sync error": self._sync_error,
+            "write error": self._write_error,
+            "full disk": self._full_disk,
+            "full disks": self._full_disks,
+            "slow disk": self._slow_disk,
+            "stuck disk": self._stuck_disk,
+            "rot": self._rot,
+            "wipe": self._wipe,
+            "restore": self._restore,
+        }
+
+    # -- errors ------------------------------------------------------------------------------------------------------
+
+    async def _sync_error(self, strike: Strike, rng: random.Random) -> None:
+        await self._bad_disk(strike, FaultRates(sync_error=0.05 + strike.amount * 0.5))
+
+    async def _write_error(self, strike: Strike, rng: random.Random) -> None:
+        await self._bad_disk(strike, FaultRates(write_error=0.02 + strike.amount * 0.3))
+
+    async def _bad_disk(self, strike: Strike, faults: FaultRates) -> None:
+        """Whoever is left with a log that has failed is started again, as an operator would."""
+        node = strike.nodes[0]
+        self._world.machine(node).disk.medium.faults = faults
+        await asyncio.sleep(strike.lasts_s)
+        self._world.machine(node).disk.medium.faults = NO_FAULTS
+        async with self._world.keepers[node].down(Machine.kill):
+            await asyncio.sleep(0.1)
+
+    async def _full_disk(self, strike: Strike, rng: random.Random) -> None:
+        await self._fill(strike.nodes[:1], strike)
+
+    async def _full_disks(self, strike: Strike, rng: random.Random) -> None:
+        """All of them."""
+        await self._fill(tuple(self._world.swarm.nodes), strike)
+
+    async def _fill(self, nodes: tuple[int, ...], strike: Strike) -> None:
+        media = [self._world.machine(node).disk.medium for node in nodes]
+        for medium in media:
+            medium.capacity_bytes = medium.used_bytes + int(strike.amount * 3_000)
+        await asyncio.sleep(strike.lasts_s)
+        for medium in media:
+            medium.capacity_bytes = CAPACITY_BYTES
+
+    async def _slow_disk(self, strike: Strike, rng: random.Random) -> None:
+        await self._slow_down(strike, self._world.swarm.disk_delay_s * (1 + strike.amount * SLOW_FACTOR))
+
+    async def _stuck_disk(self, strike: Strike, rng: random.Random) -> None:
+        """An fsync takes seconds."""
+        await self._slow_down(strike, STUCK_S * (0.1 + strike.amount))
+
+    async def _slow_down(self, strike: Strike, mean_s: float) -> None:
+        machine = self._world.machine(strike.nodes[0])
+        machine.change_disk_delay(mean_s)
+        await asyncio.sleep(strike.lasts_s)
+        machine.change_disk_delay(self._world.swarm.disk_delay_s)
+
+    # -- losses ------------------------------------------------------------------------------------------------------
+
+    async def _rot(self, strike: Strike, rng: random.Random) -> None:
+        node = strike.nodes[0]
+        async with self._world.keepers[node].down(Machine.cut_power):
+            medium = self._world.machine(node).disk.medium
+            paths = [path for path, file in medium.walk().items() if path.startswith(METADATA) and file.data]
+            if paths and self._takes(node):
+                path = rng.choice(paths)
+                rot.flip_bit(medium, path, rng.randrange(len(medium.walk()[path].data)), rng.randrange(8))
+                self._world.truth.saw("metadata rotted")
+            await asyncio.sleep(strike.lasts_s)
+
+    async def _wipe(self, strike: Strike, rng: random.Random) -> None:
+        keeper = self._world.keepers[strike.nodes[0]]
+        async with keeper.down(Machine.cut_power):
+            if self._takes(keeper.node):
+                keeper.machine.replace_disk()
+                self._world.point_to_cluster(keeper.node)
+                self._world.truth.saw("disk wiped")
+            await asyncio.sleep(strike.lasts_s)
+
+    async def _restore(self, strike: Strike, rng: random.Random) -> None:
+        keeper = self._world.keepers[strike.nodes[0]]
+        async with keeper.down(Machine.kill):
+            backup = keeper.machine.back_up()
+        await asyncio.sleep(strike.lasts_s)
+        async with keeper.down(Machine.kill):
+            is_voter = keeper.node in self._world.swarm.founders or self._world.truth.ever_voted(keeper.node)
+            if not is_voter and not self._world.swarm.traffic.topics:
+                keeper.machine.restore(backup)
+                self._world.truth.saw("backup restored")
+
+    def _takes(self, node: int) -> bool:
+        """True if the fault atlas lets this node's disk go; it is booked then."""
+        if not self._world.may_destroy(node):
+            self._world.truth.saw("fault withheld")
+            return False
+        self._world.destroy(node)
+        return True

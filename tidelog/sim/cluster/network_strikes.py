@@ -1,0 +1,165 @@
+"""Faults of the network between brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.world import World
+from tidelog.sim.network_link import Link
+
+FLAPS_MAX = 20
+
+
+class NetworkStrikes:
+    """Of one run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def effects(self) -> Effects:
+        """By kind."""
+        return {
+            "isolate": self._isolate,
+            "split": self._split,
+            "bridge": self._bridge,
+            "ring": self._ring,
+            "cut one way": self._cut_one_way,
+            "deafen": self._deafen,
+            "flap": self._flap,
+            "clog": self._clog,
+            "swizzle": self._swizzle,
+            "slow network": self._slow_network,
+            "reset": self._reset,
+            "lose answers": self._lose_answers,
+            "break frames": self._break_frames,
+            "repeat frames": self._repeat_frames,
+        }
+
+    # -- cuts --------------------------------------------------------------------------------------------------------
+
+    async def _isolate(self, strike: Strike, rng: random.Random) -> None:
+        await self._separate(strike.nodes[:1], strike.lasts_s)
+
+    async def _split(self, strike: Strike, rng: random.Random) -> None:
+        await self._separate(strike.nodes, strike.lasts_s)
+
+    async def _separate(self, group: Iterable[int], lasts_s: float) -> None:
+        group = list(group)
+        others = [node for node in self._world.swarm.nodes if node not in group]
+        ways = [way for one in group for other in others for way in ((one, other), (other, one))]
+        await self._cut(ways, lasts_s)
+
+    async def _bridge(self, strike: Strike, rng: random.Random) -> None:
+        """Two halves, and one node that sees both."""
+        _, *others = rng.sample(self._world.swarm.nodes, len(self._world.swarm.nodes))
+        half = others[: len(others) // 2]
+        ways = [(one, other) for one in half for other in others if other not in half]
+        await self._cut([*ways, *((other, one) for one, other in ways)], strike.lasts_s)
+
+    async def _ring(self, strike: Strike, rng: random.Random) -> None:
+        """Each node sees two others."""
+        nodes = rng.sample(self._world.swarm.nodes, len(self._world.swarm.nodes))
+        count = len(nodes)
+        distances = [(i, j, (i - j) % count) for i in range(count) for j in range(count) if i != j]
+        ways = [(nodes[i], nodes[j]) for i, j, distance in distances if distance not in (1, count - 1)]
+        await self._cut(ways, strike.lasts_s)
+
+    async def _cut_one_way(self, strike: Strike, rng: random.Random) -> None:
+        if len(strike.nodes) > 1:
+            await self._cut([strike.nodes[:2]], strike.lasts_s)
+
+    async def _deafen(self, strike: Strike, rng: random.Random) -> None:
+        node = strike.nodes[0]
+        others = [other for other in self._world.swarm.nodes if other != node]
+        is_deaf = strike.amount < 0.6
+        self._world.truth.saw("deaf node" if is_deaf else "mute node")
+        await self._cut([(other, node) if is_deaf else (node, other) for other in others], strike.lasts_s)
+
+    async def _flap(self, strike: Strike, rng: random.Random) -> None:
+        """Links that are there and not there."""
+        links = self._links_of(strike.nodes[0])
+        for _ in range(1 + int(strike.amount * FLAPS_MAX)):
+            for link in links:
+                link.cut()
+            await asyncio.sleep(0.2 * strike.lasts_s * rng.random())
+            for link in links:
+                link.heal()
+            await asyncio.sleep(0.2 * strike.lasts_s * rng.random())
+
+    async def _cut(self, ways: Iterable[tuple[int, ...]], lasts_s: float) -> None:
+        links = [self._world.link(*way) for way in ways]
+        for link in links:
+            link.cut()
+        await asyncio.sleep(lasts_s)
+        for link in links:
+            link.heal()
+
+    async def _clog(self, strike: Strike, rng: random.Random) -> None:
+        links = self._links_of(strike.nodes[0])
+        for link in links:
+            link.clog()
+        await asyncio.sleep(strike.lasts_s)
+        for link in links:
+            link.unclog()
+
+    async def _swizzle(self, strike: Strike, rng: random.Random) -> None:
+        step_s = strike.lasts_s / (2 * len(strike.nodes))
+        for node in strike.nodes:
+            for link in self._links_of(node):
+                link.clog()
+            await asyncio.sleep(step_s)
+        for node in rng.sample(strike.nodes, len(strike.nodes)):
+            for link in self._links_of(node):
+                link.unclog()
+            await asyncio.sleep(step_s)
+
+    async def _slow_network(self, strike: Strike, rng: random.Random) -> None:
+        with _changed(list(self._world.links()), tail_rate=0.05 + strike.amount * 0.3, tail_s_mean=0.3):
+            await asyncio.sleep(strike.lasts_s)
+
+    async def _reset(self, strike: Strike, rng: random.Random) -> None:
+        for _ in range(1 + int(strike.amount * 5)):
+            one, other = rng.choice(strike.nodes), rng.choice(self._world.swarm.nodes)
+            if one != other:
+                self._world.network.reset(self._world.machine(one).name, self._world.machine(other).name)
+            await asyncio.sleep(strike.lasts_s * rng.random())
+
+    async def _lose_answers(self, strike: Strike, rng: random.Random) -> None:
+        """What is asked of a node is done, and its answers are lost with their connections."""
+        node = strike.nodes[0]
+        others = [other for other in self._world.swarm.nodes if other != node]
+        for other in others:
+            self._world.link(node, other).clog()
+        await asyncio.sleep(strike.lasts_s * strike.amount)
+        for other in others:
+            self._world.network.reset(self._world.machine(node).name, self._world.machine(other).name)
+            self._world.link(node, other).unclog()
+
+    async def _break_frames(self, strike: Strike, rng: random.Random) -> None:
+        with _changed(self._links_of(strike.nodes[0]), break_rate=0.02 + strike.amount * 0.1):
+            await asyncio.sleep(strike.lasts_s)
+
+    async def _repeat_frames(self, strike: Strike, rng: random.Random) -> None:
+        with _changed(list(self._world.links()), replay_rate=0.05 + strike.amount * 0.3, replay_s_mean=strike.lasts_s):
+            await asyncio.sleep(strike.lasts_s)
+
+    def _links_of(self, node: int) -> list[Link]:
+        others = [other for other in self._world.swarm.nodes if other != node]
+        return [self._world.link(*way) for other in others for way in ((node, other), (other, node))]
+
+
+@contextmanager
+def _changed(links: list[Link], **values: float) -> Iterator[None]:
+    """Conditions that hold for a while."""
+    before = [(link, name, getattr(link, name)) for link in links for name in values]
+    for link, name, _ in before:
+        setattr(link, name, values[name])
+    try:
+        yield
+    finally:
+        for link, name, value in before:
+            setattr(link, name, value)

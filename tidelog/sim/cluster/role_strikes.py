@@ -1,0 +1,160 @@
+"""Faults that look for their victim: a partition's leader, its followers, the active controller.
+
+Most of what can go wrong needs one certain broker to be away at one certain time, and a victim drawn blindly is mostly
+another. Who has which role is read from the truth when the fault begins; `amount` says which partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AsyncExitStack
+
+from tidelog.model.cluster import NO_LEADER, PartitionInfo
+from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.traffic import DATA
+from tidelog.sim.cluster.world import World
+from tidelog.sim.machine import Machine
+
+SESSION = "broker.session.timeout.ms"
+SESSION_MS = 9_000
+"""The setting's default."""
+STEP_S_MAX = 3.0
+
+
+class RoleStrikes:
+    """Of one run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def effects(self) -> Effects:
+        """By kind."""
+        return {
+            "leader dies": self._leader_dies,
+            "leader sleeps": self._leader_sleeps,
+            "leader without followers": self._leader_without_followers,
+            "leader without controller": self._leader_without_controller,
+            "last one leaves": self._last_one_leaves,
+            "lame follower": self._lame_follower,
+            "controller dies": self._controller_dies,
+            "controller sleeps": self._controller_sleeps,
+            "controller alone": self._controller_alone,
+        }
+
+    # -- leaders -----------------------------------------------------------------------------------------------------
+
+    async def _leader_dies(self, strike: Strike, rng: random.Random) -> None:
+        if (info := self._led(strike)) is not None:
+            await self._down(int(info.leader), strike.lasts_s, rng)
+
+    async def _leader_sleeps(self, strike: Strike, rng: random.Random) -> None:
+        """Until another leads: it wakes up as a zombie."""
+        if (info := self._led(strike)) is not None:
+            await self._sleep(int(info.leader), rng)
+
+    async def _leader_without_followers(self, strike: Strike, rng: random.Random) -> None:
+        """It is heard of by the controller, and by nobody who copies from it."""
+        if (info := self._led(strike)) is not None:
+            controller = self._world.truth.image.controller_id
+            followers = [int(node) for node in info.replicas if node not in (info.leader, controller)]
+            await self._part(int(info.leader), followers, strike.lasts_s)
+
+    async def _leader_without_controller(self, strike: Strike, rng: random.Random) -> None:
+        """It goes on with its followers, and nobody who decides hears of it."""
+        if (info := self._led(strike)) is not None:
+            controller = int(self._world.truth.image.controller_id)
+            others = [node for node in self._world.swarm.nodes if node not in info.replicas or node == controller]
+            await self._part(int(info.leader), others, strike.lasts_s)
+
+    async def _last_one_leaves(self, strike: Strike, rng: random.Random) -> None:
+        """The followers die one by one, then the leader, which alone has everything; they come back before it."""
+        if (info := self._led(strike)) is None:
+            return
+        leader = int(info.leader)
+        async with AsyncExitStack() as followers:
+            for node in map(int, info.replicas):
+                if node != leader:
+                    await followers.enter_async_context(self._world.keepers[node].down(Machine.kill))
+            await self._until_alone(info)
+            come_back = followers.pop_all()
+        async with come_back, self._world.keepers[leader].down(rng.choice((Machine.kill, Machine.cut_power))):
+            await come_back.aclose()
+            await asyncio.sleep(2 * strike.lasts_s)
+
+    async def _until_alone(self, info: PartitionInfo) -> None:
+        deadline_s = self._world.true_time + STEP_S_MAX
+        while self._world.true_time < deadline_s:
+            await asyncio.sleep(self._session_s / 10)
+            now = next((one for one in self._partitions() if one.replicas == info.replicas), None)
+            if now is None or now.isr == (info.leader,) or now.leader != info.leader:
+                return
+
+    async def _lame_follower(self, strike: Strike, rng: random.Random) -> None:
+        """What is sent to it arrives late, so that it drops out and comes back, again and again."""
+        info = self._led(strike)
+        followers = [] if info is None else [int(node) for node in info.replicas if node != info.leader]
+        if info is None or not followers:
+            return
+        link = self._world.link(int(info.leader), rng.choice(followers))
+        for _ in range(1 + int(strike.amount * 4)):
+            link.clog()
+            await asyncio.sleep(strike.lasts_s * (0.5 + rng.random()))
+            link.unclog()
+            await asyncio.sleep(strike.lasts_s * 0.5 * rng.random())
+
+    # -- controllers -------------------------------------------------------------------------------------------------
+
+    async def _controller_dies(self, strike: Strike, rng: random.Random) -> None:
+        if (node := self._controller()) is not None:
+            await self._down(node, strike.lasts_s, rng)
+
+    async def _controller_sleeps(self, strike: Strike, rng: random.Random) -> None:
+        if (node := self._controller()) is not None:
+            await self._sleep(node, rng)
+
+    async def _controller_alone(self, strike: Strike, rng: random.Random) -> None:
+        """Cut off from the other voters; brokers that don't vote still reach it."""
+        if (node := self._controller()) is not None:
+            others = [int(voter.node_id) for voter in self._world.voters if voter.node_id != node]
+            await self._part(node, others, strike.lasts_s)
+
+    # -- who is who --------------------------------------------------------------------------------------------------
+
+    @property
+    def _session_s(self) -> float:
+        return int(self._world.swarm.settings.get(SESSION, SESSION_MS)) / 1_000
+
+    def _controller(self) -> int | None:
+        node = int(self._world.truth.image.controller_id)
+        return node if node in self._world.keepers else None
+
+    def _partitions(self) -> list[PartitionInfo]:
+        """Of topics with data; those that somebody leads."""
+        topics = self._world.truth.image.topics.values()
+        found = [info for topic in topics if topic.name.startswith(DATA) for info in topic.partitions]
+        return [info for info in found if info.leader != NO_LEADER]
+
+    def _led(self, strike: Strike) -> PartitionInfo | None:
+        partitions = self._partitions()
+        return partitions[int(strike.amount * len(partitions)) % len(partitions)] if partitions else None
+
+    # -- what is done to them ----------------------------------------------------------------------------------------
+
+    async def _down(self, node: int, lasts_s: float, rng: random.Random) -> None:
+        async with self._world.keepers[node].down(rng.choice((Machine.kill, Machine.cut_power))):
+            await asyncio.sleep(lasts_s)
+
+    async def _sleep(self, node: int, rng: random.Random) -> None:
+        machine = self._world.machine(node)
+        machine.pause()
+        await asyncio.sleep(min(STEP_S_MAX, self._session_s * (1.0 + 2 * rng.random())))
+        machine.resume()
+
+    async def _part(self, node: int, others: list[int], lasts_s: float) -> None:
+        links = [self._world.link(*way) for other in others if other != node for way in ((node, other), (other, node))]
+        for link in links:
+            link.cut()
+        await asyncio.sleep(lasts_s)
+        for link in links:
+            link.heal()
