@@ -1,0 +1,12 @@
+"""One checker for simulated and for real runs: from a history of what clients did, were told and saw to a verdict.
+
+A history is a list of operations (`operations`), which a `Recorder` collects and which has a form in lines of JSON.
+`judge` looks for every anomaly that a log can have, after Jepsen's Kafka workload and Adya's phenomena, and compares
+what each replica holds in the end with what was acknowledged.
+"""
+
+from tidelog.checker.operations import Op, decode, encode
+from tidelog.checker.recorder import Recorder
+from tidelog.checker.verdict import Verdict, judge
+
+__all__ = ["Op", "Recorder", "Verdict", "decode", "encode", "judge"]

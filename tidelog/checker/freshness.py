@@ -1,0 +1,85 @@
+"""How old what is read may be: not older than what its leader had acknowledged before.
+
+A poll that came with a high watermark has seen all that there is below it, so an acknowledgement of the same leader
+epoch, told before the poll was invoked, must lie below it. Of another epoch it need not: a new leader may learn late
+what is committed. Nor does a copy on another node promise to be fresh; how far polls lag is reported, and not judged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.checker.anomaly import Anomaly
+from tidelog.checker.run import Act, Run
+from tidelog.checker.versions import Versions
+
+
+class Lag(NamedTuple):
+    """How long ago what a poll did not return was there already."""
+
+    seconds: float = 0.0
+    key: str = ""
+    offset: int = -1
+    """The first that was not returned."""
+    reader: str = ""
+
+
+def stale_reads(run: Run, versions: Versions) -> Iterator[Anomaly]:
+    """In one sweep over acknowledgements and polls."""
+    events = [(act.completed, act) for act in run.acts if act.sends and act.outcome == "ok"]
+    events += [(act.invoked, act) for act in run.acts if act.outcome == "ok" and act.replica is None and _has_end(act)]
+    acknowledged: dict[tuple[str, int], tuple[int, Act]] = {}
+    for _, act in sorted(events, key=lambda event: event[0]):
+        for send in act.sends:
+            if send.offset is not None and send.offset >= acknowledged.get((send.key, act.epoch), (0, act))[0]:
+                acknowledged[send.key, act.epoch] = send.offset, act
+        for poll in act.polls:
+            for key, end in poll.ends.items():
+                offset, sender = acknowledged.get((key, act.epoch), (-1, act))
+                if offset >= end:
+                    text = f"{act} saw all below {end}, and {offset} of {sender} was acknowledged before it began"
+                    yield Anomaly("stale-read", key, text)
+
+
+def _has_end(act: Act) -> bool:
+    return any(poll.ends for poll in act.polls)
+
+
+def realtime_lag(run: Run) -> Lag:
+    """The worst of the run."""
+    proofs = _proofs(run)
+    worst = Lag()
+    for act in run.acts:
+        if act.is_view:
+            continue
+        highest: dict[str, int] = {}
+        for key, offset, _ in act.polled():
+            highest[key] = max(offset, highest.get(key, -1))
+        for key, offset in highest.items():
+            offsets, times = proofs[key]
+            place = bisect_right(offsets, offset)
+            if place < len(offsets):
+                worst = max(worst, Lag(act.invoked_s - times[place], key, offset + 1, str(act)))
+    return worst
+
+
+def _proofs(run: Run) -> dict[str, tuple[list[int], list[float]]]:
+    """By key: offsets, ascending, and the first time at which somebody knew of this one or of a later one."""
+    first: dict[str, dict[int, float]] = {}
+    for act in run.acts:
+        if act.is_view:
+            continue
+        known = [(send.key, send.offset) for send in act.sends if send.offset is not None and act.outcome == "ok"]
+        for key, offset in (*known, *((key, offset) for key, offset, _ in act.polled())):
+            times = first.setdefault(key, {})
+            times[offset] = min(act.completed_s, times.get(offset, act.completed_s))
+    proofs: dict[str, tuple[list[int], list[float]]] = {}
+    for key, times in first.items():
+        offsets = sorted(times)
+        earliest = [times[offset] for offset in offsets]
+        for place in reversed(range(len(earliest) - 1)):
+            earliest[place] = min(earliest[place], earliest[place + 1])
+        proofs[key] = offsets, earliest
+    return proofs

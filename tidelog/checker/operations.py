@@ -1,0 +1,136 @@
+"""Operations: what a history consists of, and its form in lines of JSON.
+
+As in Jepsen, an operation has two lines: it is invoked, and it completes: `ok` means that it surely happened, `fail`
+that it surely did not, `info` that nobody knows. An operation that never completes is `info`, too. A *key* is one
+partition, written `topic-0`; the values of a key are like no other in the run.
+
+    {"index":0,"time":0.1,"process":"p0","type":"invoke","f":"send","value":[["send","t-0",null,"a"]]}
+    {"index":1,"time":0.2,"process":"p0","type":"ok","f":"send","value":[["send","t-0",0,"a"]],"invocation":0}
+
+| f | value | |
+|---|---|---|
+| send | sends | a batch of one or more records; of one key, it is all or nothing and in one piece |
+| poll | polls | what a reader was given; on `invoke` nothing |
+| txn | sends and polls | all or nothing over several keys |
+| assign, subscribe | keys; topics | what the process reads from now on |
+| seek | keys | the process goes on reading these from elsewhere |
+| crash | | the process reads from nowhere in particular now |
+
+The rest are facts of the world, one line each, with the type `info`:
+
+| f | value | |
+|---|---|---|
+| fault | names | something was broken |
+| loss | keys | memory was lost: acknowledgements other than `fsynced`, and whatever was seen of these keys, are void |
+| damage | damages | bytes of these offsets were damaged where they lay |
+| prefix | prefixes | somebody asked for a deletion, or was promised one |
+| gone | keys | every copy was destroyed on purpose |
+| repeats | | the network may deliver a request twice |
+| view | views | a partition at rest, read from start to end |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+Type = Literal["invoke", "ok", "info", "fail"]
+Function = Literal[
+    "send", "poll", "txn", "assign", "subscribe", "seek", "crash",
+    "fault", "loss", "damage", "prefix", "gone", "repeats", "view",
+]  # fmt: skip
+Durability = Literal["fsynced", "replicated", "leader", "none"]
+Guarantee = Literal["sequence", "key", "none"]
+"""What the sender relies on: its batches are there once and in order (an idempotent producer), once (an idempotency
+key), or once and in order as long as it waits for each answer."""
+
+
+class Send(msgspec.Struct, frozen=True, array_like=True, tag="send"):
+    """One record; with its offset, once it is known."""
+
+    key: str
+    offset: int | None
+    value: str
+
+
+class Poll(msgspec.Struct, frozen=True, array_like=True, tag="poll"):
+    """Records by key, as (offset, value) in the order they came. `ends` are high watermarks that came with them."""
+
+    records: dict[str, list[tuple[int, str]]]
+    ends: dict[str, int] = {}
+
+
+class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
+    """All of a partition at rest. `end` is -1 if only the high watermark is known."""
+
+    key: str
+    start: int
+    high_watermark: int
+    end: int
+    records: list[tuple[int, str]]
+    damaged: list[int] = []
+    """Offsets that were answered with an error."""
+
+
+class Damage(msgspec.Struct, frozen=True, array_like=True, tag="damage"):
+    """Offsets whose bytes were damaged on purpose."""
+
+    key: str
+    offsets: list[int]
+
+
+class Prefix(msgspec.Struct, frozen=True, array_like=True, tag="prefix"):
+    """A log may start at `asked` at the latest, and starts at `promised` at the earliest."""
+
+    key: str
+    asked: int
+    promised: int
+
+
+Value = Send | Poll | View | Damage | Prefix | str
+
+
+class Op(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a history. Lines come in the order of `index`, in which things happened; `time` is in seconds."""
+
+    index: int
+    time: float
+    process: str
+    type: Type
+    f: Function
+    value: list[Value] = []
+    invocation: int | None = None
+    """Of a completion: the index of what it completes. Without it, that is what its process invoked last."""
+    durability: Durability = "fsynced"
+    """Of a send that is `ok`: what its acknowledgement said."""
+    guarantee: Guarantee = "sequence"
+    """Of a send's invocation."""
+    epoch: int = -1
+    """The leader epoch of whoever answered, if it is known."""
+    replica: int | None = None
+    """The node whose own copy was read; None: the leader's."""
+    rebalanced: list[str] = []
+    """Keys that the process was given or lost while it polled."""
+    error: str = ""
+
+
+_DECODER = msgspec.json.Decoder(Op)
+
+
+def encode(operations: Iterable[Op]) -> bytes:
+    """A history as lines of JSON."""
+    return msgspec.json.Encoder().encode_lines(operations)
+
+
+def decode(data: bytes) -> list[Op]:
+    """A history from lines of JSON. Raises `ValueError` that names the line."""
+    operations: list[Op] = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if line:
+            try:
+                operations.append(_DECODER.decode(line))
+            except msgspec.DecodeError as error:
+                raise ValueError(f"line {number} is no operation: {error}") from None
+    return operations

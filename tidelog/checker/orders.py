@@ -1,0 +1,116 @@
+"""Anomalies of order: what one process reads and sends comes in the order of the log, with nothing left out.
+
+Between polls of a process its position moves on success only: after a failure the same must come again. What it is
+assigned anew keeps its position, what is taken from it, or sought, does not; a subscriber's position in a partition is
+open after a rebalance of that partition, since it goes on from what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tidelog.checker.anomaly import Anomaly
+from tidelog.checker.operations import Send
+from tidelog.checker.run import Act, Run
+from tidelog.checker.versions import Versions
+
+Steps = Callable[[int, int], int]
+
+
+@dataclass(slots=True)
+class Position:
+    """Of one process."""
+
+    polled: dict[str, int] = field(default_factory=dict)
+    """By key: the offset that it was given last."""
+    sent: dict[str, tuple[Act, int]] = field(default_factory=dict)
+    is_subscriber: bool = False
+
+    def moves(self, act: Act) -> None:
+        """Other partitions, or other places in them."""
+        if act.outcome == "fail":
+            return
+        match act.f:
+            case "assign":
+                self._keep([key for key in self.polled if key in act.names])
+                self.is_subscriber = False
+            case "subscribe":
+                self._keep([key for key in self.polled if key.rpartition("-")[0] in act.names])
+                self.is_subscriber = True
+            case "seek":
+                self._keep([key for key in self.polled if key not in act.names])
+            case _:
+                self._keep([])
+                self.sent.clear()
+
+    def _keep(self, keys: list[str]) -> None:
+        self.polled = {key: self.polled[key] for key in keys}
+
+
+def orders(run: Run, versions: Versions) -> Iterator[Anomaly]:
+    """All of them."""
+    positions: dict[str, Position] = {}
+    for act in run.acts:
+        position = positions.setdefault(act.process, Position())
+        if act.f in ("assign", "subscribe", "seek", "crash"):
+            position.moves(act)
+            continue
+        if act.polls:
+            yield from _polls(act, position, versions)
+        if act.sends and act.outcome != "fail":
+            yield from _sends(act, position, versions)
+
+
+def _polls(act: Act, position: Position, versions: Versions) -> Iterator[Anomaly]:
+    rebalanced = act.rebalanced if position.is_subscriber else ()
+    for key in rebalanced:
+        position.polled.pop(key, None)
+    last: dict[str, int] = {}
+    for key, offset, _ in act.polled():
+        log = versions.log(key)
+        if key in last:
+            if key not in rebalanced:
+                yield from _step("int-poll-skip", "int-nonmonotonic-poll", key, act, last[key], offset, log.steps)
+        elif key in position.polled:
+            yield from _step("poll-skip", "nonmonotonic-poll", key, act, position.polled[key], offset, log.steps)
+        last[key] = offset
+    if act.outcome == "ok":
+        position.polled.update(last)
+        for key in rebalanced:
+            position.polled.pop(key, None)
+
+
+def _sends(act: Act, position: Position, versions: Versions) -> Iterator[Anomaly]:
+    last: dict[str, int] = {}
+    for send in act.sends:
+        place = versions.place(send.key, send.offset, send.value)
+        if place is None:
+            continue
+        log = versions.log(send.key)
+        if send.key in last:
+            before = last[send.key]
+            yield from _step("int-send-skip", "int-nonmonotonic-send", send.key, act, before, place, log.steps)
+        elif _follows(act, position, send):
+            _, before = position.sent[send.key]
+            if log.steps(before, place) < 1:
+                text = f"{act}: {send.value} is at {place}, and what was sent before it at {before}"
+                yield Anomaly("nonmonotonic-send", send.key, text)
+        last[send.key] = place
+    position.sent.update((key, (act, place)) for key, place in last.items())
+
+
+def _follows(act: Act, position: Position, send: Send) -> bool:
+    """True if the batch must come after the one that the process sent to the same partition before."""
+    if send.key not in position.sent:
+        return False
+    before, _ = position.sent[send.key]
+    return act.guarantee == before.guarantee == "sequence" or before.completed < act.invoked
+
+
+def _step(skip: str, back: str, key: str, act: Act, before: int, after: int, steps: Steps) -> Iterator[Anomaly]:
+    distance = steps(before, after)
+    if distance > 1:
+        yield Anomaly(skip, key, f"{act} goes from {before} to {after}, {distance - 1} records are left out")
+    elif distance < 1:
+        yield Anomaly(back, key, f"{act} goes from {before} back to {after}")

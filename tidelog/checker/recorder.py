@@ -1,0 +1,64 @@
+"""Collects a history while it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tidelog.checker.operations import Durability, Function, Guarantee, Op, Type, Value
+
+WORLD = "world"
+"""The process of facts."""
+
+
+class Recorder:
+    """Of one run. `clock` tells seconds since some point of time; the order of events is the order of calls."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.operations: list[Op] = []
+        self._clock = clock
+
+    def invoke(
+        self, process: str, f: Function, value: Iterable[Value] = (), *, guarantee: Guarantee = "sequence"
+    ) -> int:
+        """An operation begins. Returns what its completion names."""
+        index = len(self.operations)
+        self.operations.append(Op(index, self._clock(), process, "invoke", f, [*value], guarantee=guarantee))
+        return index
+
+    def complete(
+        self,
+        invocation: int,
+        type_: Type,
+        value: Iterable[Value] = (),
+        *,
+        durability: Durability = "fsynced",
+        epoch: int = -1,
+        replica: int | None = None,
+        rebalanced: Iterable[str] = (),
+        error: str = "",
+    ) -> None:
+        """An operation ends."""
+        begun = self.operations[invocation]
+        self.operations.append(
+            Op(
+                len(self.operations),
+                self._clock(),
+                begun.process,
+                type_,
+                begun.f,
+                [*value],
+                invocation,
+                durability,
+                epoch=epoch,
+                replica=replica,
+                rebalanced=[*rebalanced],
+                error=error,
+            )
+        )
+
+    def tell(
+        self, f: Function, value: Iterable[Value] = (), *, process: str = WORLD, replica: int | None = None
+    ) -> None:
+        """Something happens at once: a process reads elsewhere, or a fact of the world."""
+        index = len(self.operations)
+        self.operations.append(Op(index, self._clock(), process, "info", f, [*value], replica=replica))

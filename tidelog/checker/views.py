@@ -1,0 +1,95 @@
+"""What each replica holds when all is over, against what was promised.
+
+An acknowledged record is there, at its offset, until the prefix that holds it is deleted; a record whose bytes were
+damaged on purpose is answered with an error, it alone. Below the high watermark there is a record at every offset. All
+replicas hold the same. Deleting a prefix is answered before it is durable, so a log may start anywhere from what was
+promised to what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.checker.anomaly import Anomaly
+from tidelog.checker.operations import View
+from tidelog.checker.run import Act, Run
+from tidelog.checker.versions import Versions
+
+
+def acknowledged_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
+    """On every replica that was read."""
+    senders: dict[str, list[Act]] = {}
+    for act in run.acts:
+        if act.outcome == "ok":
+            for key in dict.fromkeys(send.key for send in act.sends):
+                senders.setdefault(key, []).append(act)
+    for view, replica in run.views:
+        records = dict(view.records)
+        excused = run.damaged.get(view.key, set()).intersection(view.damaged)
+        values = set(records.values())
+        for act in senders.get(view.key, []) if view.key not in run.gone else []:
+            for send in act.sends:
+                if send.key != view.key:
+                    continue
+                if send.offset is None:
+                    is_there = send.value in values or view.start > 0 or bool(view.damaged)
+                else:
+                    found = records.get(send.offset)
+                    is_there = found == send.value or send.offset < view.start
+                    is_there = is_there or (found is None and send.offset in excused)
+                if not is_there:
+                    yield _missing(view, replica, act, send.offset, send.value, records)
+
+
+def _missing(
+    view: View, replica: int | None, act: Act, offset: int | None, value: str, records: dict[int, str]
+) -> Anomaly:
+    place = "nowhere" if offset is None else f"not at {offset}"
+    found = "" if offset is None else f", where {records.get(offset, 'nothing')} is"
+    text = f"{value} of {act} was acknowledged ({act.durability}), and is {place} {_on(replica)}{found}"
+    return Anomaly("acknowledged-missing", view.key, f"{text}; the log holds {view.start} to {view.high_watermark}")
+
+
+def no_gaps(run: Run, versions: Versions) -> Iterator[Anomaly]:
+    """Below the high watermark."""
+    for view, replica in run.views:
+        damaged = run.damaged.get(view.key, set())
+        present = {offset for offset, _ in view.records}
+        for offset in sorted(set(view.damaged) - damaged):
+            yield Anomaly("false-damage", view.key, f"offset {offset} is called damaged {_on(replica)}, and is not")
+        for offset in range(view.start, view.high_watermark):
+            if offset not in present and offset not in damaged and offset not in view.damaged:
+                yield Anomaly("gap", view.key, f"there is no record at {offset} {_on(replica)}")
+
+
+def bounds(run: Run, versions: Versions) -> Iterator[Anomaly]:
+    """Where logs start and end."""
+    for view, replica in run.views:
+        asked, promised = run.asked.get(view.key, 0), run.promised.get(view.key, 0)
+        if not promised <= view.start <= asked:
+            text = f"the log starts at {view.start} {_on(replica)}: promised {promised}, asked for {asked}"
+            yield Anomaly("wrong-start", view.key, text)
+        if view.end not in (-1, view.high_watermark) or view.start > view.high_watermark:
+            text = f"at rest the log {_on(replica)} holds {view.start} to {view.end}, committed {view.high_watermark}"
+            yield Anomaly("unsettled", view.key, text)
+
+
+def equal_replicas(run: Run, versions: Versions) -> Iterator[Anomaly]:
+    """What two replicas have at the same offset is the same, and they end at the same place."""
+    first: dict[str, tuple[View, int | None, dict[int, str]]] = {}
+    for view, replica in run.views:
+        if view.key not in first:
+            first[view.key] = view, replica, dict(view.records)
+            continue
+        other, of, records = first[view.key]
+        if other.high_watermark != view.high_watermark:
+            text = f"ends at {other.high_watermark} {_on(of)}, and at {view.high_watermark} {_on(replica)}"
+            yield Anomaly("unequal-replicas", view.key, text)
+        for offset, value in view.records:
+            if records.get(offset, value) != value:
+                text = f"offset {offset} is {records[offset]} {_on(of)}, and {value} {_on(replica)}"
+                yield Anomaly("unequal-replicas", view.key, text)
+
+
+def _on(replica: int | None) -> str:
+    return "at the leader" if replica is None else f"on node {replica}"
