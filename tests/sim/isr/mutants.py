@@ -250,5 +250,9 @@ MUTANTS = {
     "answers to any question, if they fit": Rules(follower=AnyAnswerThatFits),
 }
 
-HINTS = {"answers of any partition epoch": 900, "answers to any question, if they fit": 2_000}
+HINTS = {
+    "earlier lives remembered": 4_500,
+    "answers of any partition epoch": 900,
+    "answers to any question, if they fit": 2_000,
+}
 """Where to begin to look for those that are rarely caught."""

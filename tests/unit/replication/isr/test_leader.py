@@ -167,6 +167,17 @@ def test_a_member_that_lags_leaves() -> None:
     assert leader.step(gone) == [AdvanceHighWatermark(11)]
 
 
+def test_who_was_put_out_for_silence_stays_out_until_it_is_heard() -> None:
+    """Below the minimum the high watermark stands still, and what is committed is all there, however long ago."""
+    leader = new_leader((1, 2), min_isr=2)
+    fetch(leader, 2, 10)
+    append(leader)
+    assert leader.step(Tick(LAG_MS + 2)) == [AlterPartition(1, ((1, 101),), 7)]
+    assert leader.step(AlterPartitionAnswered(1, Outcome.APPLIED, LAG_MS + 3, 8, (1,))) == []
+    assert leader.step(Tick(2 * LAG_MS)) == []
+    assert fetch(leader, 2, 11, now_ms=3 * LAG_MS) == [AlterPartition(2, ((1, 101), (2, 102)), 8)]
+
+
 def test_where_nothing_is_written_nobody_lags() -> None:
     leader = new_leader()
     fetch(leader, 2, 10)
