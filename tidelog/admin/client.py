@@ -238,19 +238,35 @@ class AdminClient:
 
     # -- replicas that move --------------------------------------------------------------------------------------
 
-    async def rebalance(self, *, leaving: Sequence[int] = (), validate_only: bool = False) -> list[NewAssignment]:
+    async def rebalance(
+        self, *, leaving: Sequence[int] = (), validate_only: bool = False, throttle_bytes_per_s: int | None = None
+    ) -> list[NewAssignment]:
         """Begins to spread all replicas evenly over the brokers, with as few moves as possible, and none on brokers
         that are `leaving`. What begins to move; with `validate_only`, what would. A repetition finds nothing to do.
 
+        With `throttle_bytes_per_s`, no broker sends or receives more than that for all replicas that move now, until
+        they are in sync; 0 takes a throttle off, None leaves it. It ends with the last move.
+
         Raises `NotFound` or `InvalidRequest`; then nothing moves.
         """
-        asked = {"leaving": list(leaving), "validate_only": validate_only}
+        asked = {
+            "leaving": list(leaving),
+            "validate_only": validate_only,
+            "throttle_bytes_per_s": throttle_bytes_per_s,
+        }
         return decode_answer(_PLANNED, await self._change("POST", "/brokers:rebalance", asked, safe=True)).data
 
-    async def alter_reassignments(self, moves: Sequence[NewAssignment]) -> None:
-        """Begins to move partitions to other replicas (KIP-455), all or none. Raises `UnknownTopic`,
-        `UnknownPartition`, `InvalidRequest`."""
-        asked = {"data": [msgspec.to_builtins(move) for move in moves]}
+    async def alter_reassignments(
+        self, moves: Sequence[NewAssignment], *, throttle_bytes_per_s: int | None = None
+    ) -> None:
+        """Begins to move partitions to other replicas (KIP-455), all or none; the throttle is that of `rebalance`.
+
+        Raises `UnknownTopic`, `UnknownPartition`, `InvalidRequest`.
+        """
+        asked = {
+            "data": [msgspec.to_builtins(move) for move in moves],
+            "throttle_bytes_per_s": throttle_bytes_per_s,
+        }
         await self._change("POST", "/topics/-/partitions/-/reassignment", asked, safe=True)
 
     async def list_reassignments(self) -> list[ReassignmentDescription]:

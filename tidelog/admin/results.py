@@ -92,7 +92,10 @@ class NewAssignment(msgspec.Struct, frozen=True):
 
 
 class ReassignmentDescription(msgspec.Struct, frozen=True):
-    """A partition whose replicas move; the move is over when all `target_replicas` are in `isr`."""
+    """A partition whose replicas move; the move is over when all `target_replicas` are in `isr`.
+
+    `throttle_bytes_per_s` holds for all moves of the cluster together, on each broker; None if they are not throttled.
+    """
 
     topic_name: str
     partition_id: int
@@ -100,6 +103,7 @@ class ReassignmentDescription(msgspec.Struct, frozen=True):
     removing_replicas: tuple[int, ...]
     target_replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    throttle_bytes_per_s: int | None
 
 
 class BrokerDescription(msgspec.Struct, frozen=True):

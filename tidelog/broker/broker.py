@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
 
 from tidelog.broker.controller.active import ActiveController
@@ -61,6 +62,7 @@ from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_service import ReplicationService
 from tidelog.broker.routing import Routing
 from tidelog.broker.stats import Stats
+from tidelog.broker.throttle import Throttle
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.config.values import split_address
@@ -133,20 +135,23 @@ class Broker:
         self._registration = Registration(
             config, files, self._channel, clock, lease, self._hello.incarnation, self._situation, self._tell_applied
         )
+        self._throttle = Throttle(self.node_id, config, clock)
         self._isr_requests = IsrRequests(self.node_id, self._own_epoch, self._channel, self._in_force, clock)
         self._replicas = Replicas(
             self.node_id,
             config,
             self._manager,
             surroundings,
-            lambda leader: Fetcher(self.node_id, leader, self._own_epoch, self._peers, clock, entropy),
+            lambda leader: Fetcher(self.node_id, leader, self._own_epoch, self._peers, clock, entropy, self._throttle),
             self._moved,
             Removal(self.node_id, self._manager, self.log_writer, self._registration.report_removed),
             self.failed.set,
             self._retired,
             self._is_admitted,
         )
-        self._replication = ReplicationService(self._replicas.partitions, self._epoch_of, clock, self.stats)
+        self._replication = ReplicationService(
+            self._replicas.partitions, self._epoch_of, clock, self.stats, self._throttle
+        )
         self._routing = Routing(self, self._peers)
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.replication = self._replication
@@ -331,6 +336,7 @@ class Broker:
 
     def image_changed(self, image: ClusterImage) -> None:
         """For the metadata: something has been applied."""
+        self._throttle.follow(image)
         self._replicas.follow(image)
 
     def leading(self, number: int) -> None:
@@ -432,21 +438,24 @@ class Broker:
         known = self.image.brokers.get(node_id)
         await self._decide(RemoveBroker(node_id, -1 if known is None else known.epoch))
 
-    async def rebalance(self, leaving: Sequence[int] = (), *, validate_only: bool = False) -> list[NewReplicas]:
+    async def rebalance(
+        self, leaving: Sequence[int] = (), *, validate_only: bool = False, throttle: int | None = None
+    ) -> list[NewReplicas]:
         """Begins to spread all replicas evenly, and none on brokers that are `leaving`; what begins to move.
+        `throttle` as in `AlterReassignments`, also if nothing more is to be moved.
 
         The plan is made from this broker's image, beside the event loop. Raises `NotFound`, `InvalidRequest`.
         """
         commands = await self._runner.run(partial(planned, self.image, leaving))
         if not validate_only:
-            for command in commands:
-                await self._decide(command)
+            for command in commands or ([] if throttle is None else [AlterReassignments(())]):
+                await self._decide(msgspec.structs.replace(command, throttle=throttle))
         return [move for command in commands for move in command.partitions]
 
-    async def alter_reassignments(self, partitions: Sequence[NewReplicas]) -> None:
-        """Begins to move replicas, or calls it off; at most `MOVES_MAX` at once, all or nothing. Raises
-        `UnknownPartition`, `InvalidRequest`."""
-        await self._decide(AlterReassignments(list(partitions)))
+    async def alter_reassignments(self, partitions: Sequence[NewReplicas], throttle: int | None = None) -> None:
+        """Begins to move replicas, or calls it off; at most `MOVES_MAX` at once, all or nothing. `throttle` as in
+        `AlterReassignments`. Raises `UnknownPartition`, `InvalidRequest`."""
+        await self._decide(AlterReassignments(list(partitions), throttle))
 
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[PartitionNamed] | None = None

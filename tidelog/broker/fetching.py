@@ -17,6 +17,7 @@ import structlog
 
 from tidelog.broker.follower import Follower
 from tidelog.broker.replica_messages import FetchReplicas, FollowerState, ReplicasFetched, ReplicasSynced
+from tidelog.broker.throttle import Throttle
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Clock, Entropy
@@ -55,6 +56,7 @@ class Fetcher:
         peers: Peers,
         clock: Clock,
         entropy: Entropy,
+        throttle: Throttle,
     ) -> None:
         """`broker_epoch` is of this broker's registration, now."""
         self.followers: dict[PartitionId, Follower] = {}
@@ -64,6 +66,7 @@ class Fetcher:
         self._peers = peers
         self._clock = clock
         self._entropy = entropy
+        self._throttle = throttle
         self._due: dict[PartitionId, None] = {}
         self._forgotten: dict[PartitionId, None] = {}
         self._wake = asyncio.Event()
@@ -138,7 +141,15 @@ class Fetcher:
             forgotten = tuple((gone.topic_id, gone.partition) for gone in self._forgotten)
             self._forgotten.clear()
             asked = FetchReplicas(
-                self._node_id, self._broker_epoch(), name, number, changed, forgotten, self._wait_ms(), FETCH_BYTES_MAX
+                self._node_id,
+                self._broker_epoch(),
+                name,
+                number,
+                changed,
+                forgotten,
+                self._wait_ms(),
+                FETCH_BYTES_MAX,
+                self._throttle.receiving.allowance(),
             )
             self._is_waiting = True
             try:
@@ -174,6 +185,8 @@ class Fetcher:
         """Not long while somebody has to be asked again soon."""
         now_s = self._clock.monotonic_s()
         waits = [self.followers[partition_id].not_before_s - now_s for partition_id in self._due]
+        if self._throttle.is_active and (ready_in_s := self._throttle.receiving.ready_in_s()) > 0:
+            waits.append(ready_in_s)
         return WAIT_MS if not waits else max(1, min(WAIT_MS, int(min(waits) * 1000) + 1))
 
     def _take(self, fetched: ReplicasFetched, body: memoryview) -> None:
@@ -181,6 +194,9 @@ class Fetcher:
         for entry in fetched.partitions:
             data = body[at : at + entry.size]
             at += entry.size
-            follower = self.followers.get(PartitionId(TopicId(entry.topic_id), entry.partition))
+            partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
+            if self._throttle.is_held(partition_id, self._node_id):
+                self._throttle.receiving.spend(entry.size)
+            follower = self.followers.get(partition_id)
             if follower is not None:
                 follower.answered(entry, data)

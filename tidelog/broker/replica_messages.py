@@ -42,6 +42,8 @@ class FetchReplicas(msgspec.Struct, frozen=True, tag=True):
     """Partitions that it follows no more."""
     wait_ms: int
     bytes_max: int
+    throttled_bytes_max: int = 1 << 62
+    """Of these, how many may be of replicas that the leader holds to the throttle of moves; 0: none of them now."""
 
 
 class FetchStatus(Enum):

@@ -7,6 +7,10 @@ partitions where something happened, however many are followed.
     fetch(changed questions) -> open, and ready if there is something -> the first ready one completes the fetch
 
 A high watermark alone wakes nobody: it travels with the next batch, or when the fetch's time is up.
+
+Replicas that are held to a throttle (`throttle`) have questions like any other. If there is data for one it is *held*,
+which completes no fetch until there is an allowance; whatever else the fetch asks for is answered as if it were not
+there. Those with the fewest records left go first: they are the next to be in sync, and then held no more.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from tidelog.broker.partition import Partition
 from tidelog.broker.replica_messages import (
@@ -25,6 +30,7 @@ from tidelog.broker.replica_messages import (
     ReplicasSynced,
 )
 from tidelog.broker.stats import Stats
+from tidelog.broker.throttle import Throttle
 from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Clock
@@ -56,11 +62,16 @@ class _Session:
 
     name: str
     incarnation: str
+    is_throttled: Callable[[PartitionId], bool]
     number: int = 0
+    granted: int = 0
+    """How many bytes of throttled replicas the follower would take now."""
     questions: dict[PartitionId, _Question] = field(default_factory=dict)
     ready: dict[PartitionId, None] = field(default_factory=dict)
     moved: dict[PartitionId, None] = field(default_factory=dict)
     """Where only the high watermark has moved."""
+    held: dict[PartitionId, None] = field(default_factory=dict)
+    """There is data for these, and no allowance."""
     told: dict[PartitionId, int] = field(default_factory=dict)
     """The high watermark that each partition's last answer named."""
     waiter: asyncio.Future[None] | None = None
@@ -71,12 +82,23 @@ class _Session:
         if question is None:
             return
         if question.state.fetch_offset < log_end_offset:
-            self.make_ready(partition_id)
+            self.has_data(partition_id)
         else:
             self.moved[partition_id] = None
 
+    def has_data(self, partition_id: PartitionId) -> None:
+        """The question can be answered, as soon as the throttle lets it."""
+        if self.is_throttled(partition_id):
+            self.held[partition_id] = None
+        else:
+            self.make_ready(partition_id)
+
     def make_ready(self, partition_id: PartitionId) -> None:
         self.ready[partition_id] = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Its fetch is answered now, if one waits."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
@@ -90,8 +112,11 @@ class ReplicationService:
         broker_epoch: Callable[[int], int],
         clock: Clock,
         stats: Stats,
+        throttle: Throttle,
     ) -> None:
         self._stats = stats
+        self._throttle = throttle
+        throttle.changed = self._release
         self._partitions = partitions
         self._broker_epoch = broker_epoch
         self._clock = clock
@@ -105,6 +130,17 @@ class ReplicationService:
         partition_id = PartitionId(partition.topic_id, partition.partition)
         for session in self._sessions.values():
             session.note(partition_id, partition.log_end_offset)
+            if session.held and self._allowance(session):
+                session.wake()
+
+    def _release(self) -> None:
+        """Other replicas are held to the throttle than before, or it is another one."""
+        for session in self._sessions.values():
+            held, session.held = session.held, {}
+            for partition_id in held:
+                session.has_data(partition_id)
+            if session.held:
+                session.wake()
 
     def forget(self, partition_id: PartitionId) -> None:
         """The partition is not led here any more, or in another epoch: whoever asked is told."""
@@ -128,7 +164,8 @@ class ReplicationService:
             session.told.pop(PartitionId(TopicId(topic_id), partition), None)
         for state in asked.changed:
             self._open(session, asked, state)
-        if not session.ready:
+        session.granted = asked.throttled_bytes_max
+        if not session.ready and not (session.held and self._allowance(session)):
             await self._wait(session, min(asked.wait_ms, WAIT_MS_MAX) / 1000)
         return self._answer(session, asked.bytes_max)
 
@@ -139,9 +176,10 @@ class ReplicationService:
     def _session(self, caller: Hello, asked: FetchReplicas) -> _Session | None:
         session = self._sessions.get(asked.replica)
         if asked.number == 0:
-            if session is not None and session.waiter is not None and not session.waiter.done():
-                session.waiter.set_result(None)
-            session = self._sessions[asked.replica] = _Session(asked.session, caller.incarnation)
+            if session is not None:
+                session.wake()
+            is_throttled = partial(self._is_held, asked.replica)
+            session = self._sessions[asked.replica] = _Session(asked.session, caller.incarnation, is_throttled)
             return session
         if session is None or (session.name, session.number) != (asked.session, asked.number):
             return None
@@ -151,6 +189,7 @@ class ReplicationService:
     def _close(session: _Session, partition_id: PartitionId) -> None:
         session.questions.pop(partition_id, None)
         session.ready.pop(partition_id, None)
+        session.held.pop(partition_id, None)
         session.moved.pop(partition_id, None)
 
     def _open(self, session: _Session, asked: FetchReplicas, state: FollowerState) -> None:
@@ -176,12 +215,17 @@ class ReplicationService:
                 self._now_ms(),
             )
         )
-        if question.verdict != Serve(partition.log_end_offset):
+        if not isinstance(question.verdict, Serve):
             session.make_ready(partition_id)
+        elif question.verdict.from_offset < partition.log_end_offset:
+            session.has_data(partition_id)
         elif session.told.get(partition_id) != partition.high_watermark:
             session.moved[partition_id] = None
 
     async def _wait(self, session: _Session, seconds: float) -> None:
+        """`held` data waits for the allowance of this side; the follower asks again when it has one itself."""
+        if session.held and session.granted:
+            seconds = min(seconds, self._throttle.sending.ready_in_s())
         session.waiter = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(seconds):
@@ -197,8 +241,8 @@ class ReplicationService:
         if report.broker_epoch < self._broker_epoch(report.replica):
             return
         session = self._sessions.get(report.replica)
-        if report.has_questions and session is not None and session.waiter is not None and not session.waiter.done():
-            session.waiter.set_result(None)
+        if report.has_questions and session is not None:
+            session.wake()
         for state in report.states:
             partition = self._partitions.get(PartitionId(TopicId(state.topic_id), state.partition))
             if partition is not None and partition.leader_epoch == state.leader_epoch:
@@ -228,6 +272,7 @@ class ReplicationService:
             if data:
                 payload.append(data)
                 room -= len(data)
+        room = self._answer_held(session, room, entries, payload)
         for partition_id in list(session.moved):
             question = session.questions[partition_id]
             partition = self._partitions.get(partition_id)
@@ -241,6 +286,33 @@ class ReplicationService:
         self._stats.replica_fetches += 1
         self._stats.replica_fetched_bytes += bytes_max - room
         return Answer(ReplicasFetched(tuple(entries)), payload)
+
+    def _answer_held(self, session: _Session, room: int, entries: list[PartitionFetched], payload: list[bytes]) -> int:
+        """Adds what the throttle allows; how much room is left."""
+        for partition_id in sorted(session.held, key=lambda held: self._missing(session, held)):
+            allowed = min(room, self._allowance(session), PARTITION_BYTES_MAX)
+            if allowed <= 0:
+                break
+            entry, data = self._entry(session.questions[partition_id], partition_id, allowed)
+            self._close(session, partition_id)
+            entries.append(entry)
+            payload.append(data)
+            room -= len(data)
+            session.granted -= len(data)
+            self._throttle.sending.spend(len(data))
+        return room
+
+    def _allowance(self, session: _Session) -> int:
+        """How many bytes of replicas that are held to the throttle this session may be sent now."""
+        return min(session.granted, self._throttle.sending.allowance())
+
+    def _is_held(self, replica: int, partition_id: PartitionId) -> bool:
+        return self._throttle.is_held(partition_id, replica)
+
+    def _missing(self, session: _Session, partition_id: PartitionId) -> int:
+        """How many records the follower lacks."""
+        partition = self._partitions.get(partition_id)
+        return 0 if partition is None else partition.log_end_offset - session.questions[partition_id].state.fetch_offset
 
     def _entry(self, question: _Question, partition_id: PartitionId, bytes_max: int) -> tuple[PartitionFetched, bytes]:
         partition = self._partitions.get(partition_id)

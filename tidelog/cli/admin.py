@@ -12,7 +12,7 @@ import typer
 
 from tidelog.admin import AdminClient
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Throttle, parse_rate
 from tidelog.cli.perform import Performer, how_to_found
 from tidelog.cli.statements import CreateCluster, Statement, StatementError, completions, parse
 from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, EXIT_USAGE, CommandError, one_line, print_error
@@ -36,6 +36,7 @@ Do = Callable[[Statement], None]
 def admin(
     statement: Annotated[str | None, typer.Argument(metavar="STATEMENT", show_default=False)] = None,
     wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for brokers.")] = 60.0,
+    throttle: Throttle = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -53,17 +54,21 @@ def admin(
     broker-N is the broker with node id N. Brokers form a cluster by themselves when they start (cluster.voters, or
     --join). `create cluster` waits until the cluster consists of just these brokers, `add` until these are in it as
     well; both say how to start the ones that are missing. `add` then moves to the new brokers their share of the
-    replicas, and `remove` empties brokers before they go; both show how far they are.
+    replicas, and `remove` empties brokers before they go; both show how far they are, and no broker sends or receives
+    more than --throttle for that. After Ctrl-C it goes on, and the same statement watches again.
 
     \b
     Examples:
       tidelog admin "create topic topicX with 100 partitions"
       tidelog admin "show brokers" --json
+      tidelog admin "alter cluster add brokers broker-3" --throttle 50MB
       tidelog admin < statements.txt
     """
 
+    rate = parse_rate(throttle)
+
     def do(meant: Statement) -> None:
-        run(_perform(meant, bootstrap, as_json=as_json, wait_s=wait))
+        run(_perform(meant, bootstrap, as_json=as_json, wait_s=wait, throttle_bytes_per_s=rate))
 
     if statement is not None:
         status = _once(statement, do)
@@ -74,10 +79,13 @@ def admin(
     raise typer.Exit(status)
 
 
-async def _perform(statement: Statement, bootstrap: str, *, as_json: bool, wait_s: float) -> None:
+async def _perform(
+    statement: Statement, bootstrap: str, *, as_json: bool, wait_s: float, throttle_bytes_per_s: int | None
+) -> None:
     try:
         async with connected(AdminClient(bootstrap), bootstrap) as client:
-            await Performer(client, as_json=as_json, wait_s=wait_s).perform(statement)
+            performer = Performer(client, as_json=as_json, wait_s=wait_s, throttle_bytes_per_s=throttle_bytes_per_s)
+            await performer.perform(statement)
     except ConnectFailed as error:
         if isinstance(statement, CreateCluster):
             error.add_note(how_to_found(statement.node_ids))

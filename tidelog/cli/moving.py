@@ -14,14 +14,14 @@ from tidelog.cli.tables import count_progress
 from tidelog.cli.terminal import CommandError
 
 POLL_S = 0.25
-STALLED_S = 300.0
-"""So long nothing may happen before watching ends; large partitions take their time."""
+LOOK_CLOSER_S = 30.0
+"""When nothing has happened for so long, it is worth looking why: large partitions just take their time."""
 
 
-async def move(admin: AdminClient, *, leaving: Sequence[int] = ()) -> int:
+async def move(admin: AdminClient, *, leaving: Sequence[int] = (), throttle_bytes_per_s: int | None = None) -> int:
     """Evens out the load, nothing on brokers that are `leaving`, and lets preferred leaders lead; returns when all is
-    done how many partitions were moved. Raises as `AdminClient.rebalance`, and `CommandError` if nothing moves."""
-    begun = await admin.rebalance(leaving=leaving)
+    done how many partitions were moved. Raises as `AdminClient.rebalance`, and `CommandError` if nothing can move."""
+    begun = await admin.rebalance(leaving=leaving, throttle_bytes_per_s=throttle_bytes_per_s)
     under_way = await admin.list_reassignments()
     count = max(len(begun), len(under_way))
     await watch(admin, max(1, len(under_way)))
@@ -30,25 +30,35 @@ async def move(admin: AdminClient, *, leaving: Sequence[int] = ()) -> int:
 
 
 async def watch(admin: AdminClient, total: int) -> None:
-    """Returns when nothing moves any more. Raises `CommandError` if nothing has happened for `STALLED_S`."""
+    """Returns when nothing moves any more. Raises `CommandError` if a broker that should copy is down, and nothing has
+    happened for `LOOK_CLOSER_S`."""
     loop = asyncio.get_running_loop()
     changed_s, seen = loop.time(), None
     with count_progress() as progress:
         bar = progress.add_task("moving partitions", total=total)
         while left := await admin.list_reassignments():
-            progress.update(bar, completed=max(0, total - len(left)))
+            progress.update(bar, completed=max(0, total - len(left)), description=_described(left))
             if left != seen:
                 changed_s, seen = loop.time(), left
-            elif loop.time() - changed_s > STALLED_S:
-                raise CommandError(_stalled(left))
+            elif loop.time() - changed_s > LOOK_CLOSER_S:
+                changed_s = loop.time()
+                await _check(admin, left)
             await asyncio.sleep(POLL_S)
 
 
-def _stalled(left: Sequence[ReassignmentDescription]) -> str:
-    first = left[0]
-    missing = [node_id for node_id in first.target_replicas if node_id not in first.isr]
-    return (
-        f"{len(left)} partitions still move, and nothing has happened for {STALLED_S:g} s: {first.topic_name}-"
-        f"{first.partition_id} waits for {', '.join(f'broker {node_id}' for node_id in missing)}; the moves go on, or "
-        "call them off with `tidelog cluster rebalance --cancel`"
-    )
+def _described(left: Sequence[ReassignmentDescription]) -> str:
+    rate = left[0].throttle_bytes_per_s
+    return "moving partitions" if rate is None else f"moving partitions, at most {rate / 1e6:,.3g} MB/s a broker"
+
+
+async def _check(admin: AdminClient, left: Sequence[ReassignmentDescription]) -> None:
+    """Raises `CommandError` with the brokers that the moves wait for in vain."""
+    fenced = [broker.broker_id for broker in await admin.list_brokers() if broker.is_fenced]
+    for move_left in left:
+        missing = [node for node in move_left.target_replicas if node not in move_left.isr and node in fenced]
+        if missing:
+            where = f"{move_left.topic_name}-{move_left.partition_id}"
+            raise CommandError(
+                f"{len(left)} partitions still move, and {where} waits for broker {missing[0]}, which is not heard of; "
+                "start it again and the moves go on, or call them off with `tidelog cluster rebalance --cancel`"
+            )

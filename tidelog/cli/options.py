@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Final
 
 import typer
 
 from tidelog.cli.terminal import UsageError
 
+_RATE: Final = re.compile(r"(\d{1,12})(B|KB|MB|GB)?(?:/s)?", re.IGNORECASE | re.ASCII)
+_UNITS: Final = MappingProxyType({"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000})
 DEFAULT_BOOTSTRAP = "http://127.0.0.1:8082"
 
 
@@ -48,6 +52,16 @@ Bootstrap = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Throttle = Annotated[
+    str | None,
+    typer.Option(
+        "--throttle",
+        metavar="RATE",
+        help="The most that each broker sends, and receives, for replicas that move: 50MB is 50 million bytes a "
+        "second, `none` as fast as they can.",
+        show_default=False,
+    ),
+]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 DataDir = Annotated[str, typer.Option(metavar="DIR", help="The broker's data directory.")]
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in TOML.")]
@@ -56,6 +70,17 @@ KeySeparator = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="What stands between key and value; \\t is a tab.", show_default=False),
 ]
+
+
+def parse_rate(text: str | None) -> int | None:
+    """`--throttle` in bytes per second, 0 for none; None if it was not given."""
+    if text is None or text.lower() == "none":
+        return None if text is None else 0
+    match = _RATE.fullmatch(text)
+    rate = int(match[1]) * _UNITS[(match[2] or "B").upper()] if match else 0
+    if rate == 0:
+        raise UsageError(f"--throttle {text!r} is no rate; give bytes per second as 500KB, 50MB or 1GB, or `none`")
+    return rate
 
 
 def separator_bytes(separator: str | None) -> bytes | None:

@@ -32,13 +32,14 @@ class Performer:
     """Does what statements say, and prints what came of it: for people, or (`as_json`) one JSON document each.
 
     Brokers that are named but not there yet are waited for, `wait_s` at most. Those that are added get their share of
-    what there is; those that are removed are emptied first.
+    what there is; those that are removed are emptied first. `throttle_bytes_per_s` is for both.
     """
 
-    def __init__(self, admin: AdminClient, *, as_json: bool, wait_s: float) -> None:
+    def __init__(self, admin: AdminClient, *, as_json: bool, wait_s: float, throttle_bytes_per_s: int | None) -> None:
         self._admin = admin
         self._as_json = as_json
         self._wait_s = wait_s
+        self._throttle = throttle_bytes_per_s
 
     async def perform(self, statement: Statement) -> None:
         """Raises `TidelogError` as the brokers do, or `CommandError`."""
@@ -98,7 +99,7 @@ class Performer:
 
     async def _add(self, node_ids: Sequence[int]) -> None:
         await self._wait_for(node_ids)
-        moved = await move(self._admin)
+        moved = await move(self._admin, throttle_bytes_per_s=self._throttle)
         brokers = [broker for broker in await self._admin.list_brokers() if broker.broker_id in node_ids]
         self._print_brokers(brokers)
         if not self._as_json:
@@ -110,7 +111,7 @@ class Performer:
             if node_id not in known:
                 raise NotFound(f"the cluster has no {_named([node_id])}; it has {_named(known)}")
         if len(node_ids) < len(known):
-            await move(self._admin, leaving=node_ids)
+            await move(self._admin, leaving=node_ids, throttle_bytes_per_s=self._throttle)
         for node_id in node_ids:
             await self._admin.remove_broker(node_id)
             if not self._as_json:

@@ -10,7 +10,7 @@ import typer
 from tidelog.admin import AdminClient, BrokerDescription, TopicDescription
 from tidelog.cli.connection import connected, run
 from tidelog.cli.moving import move
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Throttle, parse_rate
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import UsageError, counted, print_json
 from tidelog.model.errors import NotFound
@@ -25,6 +25,7 @@ def rebalance(
     without: Annotated[
         list[int] | None, typer.Option("--without", metavar="NODE", help="A broker to be emptied. Repeatable.")
     ] = None,
+    throttle: Throttle = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -32,27 +33,32 @@ def rebalance(
 
     Spreads replicas and preferred leaders evenly over the brokers, with as few moves as possible. All that are
     registered count, also those that are not heard of now: their data is still there. The brokers do the moving: after
-    Ctrl-C it goes on, and the same command watches again.
+    Ctrl-C it goes on, and the same command watches again. --throttle leaves bandwidth to clients; given again, it
+    changes the throttle of the moves that are under way, and it ends with the last of them. Too low a throttle ends
+    nothing: it has to be more than what is written to the partitions that move.
 
     \b
     Examples:
       tidelog cluster rebalance
       tidelog cluster rebalance --validate-only --without 4 --json
+      tidelog cluster rebalance --throttle 50MB
       tidelog cluster rebalance --cancel
     """
-    if cancel and (validate_only or without):
-        raise UsageError("--cancel calls off all moves; it takes neither --validate-only nor --without")
+    if cancel and (validate_only or without or throttle):
+        raise UsageError("--cancel calls off all moves; it takes neither --validate-only nor --without nor --throttle")
+    if validate_only and throttle:
+        raise UsageError("--validate-only moves nothing, so there is nothing to --throttle")
     if cancel:
         _report(run(_cancel(bootstrap)), "called off", as_json=as_json)
     elif validate_only:
         _show_plan(bootstrap, without or (), as_json=as_json)
     else:
-        _report(run(_move(bootstrap, without or ())), "moved", as_json=as_json)
+        _report(run(_move(bootstrap, without or (), parse_rate(throttle))), "moved", as_json=as_json)
 
 
-async def _move(bootstrap: str, without: Sequence[int]) -> int:
+async def _move(bootstrap: str, without: Sequence[int], throttle_bytes_per_s: int | None) -> int:
     async with connected(AdminClient(bootstrap), bootstrap) as admin:
-        return await move(admin, leaving=without)
+        return await move(admin, leaving=without, throttle_bytes_per_s=throttle_bytes_per_s)
 
 
 async def _cancel(bootstrap: str) -> int:

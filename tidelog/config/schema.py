@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tidelog.config.values import (
+    INT64_MAX,
     AckDurability,
     Address,
     BatchBytes,
@@ -164,6 +165,21 @@ class BrokerConfig(Settings):
         30_000,
         "A replica that has been behind its leader for this long is not in sync any more, and is not waited for.",
         unit="ms",
+    )
+    leader_replication_throttled_rate: Bytes = setting(
+        "leader.replication.throttled.rate",
+        INT64_MAX,
+        "How many bytes per second this broker sends to replicas that are being moved, until they are in sync; the "
+        "copies of replicas that are in sync, and of those that only lag, are never slowed down. A throttle that is "
+        "given with a move (`--throttle`) counts instead. Default: no limit.",
+        unit="bytes/s",
+    )
+    follower_replication_throttled_rate: Bytes = setting(
+        "follower.replication.throttled.rate",
+        INT64_MAX,
+        "How many bytes per second this broker asks for, for its replicas that are being moved, until they are in "
+        "sync. A throttle that is given with a move (`--throttle`) counts instead. Default: no limit.",
+        unit="bytes/s",
     )
     auto_leader_rebalance_enable: Boolean = setting(
         "auto.leader.rebalance.enable",

@@ -18,6 +18,7 @@ K = TypeVar("K", NodeId, TopicId, str)
 V = TypeVar("V")
 
 NO_LEADER = NodeId(-1)
+NO_THROTTLE = 0
 NO_VOTER = 0
 """In the place of a voter id; the ids that are given out begin with 1."""
 
@@ -84,6 +85,11 @@ class PartitionInfo:
     that was replaced by another."""
 
     @property
+    def is_moving(self) -> bool:
+        """True while it is not yet where it is to be."""
+        return bool(self.adding or self.removing)
+
+    @property
     def target(self) -> tuple[NodeId, ...]:
         """The replicas once they have moved."""
         return tuple(node for node in self.replicas if node not in self.removing)
@@ -130,6 +136,9 @@ class ClusterImage:
     deleted_topics: Mapping[TopicId, tuple[NodeId, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Topics that the log says are gone, with the brokers that may still hold data of them: the only directories that
     a broker may ever remove."""
+    moves_throttle: int = NO_THROTTLE
+    """How many bytes per second a broker sends, and another receives, for replicas that move and are not in sync yet;
+    `NO_THROTTLE` when nothing moves."""
     next_producer_id: int = 0
     voters: tuple[Voter, ...] = ()
     """Who votes on the metadata log, by voter id."""

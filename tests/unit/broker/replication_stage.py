@@ -18,9 +18,10 @@ from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.replica_messages import FetchReplicas, ReplicasSynced
 from tidelog.broker.replication_service import ReplicationService
 from tidelog.broker.stats import Stats
-from tidelog.config.schema import TopicConfig
+from tidelog.broker.throttle import Throttle
+from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.model.batch_header import assign_offsets
-from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.ids import NodeId, PartitionId, TopicId
 from tidelog.replication.isr.events import AlterPartition, IsrChanged, IsrSettings, LogState
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader
@@ -34,6 +35,7 @@ from tidelog.transport.peer import Answer, Hello, Lane
 
 PARTITION = PartitionId(TopicId("a" * 32), 0)
 EPOCHS = {1: 11, 2: 12}
+NO_SETTINGS = BrokerConfig()
 SETTINGS = LogSettings(segment_bytes=1 << 20, segment_ms=1 << 40)
 
 
@@ -72,7 +74,7 @@ class Site:
 class Stage:
     """Broker 1 leads, broker 2 follows. `lost` answers to fetches are not delivered."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: BrokerConfig) -> None:
         self.leader, self.follower = Site(1), Site(2)
         self.asked: list[AlterPartition] = []
         self.fetches: list[FetchReplicas] = []
@@ -80,8 +82,10 @@ class Stage:
         self.lease = Lease(self.leader.clock, 9_000)
         self.lease.renew(self.leader.clock.monotonic_s())
         self.partitions: dict[PartitionId, Partition] = {}
+        sites = {NodeId(1): self.leader, NodeId(2): self.follower}
+        self.throttles = {int(node): Throttle(node, config, site.clock) for node, site in sites.items()}
         self.service = ReplicationService(
-            self.partitions, lambda node: EPOCHS[node], self.leader.clock, self.leader.stats
+            self.partitions, lambda node: EPOCHS[node], self.leader.clock, self.leader.stats, self.throttles[1]
         )
         self._tasks: list[asyncio.Task[None]] = []
         self.spawn("leader's disk", self.leader.writer.run())
@@ -111,7 +115,7 @@ class Stage:
 
     def fetch(self, *followers: Follower) -> Fetcher:
         entropy = SimEntropy(stream(3))
-        fetcher = Fetcher(2, 1, lambda: EPOCHS[2], self, self.follower.clock, entropy)
+        fetcher = Fetcher(2, 1, lambda: EPOCHS[2], self, self.follower.clock, entropy, self.throttles[2])
         for follower in followers:
             fetcher.add(follower)
         self.spawn("fetcher", fetcher.run())
@@ -164,11 +168,11 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def play(story: Callable[[Stage], Awaitable[None]]) -> None:
+def play(story: Callable[[Stage], Awaitable[None]], config: BrokerConfig = NO_SETTINGS) -> None:
     """Runs a story on a stage, in virtual time."""
 
     async def main() -> None:
-        stage = Stage()
+        stage = Stage(config)
         try:
             await story(stage)
         finally:

@@ -20,6 +20,7 @@ from tidelog.broker.controller.records import (
     ConfigsAltered,
     ControllerElected,
     MetadataRecord,
+    MovesThrottled,
     PartitionChange,
     PartitionsAdded,
     PartitionsChanged,
@@ -33,6 +34,7 @@ from tidelog.broker.controller.records import (
 )
 from tidelog.model.cluster import (
     NO_LEADER,
+    NO_THROTTLE,
     NO_VOTER,
     BrokerInfo,
     ClusterImage,
@@ -51,7 +53,9 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
         case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerUnregistered() | VoterAssigned():
             return _apply_to_brokers(image, record, offset)
         case TopicCreated() | TopicDeleted() | TopicRemoved() | PartitionsAdded() | PartitionsChanged():
-            return _apply_to_topics(image, record)
+            return _unthrottled_if_idle(_apply_to_topics(image, record))
+        case MovesThrottled(bytes_per_s):
+            return _unthrottled_if_idle(replace(image, moves_throttle=bytes_per_s))
         case ConfigsAltered():
             return _alter_configs(image, record)
         case ClusterCreated(cluster_id):
@@ -253,6 +257,15 @@ def _partition_of(change: PartitionChange, replicas: tuple[NodeId, ...]) -> Part
 
 def _nodes(numbers: list[int]) -> tuple[NodeId, ...]:
     return tuple(NodeId(node) for node in numbers)
+
+
+def _unthrottled_if_idle(image: ClusterImage) -> ClusterImage:
+    """A throttle is for the moves that are under way, and ends with the last of them."""
+    if image.moves_throttle == NO_THROTTLE or any(
+        info.is_moving for topic in image.topics.values() for info in topic.partitions
+    ):
+        return image
+    return replace(image, moves_throttle=NO_THROTTLE)
 
 
 def _alter_configs(image: ClusterImage, record: ConfigsAltered) -> ClusterImage:

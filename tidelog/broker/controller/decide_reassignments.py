@@ -5,6 +5,8 @@
 While a move is under way all its replicas copy, so nothing is in fewer places than before. A move that is replaced by
 another keeps the first one's targets until the end, as both adding and removing: they may be the ones in sync. A move
 that is called off leaves the original replicas, provided that one of them is in sync.
+
+One throttle holds for all moves of the cluster. Whoever begins a move may set it, and it ends with the last one.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from tidelog.broker.controller.decide_partitions import Partitions
 from tidelog.broker.controller.decision import Decision
 from tidelog.broker.controller.leadership import as_record
 from tidelog.broker.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
+from tidelog.broker.controller.records import MetadataRecord, MovesThrottled
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.errors import InvalidRequest, UnknownPartition
@@ -23,13 +26,18 @@ from tidelog.model.ids import NodeId, TopicPartition
 
 def alter_reassignments(image: ClusterImage, command: AlterReassignments, config: BrokerConfig) -> Decision:
     """Raises `UnknownPartition`, or `InvalidRequest`: too many at once, replicas that do not exist, repeat or could not
-    be filled now, or a move that cannot be called off without loss."""
+    be filled now, a throttle that is none, or a move that cannot be called off without loss."""
+    if command.throttle is not None and command.throttle < 0:
+        raise InvalidRequest(f"{command.throttle} is no throttle; bytes per second are 1 or more, and 0 means no limit")
     if len(command.partitions) > MOVES_MAX:
         raise InvalidRequest(f"one request moves at most {MOVES_MAX} partitions, not {len(command.partitions)}")
     partitions = Partitions(image, config)
     for wanted in command.partitions:
         _reassign(partitions, wanted)
-    return Decision(as_record(partitions.changes))
+    records: list[MetadataRecord] = [*as_record(partitions.changes)]
+    if command.throttle not in (None, image.moves_throttle):
+        records.append(MovesThrottled(command.throttle))
+    return Decision(tuple(records))
 
 
 def _reassign(partitions: Partitions, wanted: NewReplicas) -> None:
@@ -69,7 +77,7 @@ def _begun(info: PartitionInfo, target: tuple[NodeId, ...]) -> PartitionInfo:
 def _called_off(info: PartitionInfo, name: TopicPartition) -> PartitionInfo:
     """Without effect if nothing moves: a repetition, or the move was faster."""
     original = info.original
-    if not (info.adding or info.removing):
+    if not info.is_moving:
         return info
     isr = tuple(node for node in info.isr if node in original)
     if not isr:

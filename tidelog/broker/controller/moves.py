@@ -53,7 +53,7 @@ def moving(image: ClusterImage) -> list[TopicPartition]:
         TopicPartition(topic.name, info.partition)
         for topic in image.topics.values()
         for info in topic.partitions
-        if info.adding or info.removing
+        if info.is_moving
     ]
 
 

@@ -80,6 +80,9 @@ class AlterReassignments(Command, frozen=True, tag=True):
     """
 
     partitions: Sequence[NewReplicas]
+    throttle: int | None = None
+    """Bytes per second for all moves that are under way, those that were begun before included; 0: as fast as they can;
+    None: as it was."""
 
 
 # -- answers -------------------------------------------------------------------------------------------------------

@@ -139,6 +139,13 @@ class PartitionsChanged(MetadataRecord, frozen=True, tag=True):
     changes: list[PartitionChange]
 
 
+class MovesThrottled(MetadataRecord, frozen=True, tag=True):
+    """Replicas that move copy at most so many bytes per second, on each broker that sends and on each that receives,
+    until nothing moves any more; 0: as fast as they can."""
+
+    bytes_per_s: int
+
+
 class ConfigsAltered(MetadataRecord, frozen=True, tag=True):
     """New overrides of a topic; null goes back to the default."""
 
@@ -167,6 +174,7 @@ AnyRecord = (
     | TopicRemoved
     | PartitionsAdded
     | PartitionsChanged
+    | MovesThrottled
     | ConfigsAltered
     | ProducerIdsAllocated
 )

@@ -13,7 +13,7 @@ import msgspec
 from tidelog.model.cluster import BrokerInfo, ClusterImage, in_order
 from tidelog.model.errors import InternalError
 
-FORMAT = 2
+FORMAT = 3
 
 
 class SnapshotUnreadable(InternalError):

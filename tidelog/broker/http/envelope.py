@@ -51,6 +51,7 @@ class Place:
     def __init__(self, context: Context, call: Call) -> None:
         broker = context.broker
         self.cluster_id = broker.cluster_id
+        self.moves_throttle = broker.image.moves_throttle or None
         here = broker.image.brokers.get(broker.node_id)
         host, port = broker.http_address if here is None else (here.host, here.port)
         bracketed = f"[{host}]" if ":" in host else host

@@ -26,6 +26,7 @@ PartitionNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 NodeNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 OffsetNumber = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 TimestampMs = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+ByteRate = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 Duration = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

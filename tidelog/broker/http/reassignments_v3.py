@@ -2,7 +2,8 @@
 evening out the load and electing leaders are ours.
 
 A move is begun when its request is answered, and over when the partition is no longer listed. Its state is in the
-metadata, so it goes on whoever is the controller, and any broker can be asked about it.
+metadata, so it goes on whoever is the controller, and any broker can be asked about it. One throttle holds for all
+moves of the cluster: a request that names one sets it (0 takes it off), and it ends with the last move.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.envelope import Metadata, Place, Related, ResourceList
-from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber, decode_body, json_decoder
+from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.model.cluster import PartitionInfo, Topic
@@ -28,7 +29,7 @@ from tidelog.model.names import check_topic_name
 
 class ReassignmentV3(Struct, frozen=True):
     """A partition whose replicas move. `target_replicas` are those it will have; `isr` tells how far it is: the move is
-    over when all targets are in it."""
+    over when all targets are in it. `throttle_bytes_per_s` holds for all moves, on each broker; null without one."""
 
     kind: str
     metadata: Metadata
@@ -39,6 +40,7 @@ class ReassignmentV3(Struct, frozen=True):
     removing_replicas: list[int]
     target_replicas: list[int]
     isr: list[int]
+    throttle_bytes_per_s: int | None
     replicas: Related
 
 
@@ -54,6 +56,7 @@ class MovesAsked(Body):
     """The body that begins moves; all of them, or none."""
 
     data: list[MoveAsked]
+    throttle_bytes_per_s: ByteRate | None = None
 
 
 class RebalanceAsked(Body):
@@ -61,6 +64,7 @@ class RebalanceAsked(Body):
 
     leaving: list[NodeNumber] | None = None
     validate_only: bool = False
+    throttle_bytes_per_s: ByteRate | None = None
 
 
 class MovePlanned(Struct, frozen=True):
@@ -133,18 +137,13 @@ async def get_one(context: Context, call: Call) -> web.StreamResponse:
     place = Place(context, call)
     topic = context.broker.topic(call.topic_name())
     info = partition_of(topic, call)
-    if not is_moving(info):
+    if not info.is_moving:
         raise NotFound(f"the replicas of {topic.name}-{info.partition} do not move")
     return json_answer(_reassignment(place, topic, info))
 
 
-def is_moving(info: PartitionInfo) -> bool:
-    """True while a partition is not yet where it is to be."""
-    return bool(info.adding or info.removing)
-
-
 def _shown(place: Place, topics: Sequence[Topic], name: str) -> ResourceList[ReassignmentV3]:
-    data = [_reassignment(place, topic, info) for topic in topics for info in topic.partitions if is_moving(info)]
+    data = [_reassignment(place, topic, info) for topic in topics for info in topic.partitions if info.is_moving]
     return place.list_of("KafkaReassignment", data, "topics", name, "partitions", "-", "reassignment")
 
 
@@ -160,6 +159,7 @@ def _reassignment(place: Place, topic: Topic, info: PartitionInfo) -> Reassignme
         list(info.removing),
         list(info.target),
         list(info.isr),
+        place.moves_throttle,
         place.related(*segments, "replicas"),
     )
 
@@ -175,7 +175,7 @@ async def begin(context: Context, call: Call) -> web.StreamResponse:
     moves = [
         NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in asked.data
     ]
-    await context.broker.alter_reassignments(moves)
+    await context.broker.alter_reassignments(moves, asked.throttle_bytes_per_s)
     return no_content()
 
 
@@ -183,7 +183,7 @@ async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
     """Calls off all moves: replicas stay where they were."""
     Place(context, call)
     topics = context.broker.image.topics.values()
-    await _call_off(context, [(topic, info) for topic in topics for info in topic.partitions if is_moving(info)])
+    await _call_off(context, [(topic, info) for topic in topics for info in topic.partitions if info.is_moving])
     return no_content()
 
 
@@ -206,7 +206,9 @@ async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     Place(context, call)
     check_document(call.request)
     asked = decode_body(_REBALANCE, await read_body(context, call, context.limits.json_bytes_max))
-    moves = await context.broker.rebalance(asked.leaving or (), validate_only=asked.validate_only)
+    moves = await context.broker.rebalance(
+        asked.leaving or (), validate_only=asked.validate_only, throttle=asked.throttle_bytes_per_s
+    )
     names = _names(context)
     planned = [
         MovePlanned(names.get(move.topic_id, move.topic_id), move.partition, list(move.replicas or ()))

@@ -152,8 +152,8 @@ class IsrCluster(Cluster):
         assert isinstance(answer, PartitionsAltered)
         return answer.partitions[0]
 
-    def reassign(self, *nodes: int) -> None:
-        self.do(AlterReassignments([NewReplicas(topic_id("t"), 0, nodes)]))
+    def reassign(self, *nodes: int, throttle: int | None = None) -> None:
+        self.do(AlterReassignments([NewReplicas(topic_id("t"), 0, nodes)], throttle))
 
     def call_off(self) -> None:
         self.do(AlterReassignments([NewReplicas(topic_id("t"), 0, None)]))

@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.broker.controller.cluster import IsrCluster, topic_id
-from tidelog.broker.controller.commands import AddPartitions, CreateTopic, NewTopic, RemoveBroker, TopicPlaced
+from tidelog.broker.controller.commands import (
+    AddPartitions,
+    CreateTopic,
+    DeleteTopic,
+    NewTopic,
+    RemoveBroker,
+    TopicPlaced,
+)
 from tidelog.broker.controller.moves import held, moving, planned
 from tidelog.broker.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
+from tidelog.broker.controller.snapshot import decode_image, encode_image
+from tidelog.model.cluster import NO_THROTTLE
 from tidelog.model.errors import InvalidRequest, NotFound, UnknownPartition
 
 
@@ -202,3 +211,50 @@ def test_t19_the_same_for_a_replica_whose_move_was_called_off_and_begun_again() 
     cluster.reassign(1, 2, 4)
     assert cluster.partition.leader_epoch > began.leader_epoch
     assert 4 in cluster.partition.adding and 4 not in cluster.partition.isr
+
+
+# -- the throttle ------------------------------------------------------------------------------------------------------
+
+
+def test_a_throttle_comes_with_a_move_and_goes_with_the_last_one() -> None:
+    cluster = IsrCluster(5)
+    cluster.create("other", 1, 3)
+    other = cluster.image.topics["other"].partitions[0]
+    target = next(node for node in (1, 2, 3, 4, 5) if node not in other.replicas)
+    cluster.reassign(4, 2, 1, throttle=1_000)
+    assert cluster.image.moves_throttle == 1_000
+    cluster.do(AlterReassignments([NewReplicas(topic_id("other"), 0, [target, *other.replicas[1:]])]))
+    assert cluster.image.moves_throttle == 1_000, "one that says nothing leaves it"
+    cluster.ask(1, 2, 3, 4)
+    assert cluster.image.moves_throttle == 1_000
+    cluster.do(AlterReassignments([NewReplicas(topic_id("other"), 0, None)]))
+    assert cluster.image.moves_throttle == NO_THROTTLE
+
+
+def test_a_throttle_is_changed_and_taken_off_while_replicas_move() -> None:
+    cluster = IsrCluster(4)
+    cluster.reassign(4, 2, 1, throttle=1_000)
+    cluster.do(AlterReassignments((), 2_000))
+    assert cluster.image.moves_throttle == 2_000
+    image = cluster.image
+    cluster.do(AlterReassignments((), 2_000))
+    assert cluster.image is image, "a repetition finds its work done"
+    cluster.do(AlterReassignments((), 0))
+    assert cluster.image.moves_throttle == NO_THROTTLE and cluster.partition.is_moving
+
+
+def test_a_throttle_without_a_move_is_none() -> None:
+    cluster = IsrCluster()
+    cluster.do(AlterReassignments((), 1_000))
+    cluster.reassign(1, 2, throttle=1_000)
+    assert cluster.image.moves_throttle == NO_THROTTLE
+    with pytest.raises(InvalidRequest, match="-1 is no throttle"):
+        cluster.do(AlterReassignments((), -1))
+
+
+def test_a_topic_that_is_deleted_while_it_moves_takes_its_throttle_along() -> None:
+    cluster = IsrCluster(4)
+    cluster.reassign(4, 2, 1, throttle=1_000)
+    assert decode_image(encode_image(cluster.image)) == cluster.image
+    cluster.do(DeleteTopic("t", topic_id("t")))
+    assert cluster.image.moves_throttle == NO_THROTTLE
