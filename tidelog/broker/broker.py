@@ -44,6 +44,7 @@ from tidelog.broker.controller.partition_commands import (
     PartitionNamed,
 )
 from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.broker.copies import Copies
 from tidelog.broker.fetching import Fetcher
 from tidelog.broker.housekeeping import Housekeeper
 from tidelog.broker.isr_requests import IsrRequests
@@ -58,9 +59,11 @@ from tidelog.broker.quorum.metadata import ClusterMetadata
 from tidelog.broker.quorum.origin import Contacts, no_contacts
 from tidelog.broker.registration import Registration, Situation, leave_clean_mark, take_clean_mark
 from tidelog.broker.removal import Removal
+from tidelog.broker.repairer import Repairer
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_service import ReplicationService
 from tidelog.broker.routing import Routing
+from tidelog.broker.scrubbing import BackgroundScrubber
 from tidelog.broker.stats import Stats
 from tidelog.broker.throttle import Throttle
 from tidelog.config.schema import BrokerConfig, TopicConfig
@@ -148,13 +151,19 @@ class Broker:
             self.failed.set,
             self._retired,
             self._is_admitted,
+            self._damaged,
         )
+        copies = Copies(self._replicas.holder, self._own_epoch, self._peers)
+        self._repairer = Repairer(
+            self.node_id, self._replicas.holder, lambda: self.image, copies, self.log_writer, self.stats
+        )
+        self.scrubber = BackgroundScrubber(lambda: {**self._replicas.holders}, self.log_writer, config, self.stats)
         self._replication = ReplicationService(
             self._replicas.partitions, self._epoch_of, clock, self.stats, self._throttle
         )
         self._routing = Routing(self, self._peers)
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
-        service.replication = self._replication
+        service.replication, service.copies = self._replication, copies
         self._peers.on_peer_down.append(self._on_peer_down)
 
     # -- start and stop -------------------------------------------------------------------------------------------
@@ -176,6 +185,7 @@ class Broker:
         self._spawn("replicas", self._replicas.run())
         self._spawn("ticks", self._replicas.tick())
         self._spawn("isr-requests", self._isr_requests.run())
+        self._spawn("repairs", self._repairer.run())
         self._spawn("controller", self._controller.run())
         self._metadata.start()
         self.stage = "it waits for an active controller, which takes a majority of the voters, to be registered"
@@ -188,6 +198,7 @@ class Broker:
         self._report_unknown_topics()
         housekeeper = Housekeeper(self.partitions, self.log_writer, self.config, self._clock, self._metadata.mark)
         self._spawn("housekeeping", housekeeper.run())
+        self._spawn("scrubbing", self.scrubber.run())
         self.is_ready = True
 
     async def _listen(self) -> tuple[str, int]:
@@ -236,7 +247,7 @@ class Broker:
         if is_clean:
             await self._registration.leave()
         self._channel.close()
-        await self._cancel(["replicas", "housekeeping", "ticks", "isr-requests"])
+        await self._cancel(["replicas", "housekeeping", "ticks", "isr-requests", "repairs", "scrubbing"])
         marks = await self._replicas.close()
         await self._metadata.close()
         await self._cancel(["controller"])
@@ -320,6 +331,10 @@ class Broker:
         """A leadership of this broker has ended: followers that wait are told."""
         self._replication.forget(partition_id)
 
+    def _damaged(self, partition_id: PartitionId) -> None:
+        """Something of a log here is damaged."""
+        self._repairer.noticed(partition_id)
+
     @property
     def controller_node(self) -> int | None:
         """Who leads the metadata log, as far as this broker knows."""
@@ -401,6 +416,11 @@ class Broker:
     def clock(self) -> Clock:
         """The broker's time, for timestamps of records that came without one."""
         return self._clock
+
+    @property
+    def damaged_ranges(self) -> int:
+        """Ranges of offsets that are known to be damaged on this broker's disk, and not repaired yet."""
+        return sum(len(holder.log.damaged_ranges()) for holder in self._replicas.holders.values())
 
     @property
     def partitions(self) -> Mapping[PartitionId, Partition]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.broker.committed import first_since, has_bytes
+from tidelog.broker.committed import first_since, has_bytes, read_when_repaired
 from tidelog.broker.follower import Follower
 from tidelog.broker.partition_handle import Extent, FetchedBatches
 from tidelog.broker.purgatory import Purgatory
@@ -44,10 +44,11 @@ class LocalCopy:
         log = self._log()
         high_watermark = self.follower.high_watermark
         try:
-            read = log.read(offset, bytes_max, high_watermark)
-        except DamagedBatch:
-            self.stats.damaged_reads += 1
-            raise
+            try:
+                read = log.read(offset, bytes_max, high_watermark)
+            except DamagedBatch:
+                self.stats.damaged_reads += 1
+                read = await read_when_repaired(self.follower, self.purgatory, offset, bytes_max, high_watermark)
         except OffsetOutOfRange as error:
             error.high_watermark, error.leader_epoch = high_watermark, self.follower.leader_epoch
             raise

@@ -73,17 +73,21 @@ class LogWriter:
 
     async def exclusively(self, listener: CommitListener, call: Callable[[], None]) -> None:
         """Runs a blocking call while no commit of the listener's log is under way, whoever asked for it. Raises what
-        the call raises."""
+        the call raises. Whoever waits may be cancelled: the call, and with it the claim, goes on to its end."""
         log = listener.log
         while self._is_in_use(log):
             await self._next_end()
         self._exclusive.append(log)
-        try:
-            await self._runner.run(call)
-        finally:
-            self._exclusive.remove(log)
-            self._round_done.set()
-            self._wake.set()
+        running = asyncio.ensure_future(self._runner.run(call))
+        running.add_done_callback(lambda done: self._end_exclusive(log, done))
+        await asyncio.shield(running)
+
+    def _end_exclusive(self, log: Committable, done: asyncio.Future[None]) -> None:
+        self._exclusive.remove(log)
+        self._round_done.set()
+        self._wake.set()
+        if not done.cancelled():
+            done.exception()  # of whoever waits, if anybody still does
 
     async def at_rest(self, log: Committable) -> None:
         """Waits until nothing of this log waits to be made durable, or is under way: nobody is told of it any more."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidelog.broker.committed import first_since, has_bytes
+from tidelog.broker.committed import first_since, has_bytes, read_when_repaired
 from tidelog.broker.lease import Lease
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.mailbox import Mailbox
@@ -98,7 +98,8 @@ class Surroundings:
 class Partition:
     """The leader's side of one partition, a `PartitionHandle`. `run` is its task; all else is for the same event loop.
 
-    Methods that are coroutines only because a handle's are (`read`, `extent`, ...) never give the loop away.
+    Methods that are coroutines only because a handle's are (`read`, `extent`, ...) never give the loop away, but for a
+    read of what is damaged.
     """
 
     def __init__(
@@ -349,6 +350,11 @@ class Partition:
         self._complete_committed()
 
     @property
+    def is_readable(self) -> bool:
+        """Until the role ends."""
+        return not self._is_closing
+
+    @property
     def in_sync(self) -> tuple[int, ...]:
         """The in-sync set, as the controller was last heard to have it."""
         return self._protocol.in_sync
@@ -369,16 +375,20 @@ class Partition:
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
 
+        Waits a little if that batch is damaged on this disk: another replica's copy may soon be in its place.
+
         Raises `OffsetOutOfRange`, `LeaderNotAvailable` if another may lead by now, or `DamagedBatch` if the batch that
-        holds `offset` is damaged on this disk.
+        holds `offset` is damaged still.
         """
         self._lease.require()
         high_watermark = self.high_watermark
         try:
-            extent = self.log.read(offset, bytes_max, high_watermark)
-        except DamagedBatch:
-            self._stats.damaged_reads += 1
-            raise
+            try:
+                extent = self.log.read(offset, bytes_max, high_watermark)
+            except DamagedBatch:
+                self._stats.damaged_reads += 1
+                extent = await read_when_repaired(self, self._purgatory, offset, bytes_max, high_watermark)
+                self._lease.require()
         except OffsetOutOfRange as error:
             error.high_watermark, error.leader_epoch = high_watermark, self.leader_epoch
             raise

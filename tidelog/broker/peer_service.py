@@ -10,11 +10,13 @@ from tidelog.broker.controller.commands import Command, MetadataApplied
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
+from tidelog.broker.repair_messages import REPAIR_MESSAGES, RecoverQuery
 from tidelog.broker.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasSynced
 from tidelog.transport.peer import Answer, Hello
 
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
+    from tidelog.broker.copies import Copies
     from tidelog.broker.quorum.metadata import ClusterMetadata
     from tidelog.broker.replication_service import ReplicationService
     from tidelog.broker.routing import Routing
@@ -25,6 +27,7 @@ PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *ANSWERS,
     *FORWARDING_MESSAGES,
     *REPLICA_MESSAGES,
+    *REPAIR_MESSAGES,
 )
 """All messages that brokers exchange."""
 
@@ -36,11 +39,14 @@ class PeerService:
     controller: ActiveController
     routing: Routing
     replication: ReplicationService
+    copies: Copies
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers a request; see `PeerHandler`."""
         if isinstance(message, FetchReplicas):
             return await self.replication.fetch(caller, message)
+        if isinstance(message, RecoverQuery):
+            return self.copies.answer(message)
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
         if isinstance(message, FetchSnapshot):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -53,10 +54,12 @@ class Replicas:
         failed: Callable[[], None],
         retired: Callable[[PartitionId], None],
         is_admitted: Callable[[ClusterImage], bool],
+        damaged: Callable[[PartitionId], None],
     ) -> None:
         """`moved` is called after each change; `removal` removes what is held no more; `failed` is called if a task
         ended by an error that nobody foresaw; `retired` with each leadership that ended; `is_admitted` tells whether
-        an image has this very process as its node's broker."""
+        an image has this very process as its node's broker; `damaged` is called when something of a log is found
+        damaged, and when a log that is has got a role."""
         self.partitions: dict[PartitionId, Partition] = {}
         self.followers: dict[PartitionId, Follower] = {}
         self.position = 0
@@ -73,6 +76,7 @@ class Replicas:
         self._failed = failed
         self._retired = retired
         self._is_admitted = is_admitted
+        self._damaged = damaged
         self._fetchers: dict[int, Fetcher] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._high_watermarks: dict[PartitionId, int] = {}
@@ -169,7 +173,18 @@ class Replicas:
             self._lead(partition_id, topic, info, log, config, epochs)
         elif info.leader != NO_LEADER:
             self._follow(partition_id, topic, info, log)
+        if log.damage:
+            self._damaged(partition_id)
         return True
+
+    @property
+    def holders(self) -> dict[PartitionId, Partition | Follower]:
+        """All replicas here that have a role."""
+        return {**self.partitions, **self.followers}
+
+    def holder(self, partition_id: PartitionId) -> Partition | Follower | None:
+        """What this broker has of a partition, in whatever role."""
+        return self.partitions.get(partition_id) or self.followers.get(partition_id)
 
     def _refresh(
         self, partition: Partition, config: TopicConfig, info: PartitionInfo, epochs: Mapping[int, int]
@@ -261,7 +276,12 @@ class Replicas:
             self._troubled[partition_id] = None
         self.report(f"{topic}-{partition_id.partition}", report)
         self._high_watermarks[partition_id] = report.high_watermark
+        log.on_damage = partial(self._found_damage, partition_id)
         return log
+
+    def _found_damage(self, partition_id: PartitionId) -> None:
+        self._surroundings.stats.damaged_batches += 1
+        self._damaged(partition_id)
 
     def report(self, name: str, report: LoadReport) -> None:
         """Tells what opening a log found."""

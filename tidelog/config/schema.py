@@ -308,6 +308,22 @@ class BrokerConfig(Settings):
     log_retention_check_interval_ms: Milliseconds = setting(
         "log.retention.check.interval.ms", 300_000, "How often closed segments are looked through.", unit="ms"
     )
+    log_scrub_period_ms: Milliseconds = setting(
+        "log.scrub.period.ms",
+        7 * DAY_MS,
+        "Everything that is stored is read and verified at least this often, so that what the disk has spoilt is "
+        "found, and repaired with another replica's copy, before that is spoilt, too. The reading is spread over the "
+        "period. "
+        "(Not in Kafka, which finds damage when somebody reads it.)",
+        unit="ms",
+    )
+    log_scrub_io_max_bytes_per_second: Bytes = setting(
+        "log.scrub.io.max.bytes.per.second",
+        16 * MIB,
+        "The scrubber never reads faster. A broker that stores more than this allows for in half a "
+        "`log.scrub.period.ms` takes longer.",
+        unit="bytes",
+    )
     producer_id_expiration_ms: Milliseconds = setting(
         "producer.id.expiration.ms",
         DAY_MS,

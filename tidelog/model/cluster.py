@@ -113,6 +113,9 @@ class Topic:
     topic_id: TopicId
     configs: Mapping[str, str]
     partitions: tuple[PartitionInfo, ...]
+    volatile_before: int = 0
+    """Position in the metadata log at which `ack.durability` was last changed. A broker's life that was registered
+    before it may have acknowledged from memory, whatever the setting is now."""
 
     @property
     def is_internal(self) -> bool:

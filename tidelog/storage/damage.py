@@ -19,15 +19,20 @@ class DamageList:
     def ranges(self) -> list[Damage]:
         return list(self._ranges)
 
-    def note(self, damage: Damage) -> None:
-        """Remembers a range, in the place of what was known about its offsets, if there is room."""
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def note(self, damage: Damage) -> bool:
+        """Remembers a range, in the place of what was known about its offsets, if there is room; True if it is news."""
         at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
         if at < len(self._ranges) and self._ranges[at] == damage:
-            return
+            return False
         self.forget(damage.start, damage.end)
         at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
-        if len(self._ranges) < RANGES_MAX:
+        has_room = len(self._ranges) < RANGES_MAX
+        if has_room:
             self._ranges.insert(at, damage)
+        return has_room
 
     def forget(self, start: int, end: int) -> None:
         """Offsets [start, end) are sound, or are to be judged anew."""

@@ -10,7 +10,8 @@ moment; it must never be taken for damage, nor for a missing file.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from tidelog.model.errors import Overloaded
@@ -21,14 +22,17 @@ SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class OpenFiles:
-    """A cache of handles, shared by all logs of a data directory."""
+    """A cache of handles, shared by all logs of a data directory.
+
+    The event loop's, but for one thing: the disk thread may `get` what is pinned, which takes nothing out of the cache.
+    """
 
     def __init__(self, files: Files, open_max: int) -> None:
         assert open_max > 0
         self.files = files
         self.reserve = Reserve(files)
         self._open_max = open_max
-        self._open: dict[str, File] = {}
+        self._open: OrderedDict[str, File] = OrderedDict()
         self._pins: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -36,11 +40,12 @@ class OpenFiles:
 
     def get(self, path: str, *, create: bool = False) -> File:
         """The handle of a file, opened if need be. Raises `OSError` as `Files.open` does, or `Overloaded`."""
-        file = self._open.pop(path, None)
-        if file is None:
-            self._evict()
-            file = open_file(self.files, path, create=create)
-        self._open[path] = file
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        self._evict()
+        file = self._open[path] = open_file(self.files, path, create=create)
         return file
 
     def pin(self, path: str) -> File:
@@ -68,6 +73,23 @@ class OpenFiles:
             self._pins[path] = count
         else:
             del self._pins[path]
+
+    def hold(self, paths: Iterable[str]) -> Callable[[], None]:
+        """Pins files until what is returned is called, whatever becomes of them meanwhile: one whose log is cut may be
+        closed, and even be another by then. Raises as `get`."""
+        held: list[tuple[str, File]] = []
+
+        def release() -> None:
+            for path, file in held:
+                if self._open.get(path) is file:
+                    self.unpin(path)
+
+        try:
+            held.extend((path, self.pin(path)) for path in paths)
+        except (OSError, Overloaded):
+            release()
+            raise
+        return release
 
     def close(self, path: str) -> None:
         """Closes a file that is about to be removed, or whose log is closed, pinned or not."""

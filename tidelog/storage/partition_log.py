@@ -10,6 +10,7 @@ deletion finds the decision, not a hole. The other two cuts are for a replica wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from msgspec import UNSET, UnsetType
@@ -25,7 +26,7 @@ from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.repair import Repair, mend_rows, repair_batch
 from tidelog.storage.rows import NO_TIMESTAMP, Kind, Tail
-from tidelog.storage.scrub import Scrubber, ScrubStep
+from tidelog.storage.scrub import Piece, Scrubber, ScrubStep
 from tidelog.storage.segment import Damage, Extent, Segment
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import Cut, find_cut, remove_all, remove_behind, remove_segment
@@ -66,6 +67,8 @@ class PartitionLog(AppendableLog):
         self.replica: bytes | UnsetType = UNSET
         """See `Metainfo.replica`."""
         self.damage = DamageList()
+        self.on_damage: Callable[[], None] = _nobody
+        """Called when something is found damaged that was not known to be."""
         self._metainfo = metainfo
         self._doomed: list[tuple[int, Segment]] = []
         self._scrubber = Scrubber(self)
@@ -210,8 +213,18 @@ class PartitionLog(AppendableLog):
         """As `ReadableLog.extent`; damage that is met is remembered."""
         extent = super().extent(offset, bytes_max, end_offset)
         if extent.damage is not None:
-            self.damage.note(extent.damage)
+            self.note_damage(extent.damage)
         return extent
+
+    def note_damage(self, damage: Damage) -> None:
+        """Remembers what was found to be damaged, and tells whoever listens if that is news."""
+        if self.damage.note(damage):
+            self.on_damage()
+
+    def hold(self, segment: Segment) -> Callable[[], None]:
+        """Keeps a segment's files open until what is returned is called: for who reads, or repairs, elsewhere than on
+        the event loop's thread. Raises `OSError`, `Overloaded`."""
+        return self._opened.hold((segment.log_path, segment.catalog_path))
 
     def damaged_ranges(self) -> list[Damage]:
         """What is known to be damaged on this disk, from opening, reading and scrubbing, in order of offsets."""
@@ -221,7 +234,23 @@ class PartitionLog(AppendableLog):
         """Verifies the next piece of the log, some `budget_bytes` of it, round and round. Damage goes to
         `damaged_ranges`; catalog rows that are damaged alone are written again. Blocking. Raises `OSError` if that
         fails (the log is offline then), or `Overloaded`."""
-        return self._scrubber.step(budget_bytes)
+        piece = self.begin_scrub(budget_bytes)
+        if piece is None:
+            return ScrubStep(has_finished=True)
+        piece.run()
+        step = self.end_scrub(piece)
+        if step.mend_at is not None:
+            self.mend(step.mend_at)
+        return step
+
+    def begin_scrub(self, budget_bytes: int) -> Piece | None:
+        """The next piece, whose `run` may be called on another thread, then `end_scrub` in any case; None if a round is
+        complete. Raises `OSError`, `Overloaded`."""
+        return self._scrubber.begin(budget_bytes)
+
+    def end_scrub(self, piece: Piece) -> ScrubStep:
+        """Takes in what a piece found: damage goes to `damaged_ranges`."""
+        return self._scrubber.end(piece)
 
     def mend(self, offset: int) -> None:
         """Makes the damaged catalog rows of the segment that holds `offset` again, as far as the log tells what they
@@ -300,3 +329,7 @@ class PartitionLog(AppendableLog):
         if self.offline_reason is None:
             self._unsynced.soil(self.active.catalog_path)
             self.commit_now()
+
+
+def _nobody() -> None:
+    """Nobody listens yet."""

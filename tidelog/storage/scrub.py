@@ -1,31 +1,63 @@
-"""The scrubber of one log: reads all of it, a bounded piece a call, round and round.
+"""The scrubber of one log: reads all of it, a bounded piece at a time, round and round.
 
 Bytes that nobody reads rot unseen, until the last good copy elsewhere has rotted, too. So every batch and every catalog
 row is verified now and then, while a peer can still repair it.
+
+A piece has three steps, as a commit has, so that the disk is waited for elsewhere than on the event loop: `begin` says
+what is to be read, `Piece.run` reads it, on the disk thread perhaps, and `end` takes in what it found. The log lives on
+meanwhile. So nothing is believed of a piece but suspicions: what did not verify is read once more before it is called
+damaged, since a truncation may have changed it under the reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidelog.storage.rows import ROW_BYTES
-from tidelog.storage.verify import STEP_ROWS, Step, verify
+from tidelog.storage.rows import ROW_BYTES, Row
+from tidelog.storage.segment import Damage, Segment
 
 if TYPE_CHECKING:
     from tidelog.storage.partition_log import PartitionLog
 
+PIECE_ROWS = 512
+
 
 @dataclass(slots=True)
 class ScrubStep:
-    """What one call did."""
+    """What one piece came to."""
 
     bytes_read: int = 0
     bad_rows: int = 0
     """Rows that did not verify. What they said is in the batches."""
+    mend_at: int | None = None
+    """With bad rows: where `PartitionLog.mend` is to look."""
     has_finished: bool = False
-    """True if the end was reached: the next call begins anew."""
+    """True if the end was reached: the next piece begins anew."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """Batches of one segment, or a stretch of its catalog."""
+
+    segment: Segment
+    release: Callable[[], None]
+    rows: list[Row] = field(default_factory=list)
+    slots: range = range(0)
+    suspects: list[Row] = field(default_factory=list)
+    bad_rows: int = 0
+
+    def run(self) -> None:
+        """Reads and verifies. Blocking; may be called on another thread."""
+        self.suspects = [row for row in self.rows if not self.segment.holds(row)]
+        if self.slots:
+            self.bad_rows = self.segment.count_bad_rows(self.slots.start, len(self.slots))
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(row.length for row in self.rows) + len(self.slots) * ROW_BYTES
 
 
 class Scrubber:
@@ -33,26 +65,72 @@ class Scrubber:
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
-        self._steps: Iterator[Step] | None = None
-        self._bytes_done = 0
+        self._offset = 0
+        self._segment: Segment | None = None
+        self._slot = 0
 
-    def step(self, budget_bytes: int) -> ScrubStep:
-        """Verifies what comes next, until `budget_bytes` or a little more were read. Raises as `PartitionLog.scrub`."""
-        done = ScrubStep()
-        if self._steps is None:
-            self._steps, self._bytes_done = verify(self._log), 0
-        while done.bytes_read < budget_bytes:
-            step = next(self._steps, None)
-            if step is None:
-                self._steps, done.has_finished = None, True
-                return done
-            self._take(step, done)
-        return done
+    def begin(self, budget_bytes: int) -> Piece | None:
+        """What comes next: of batches some `budget_bytes`, but at least one. None at the end of a round.
 
-    def _take(self, step: Step, done: ScrubStep) -> None:
-        is_of_rows = step.bytes_done == self._bytes_done and step.damage is None
-        done.bytes_read += STEP_ROWS * ROW_BYTES if is_of_rows else step.bytes_done - self._bytes_done
-        self._bytes_done = step.bytes_done
-        done.bad_rows += step.bad_rows
-        if step.bad_rows:
-            self._log.mend(step.next_offset)
+        Raises `Overloaded`."""
+        log = self._log
+        while True:
+            self._offset = max(self._offset, log.log_start_offset)
+            part = self._part()
+            if part is None:
+                self._offset, self._segment = 0, None
+                return None
+            if isinstance(part, Damage):
+                self._pass(part)
+                continue
+            if part is not self._segment:
+                self._segment, self._slot = part, 0
+            if self._slot < part.slots:
+                return self._piece_of_rows(part)
+            piece = self._piece_of_batches(part, budget_bytes)
+            if piece is not None:
+                return piece
+
+    def _part(self) -> Segment | Damage | None:
+        """What holds the next offset that is durable now."""
+        if self._offset >= self._log.durable_offset:
+            return None
+        parts = self._log.parts(self._offset)
+        return next((part for part in parts if isinstance(part, Damage) or part.end_offset > self._offset), None)
+
+    def _pass(self, damage: Damage) -> None:
+        self._log.note_damage(damage)
+        self._offset = damage.end
+
+    def _piece_of_rows(self, segment: Segment) -> Piece:
+        slots = range(self._slot, min(self._slot + PIECE_ROWS, segment.slots))
+        self._slot = slots.stop
+        return Piece(segment, self._log.hold(segment), slots=slots)
+
+    def _piece_of_batches(self, segment: Segment, budget_bytes: int) -> Piece | None:
+        """None if there is nothing but damage."""
+        rows: list[Row] = []
+        end, size = self._log.durable_offset, 0
+        for entry in segment.entries(self._offset):
+            if isinstance(entry, Damage):
+                if not rows:
+                    self._pass(entry)
+                break
+            is_full = len(rows) >= PIECE_ROWS or (rows and size + entry.length > budget_bytes)
+            if is_full or entry.base_offset >= end:
+                break
+            rows.append(entry)
+            size += entry.length
+            self._offset = entry.next_offset
+        else:
+            self._offset = max(self._offset, min(segment.end_offset, end))
+        return Piece(segment, self._log.hold(segment), rows) if rows else None
+
+    def end(self, piece: Piece) -> ScrubStep:
+        """Takes in what a piece found."""
+        piece.release()
+        log = self._log
+        for row in piece.suspects:
+            if log.log_start_offset < row.next_offset <= log.log_end_offset:
+                log.extent(row.base_offset, 1, log.log_end_offset)  # notes it, if it is so
+        return ScrubStep(piece.size, piece.bad_rows, piece.segment.base_offset if piece.bad_rows else None)

@@ -214,8 +214,38 @@ def test_a_scrub_reads_no_more_than_it_was_given_but_for_one_step(ten: Store) ->
     steps = 0
     while not ten.log.scrub(1).has_finished:
         steps += 1
-    assert steps >= 4
-    assert ten.log.scrub(1 << 30).has_finished
+    assert steps == 12, "the rows of two segments, and ten batches"
+    assert [ten.log.scrub(1 << 30).has_finished for _ in range(5)] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_piece_that_is_read_while_the_log_is_cut_accuses_nobody(ten: Store, *, is_anew: bool) -> None:
+    """As on the disk thread, while the event loop goes on."""
+    ten.log.scrub(1)
+    piece = ten.log.begin_scrub(1 << 30)
+    assert piece is not None
+    if is_anew:
+        ten.log.start_over(0, now_ms=0)
+    else:
+        ten.log.truncate_to(2, high_watermark=0, now_ms=0)
+    ten.append(*[b"something else"] * 5)
+    piece.run()
+    assert piece.suspects
+    ten.log.end_scrub(piece)
+    assert ranges(ten) == []
+    ten.commit()
+    scrub(ten)
+    assert ranges(ten) == []
+
+
+def test_who_listens_is_told_of_each_damage_once(ten: Store) -> None:
+    told: list[int] = []
+    ten.log.on_damage = lambda: told.append(len(ranges(ten)))
+    ten.harm_batch(2)
+    ten.harm_batch(7, 5)
+    for _ in range(2):
+        scrub(ten)
+    assert told == [1, 2]
 
 
 def test_a_scrub_goes_on_through_appends_rolls_deletions_and_truncations(ten: Store) -> None:

@@ -45,6 +45,8 @@ from tidelog.model.cluster import (
 )
 from tidelog.model.ids import NodeId, TopicId
 
+DURABILITY = "ack.durability"
+
 
 def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterImage:
     """The image after the record at `offset` in the metadata log."""
@@ -274,7 +276,9 @@ def _alter_configs(image: ClusterImage, record: ConfigsAltered) -> ClusterImage:
         return image
     merged: dict[str, str | None] = {**topic.configs, **record.changes}
     configs = {name: value for name, value in merged.items() if value is not None}
-    return _with_topic(image, replace(topic, configs=in_order(configs)))
+    is_changed = topic.configs.get(DURABILITY) != configs.get(DURABILITY)
+    volatile_before = image.position if is_changed else topic.volatile_before
+    return _with_topic(image, replace(topic, configs=in_order(configs), volatile_before=volatile_before))
 
 
 def _with_topic(image: ClusterImage, topic: Topic) -> ClusterImage:

@@ -5,13 +5,15 @@ acknowledged and is not in sync any more: a leader commits nothing while fewer t
 so whoever leaves then has it all still. The *last known* leader is remembered for when both are empty. A leader is
 sought in
 
-    the ISR -> the ELR -> the last known leader, with `ack.durability=replicated` -> anyone, if unclean elections are on
+    the ISR -> the ELR -> the last known leader -> anyone, if unclean elections are on
 
 and if there is none, nobody leads (-1), until one of them is live again. The first two lose nothing. The third may
-lose what power cuts take, as that setting says; with `fsynced` it cannot be needed. The fourth loses records.
+lose what power cuts take, as `ack.durability=replicated` says; without that it cannot be needed. The fourth loses
+records.
 
 A process that did not stop in good order may have lost what was not fsynced: with `replicated` it leaves ISR and ELR,
-with `fsynced` nothing acknowledged is lost, and it stays eligible. A new disk has nothing, and leaves everything.
+with `fsynced` nothing acknowledged is lost, and it stays eligible, unless that became the setting during its life. A
+new disk has nothing, and leaves everything.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ class Loss(enum.Enum):
 
     NOT_SYNCED = enum.auto()
     """Perhaps whatever was not fsynced."""
+    ACKNOWLEDGED = enum.auto()
+    """Perhaps what it has acknowledged, too."""
     DISK = enum.auto()
 
 
@@ -63,10 +67,18 @@ class Lost:
 
     node: NodeId
     loss: Loss
+    epoch: int
+    """Of the life that was lost."""
+
+    def of(self, topic: Topic) -> Lost:
+        """What that means for a topic."""
+        if self.loss is Loss.NOT_SYNCED and self.epoch < topic.volatile_before:
+            return replace(self, loss=Loss.ACKNOWLEDGED)
+        return self
 
     def takes_acknowledged(self, rules: TopicConfig) -> bool:
         """Records may be gone that the broker has vouched for."""
-        return self.loss is Loss.DISK or rules.ack_durability == "replicated"
+        return self.loss is not Loss.NOT_SYNCED or rules.ack_durability == "replicated"
 
 
 # -- one partition ---------------------------------------------------------------------------------------------------
@@ -118,7 +130,7 @@ def _led(now: PartitionInfo, complete: tuple[NodeId, ...], rules: TopicConfig, i
     if now.isr:
         return now if now.leader in now.isr else replace(now, leader=now.isr[0])
     candidates = list(complete)
-    if not complete and rules.ack_durability == "replicated":
+    if not complete:
         candidates += now.last_known_elr
     if rules.unclean_leader_election_enable:
         candidates += [*now.last_known_elr, *now.original, *now.replicas]
@@ -163,7 +175,7 @@ def without(
     image: ClusterImage, node: NodeId, config: BrokerConfig, loss: Loss | None = None
 ) -> tuple[PartitionsChanged, ...]:
     """What changes when a broker is fenced, and has lost something perhaps."""
-    lost = None if loss is None else Lost(node, loss)
+    lost = None if loss is None else Lost(node, loss, image.brokers[node].epoch if node in image.brokers else -1)
     return _of_broker(image, node, config, lambda other: other != node and image.is_live(other), lost)
 
 
@@ -193,5 +205,6 @@ def _of_broker(
         change_of(topic, info, now)
         for topic in image.topics.values()
         for info in topic.partitions
-        if node in info.replicas and (now := settled(info, info, rules.of(topic), is_live, lost)) is not info
+        if node in info.replicas
+        and (now := settled(info, info, rules.of(topic), is_live, lost and lost.of(topic))) is not info
     )

@@ -48,6 +48,16 @@ class BrokerMetrics(Collector):
                 family.add_metric([partition.topic, str(partition.partition)], getattr(partition, name))
         yield from families.values()
         yield from self._replication()
+        yield GaugeMetricFamily(
+            "tidelog_damaged_ranges",
+            "Ranges of offsets that are damaged on this disk, and not repaired yet.",
+            value=broker.damaged_ranges,
+        )
+        yield GaugeMetricFamily(
+            "tidelog_scrub_oldest_log_seconds",
+            "For how long the log that was not read through for longest has not been.",
+            value=broker.scrubber.oldest_s(),
+        )
 
     def _replication(self) -> Iterator[Metric]:
         """Of partitions that are led here, so that a sum over all brokers counts each once."""

@@ -70,10 +70,6 @@ def test_the_last_leader_leads_if_all_may_have_lost_something_and_the_topic_took
     assert cluster.sets == (-1, (), ())
     cluster.heartbeat(1)
     assert cluster.sets == (1, (1,), ())
-    cluster.crash(1)
-    cluster.do(AlterTopicConfigs("t", {"ack.durability": "fsynced"}))
-    cluster.heartbeat(1)
-    assert cluster.sets == (-1, (), ()), "what it acknowledged, it may not have"
 
 
 def test_the_last_leader_has_no_claim_beside_those_that_have_everything() -> None:
@@ -97,6 +93,25 @@ def test_a_new_disk_has_nothing(durability: str) -> None:
     alone.crash(1, new_disk=True)
     alone.heartbeat(1)
     assert alone.sets == (-1, (), ())
+
+
+def test_a_life_that_began_with_acknowledgements_from_memory_may_have_lost_some() -> None:
+    """Whatever the setting was when it ended; a life that began later has everything."""
+    cluster = IsrCluster(ack_durability="replicated")
+    cluster.do(AlterTopicConfigs("t", {"ack.durability": "fsynced"}))
+    cluster.crash(1)
+    assert 1 not in (*cluster.partition.isr, *cluster.partition.elr)
+    alone = IsrCluster(1, 1, ack_durability="replicated")
+    alone.do(AlterTopicConfigs("t", {"ack.durability": "fsynced"}))
+    alone.crash(1)
+    assert alone.sets == (-1, (), ())
+    alone.heartbeat(1)
+    assert alone.sets == (1, (1,), ()), "what it may have lost, the topic risked"
+    again = IsrCluster(1, 1)
+    again.do(AlterTopicConfigs("t", {"min.insync.replicas": "1"}))
+    again.crash(1)
+    again.heartbeat(1)
+    assert again.sets == (1, (1,), ()), "another setting has nothing to do with it"
 
 
 def test_unclean_elections_only_where_the_topic_allows_them() -> None:

@@ -1,0 +1,137 @@
+"""Bytes of committed batches turn over on the disks of running brokers: nobody is ever shown them, and they are put
+right again with another broker's copy, whoever finds them first: a reader, a follower, or the scrubber.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.asking import JSON_RECORDS, Answer, Asked, ask, until
+from tidelog.admin import AdminClient
+from tidelog.testing import LocalCluster
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+RECORDS = 40
+"""Each a batch of its own."""
+LEADER, FOLLOWER = 1, 2
+SETTINGS = {"log.scrub.period.ms": "3600000"}
+"""The scrubber is somebody else's test: here, who reads finds it."""
+SCRUBBED = {"log.scrub.period.ms": "2000"}
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
+        yield cluster
+
+
+def filled(cluster: LocalCluster) -> str:
+    """A topic of one partition led by `LEADER`, whose records all replicas know to be committed."""
+    topic = f"t-{next(_numbers)}"
+
+    async def create() -> None:
+        async with AdminClient(cluster.bootstrap) as admin:
+            await admin.create_topic(topic, replicas_assignments={0: [1, 2, 3]})
+
+    asyncio.run(create())
+    for i in range(RECORDS):
+        assert Asked(cluster, LEADER).produce(topic, 0, f"value-{i:04}").status == 200
+    until(lambda: all(len(read(cluster, node_id, topic, 0).body) == RECORDS for node_id in cluster.node_ids))
+    return topic
+
+
+def read(cluster: LocalCluster, node_id: int, topic: str, offset: int) -> Answer:
+    """A broker's own copy."""
+    url = f"{cluster.broker(node_id).url}/topics/{topic}/partitions/0/records?offset={offset}&replica=local"
+    return ask(url, media=JSON_RECORDS)
+
+
+def log_file(cluster: LocalCluster, node_id: int, topic: str) -> Path:
+    url = f"{cluster.broker(node_id).url}/metadata?topics={topic}"
+    (described,) = ask(url).body["topics"]
+    topic_id: str = described["topic_id"]
+    return cluster.broker(node_id).data_dir / "topics" / topic_id / "0" / f"{0:020}.log"
+
+
+def rot(path: Path, value: str) -> None:
+    """Changes a byte of a record's value, in place, under the broker's feet."""
+    at = path.read_bytes().index(value.encode())
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"X")
+
+
+def metric(cluster: LocalCluster, node_id: int, name: str) -> float:
+    with urllib.request.urlopen(f"{cluster.broker(node_id).url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
+
+def is_repaired(cluster: LocalCluster, node_id: int) -> bool:
+    return metric(cluster, node_id, "tidelog_repaired_batches_total") == 1
+
+
+VALUES = [f"value-{i:04}" for i in range(RECORDS)]
+
+
+@pytest.mark.parametrize("node_id", [FOLLOWER, LEADER], ids=["follower", "leader"])
+def test_a_reader_of_a_damaged_batch_waits_for_its_repair(cluster: LocalCluster, node_id: int) -> None:
+    topic = filled(cluster)
+    path = log_file(cluster, node_id, topic)
+    whole = path.read_bytes()
+    repaired = metric(cluster, node_id, "tidelog_repaired_batches_total")
+    rot(path, VALUES[17])
+    assert path.read_bytes() != whole
+    found = [record["value"] for record in read(cluster, node_id, topic, 0).body]
+    assert found == VALUES[: len(found)]
+    answer = read(cluster, node_id, topic, 17)
+    assert [record["value"] for record in answer.body] == VALUES[17:]
+    assert path.read_bytes() == whole
+    assert metric(cluster, node_id, "tidelog_damaged_batches_total") >= 1
+    until(lambda: metric(cluster, node_id, "tidelog_repaired_batches_total") == repaired + 1)
+    assert metric(cluster, node_id, "tidelog_damaged_ranges") == 0
+
+
+def test_the_scrubber_finds_what_nobody_reads() -> None:
+    with LocalCluster(brokers=3, settings=SCRUBBED) as cluster:
+        topic = filled(cluster)
+        for node_id in (FOLLOWER, LEADER):
+            path = log_file(cluster, node_id, topic)
+            whole = path.read_bytes()
+            rot(path, VALUES[5])
+            until(partial(is_repaired, cluster, node_id))
+            assert path.read_bytes() == whole
+            assert metric(cluster, node_id, "tidelog_damaged_ranges") == 0
+            assert metric(cluster, node_id, "tidelog_scrubbed_bytes_total") > len(whole)
+        assert Asked(cluster, LEADER).values(topic, 0) == VALUES
+
+
+def test_a_batch_that_is_damaged_everywhere_is_answered_by_name_until_one_good_copy_is_back(
+    cluster: LocalCluster,
+) -> None:
+    topic = filled(cluster)
+    paths = {node_id: log_file(cluster, node_id, topic) for node_id in cluster.node_ids}
+    whole = paths[LEADER].read_bytes()
+    for path in paths.values():
+        rot(path, VALUES[20])
+    for node_id in cluster.node_ids:
+        answer = read(cluster, node_id, topic, 20)
+        assert (answer.status, answer.code) == (503, 50303), answer
+    assert [record["value"] for record in read(cluster, LEADER, topic, 0).body] == VALUES[:20]
+    assert [record["value"] for record in read(cluster, LEADER, topic, 21).body] == VALUES[21:]
+    assert Asked(cluster, LEADER).produce(topic, 0, "after").status == 200, "what follows goes on"
+    good = paths[3]
+    with good.open("r+b") as file:
+        file.write(whole)
+    until(lambda: read(cluster, LEADER, topic, 20).status == 200)
+    assert Asked(cluster, LEADER).values(topic, 0) == [*VALUES, "after"]
+    until(lambda: all(path.read_bytes()[: len(whole)] == whole for path in paths.values()))

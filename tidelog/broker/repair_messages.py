@@ -1,0 +1,55 @@
+"""How a replica asks the others for batches that its own disk has lost (CTRL's RecoverQuery, FAST '18).
+
+A question names each batch as its catalog row does: the answer can be checked by the digest, whoever gives it. It may
+be asked as often as need be, and changes nothing. Whether an answer that denies a batch proves anything depends on who
+says it, and when: so it tells of the leader epoch that the answering replica has adopted, and of its process.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tidelog.model.holdings import Holding
+
+WANTED_MAX: Final = 64
+"""Batches that one question may name."""
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """One batch. Without a sound catalog row, `epoch` is -1 and `digest` empty: what is committed there is meant."""
+
+    offset: int
+    epoch: int
+    digest: bytes
+
+
+class RecoverQuery(msgspec.Struct, frozen=True, tag=True):
+    """Asks for copies. Answered by `RecoverReply`."""
+
+    topic_id: str
+    partition: int
+    wanted: tuple[Wanted, ...]
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """About one batch; `size` bytes of it follow."""
+
+    holding: Holding
+    size: int = 0
+
+
+class RecoverReply(msgspec.Struct, frozen=True, tag=True):
+    """One answer to each of the first that were asked for: those that follow were too much for one message. The bytes
+    come one after the other."""
+
+    leader_epoch: int
+    """Which the answering replica follows, or leads in; -1 if it does neither. It takes nothing from older ones."""
+    broker_epoch: int
+    """Of the answering process."""
+    held: tuple[Held, ...]
+
+
+REPAIR_MESSAGES: Final = (RecoverQuery, RecoverReply)
+"""All messages of this page: a peer node has to know them."""

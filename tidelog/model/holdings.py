@@ -1,0 +1,20 @@
+"""What a replica says about a batch that another one has lost (CTRL's have, dontHave, haveFaulty, FAST '18)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Holding(Enum):
+    """Of a batch that is named by its offset, its leader epoch and its digest."""
+
+    HAVE = "have"
+    """Whole: here it is."""
+    HAVE_FAULTY = "have_faulty"
+    """It was here, or may have been, and is damaged here, too. Says nothing about whether it was committed."""
+    DONT_HAVE = "dont_have"
+    """This log, which is sound in that place, ends before it, or has another batch there: it never acknowledged it."""
+    DELETED = "deleted"
+    """This log begins behind it: it was committed, and was let go of since."""
+    UNKNOWN = "unknown"
+    """Nothing can be said: no such log here, or one that is being changed."""

@@ -1,0 +1,64 @@
+"""What a log can say about a batch that another replica has lost: the question behind every repair.
+
+The batch is named as its catalog row names it, by offset, leader epoch and digest of all its bytes. Offset alone names
+nothing: two epochs may have written different batches there, and the wrong one, put in place, would be a record that
+nobody committed. Where even the row is lost, whatever is committed in that place is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.model.holdings import Holding
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.rows import Row
+from tidelog.storage.segment import Damage, Segment
+
+
+class Identity(NamedTuple):
+    """Of a batch, by its catalog row. Without one, `epoch` is -1 and `digest` empty."""
+
+    offset: int
+    epoch: int = -1
+    digest: bytes = b""
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.digest)
+
+
+def identity_at(log: PartitionLog, offset: int) -> Identity:
+    """What this log knows of the batch that holds `offset`."""
+    entry = next(log.entries(offset), None)
+    if isinstance(entry, Row) and entry.base_offset <= offset:
+        return Identity(entry.base_offset, entry.epoch, entry.digest)
+    return Identity(offset)
+
+
+def find_copy(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:
+    """What this log has of a batch, and its bytes if they are whole. Reads one batch. Raises `Overloaded`."""
+    if wanted.offset < log.log_start_offset:
+        return Holding.DELETED, b""
+    if wanted.offset >= log.log_end_offset:
+        return Holding.DONT_HAVE, b""
+    for part in log.parts(wanted.offset):
+        if isinstance(part, Damage):
+            log.note_damage(part)
+            return Holding.HAVE_FAULTY, b""
+        if part.end_offset > wanted.offset:
+            return _in_segment(log, part, wanted)
+    return Holding.UNKNOWN, b""
+
+
+def _in_segment(log: PartitionLog, segment: Segment, wanted: Identity) -> tuple[Holding, bytes]:
+    entry = next(segment.entries(wanted.offset), None)
+    if entry is None:
+        return Holding.UNKNOWN, b""
+    if isinstance(entry, Damage):
+        log.note_damage(entry)
+        return Holding.HAVE_FAULTY, b""
+    if wanted.is_known and entry.digest != wanted.digest:
+        is_contradiction = (entry.base_offset, entry.epoch) == (wanted.offset, wanted.epoch)
+        return (Holding.UNKNOWN if is_contradiction else Holding.DONT_HAVE), b""
+    extent = log.extent(entry.base_offset, 1, log.log_end_offset)
+    return (Holding.HAVE, bytes(extent.data)) if extent.data else (Holding.HAVE_FAULTY, b"")
