@@ -56,7 +56,7 @@ async def _run(options: ConsumeOptions, progress: Progress) -> Result:
 
 async def _measure(target: Target, options: ConsumeOptions, progress: Progress) -> Result:
     count = value_bytes = 0
-    before = await target.read()
+    before = await target.begin()
     async with Consumer(
         target.topic,
         bootstrap=target.bootstrap,
@@ -74,7 +74,7 @@ async def _measure(target: Target, options: ConsumeOptions, progress: Progress) 
                 value_bytes += sum(len(record.value or b"") for record in records)
             progress(min(count, options.records), options.records)
         seconds = time.perf_counter() - started_s
-    after = await target.read()
+    after = await target.end()
     figures = {**rates(count, value_bytes, seconds), **costs(before, after, value_bytes)}
     del figures["fsyncs_per_s"]
     return Result("consume", asdict(options), figures)

@@ -52,11 +52,11 @@ async def _run(options: LatencyOptions, progress: Progress) -> Result:
             if options.reads:
                 consumer = await stack.enter_async_context(Consumer(target.topic, bootstrap=target.bootstrap))
                 work.append(run.receive(consumer))
-            before = await target.read()
+            before = await target.begin()
             started_s = time.perf_counter()
             await asyncio.gather(*work)
             seconds = time.perf_counter() - started_s
-            after = await target.read()
+            after = await target.end()
         value_bytes = options.records * max(options.value_bytes, NUMBER_BYTES)
         figures = {
             **rates(options.records, value_bytes, seconds),

@@ -65,7 +65,7 @@ async def measure(target: Target, options: ProduceOptions, progress: Progress) -
     ) as producer:
         values = make_values(options.values, options.value_bytes)
         await (await producer.send_batch(target.topic, (values * 2)[:WARM_UP_RECORDS]))
-        before = await target.read()
+        before = await target.begin()
         started_s = time.perf_counter()
         if options.at_once > 1:
             await _send_batches(producer, target.topic, values, options, progress)
@@ -74,7 +74,7 @@ async def measure(target: Target, options: ProduceOptions, progress: Progress) -
         await producer.flush()
         seconds = time.perf_counter() - started_s
         await sampler.close()
-        after = await target.read()
+        after = await target.end()
     value_bytes = options.records * options.value_bytes
     figures = {
         **rates(options.records, value_bytes, seconds),

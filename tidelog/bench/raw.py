@@ -75,11 +75,11 @@ async def _measure(target: Target, options: RawOptions, connections: Connections
             durations.append(time.perf_counter() - started_s)
             progress(len(durations), options.requests)
 
-    before = await target.read()
+    before = await target.begin()
     started_s = time.perf_counter()
     await asyncio.gather(*(post_all() for _ in range(options.in_flight)))
     seconds = time.perf_counter() - started_s
-    after = await target.read()
+    after = await target.end()
     count = options.requests * options.batches * per_batch
     value_bytes = count * options.value_bytes
     figures = {
