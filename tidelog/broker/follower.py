@@ -37,7 +37,7 @@ from tidelog.replication.isr.events import (
 )
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.protocol import Appended, AppendRefused, Synced
-from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.received import parse_received
 
 RETRY_S = {
@@ -72,6 +72,8 @@ class Follower:
         self.log = log
         self.news: Callable[[Follower], None] = _nobody
         self.synced: Callable[[FollowerState], None] = _nobody_synced
+        self.is_fsynced = True
+        """Whether the leader waits for what is durable here."""
         self.not_before_s = 0.0
         """When it may be asked for again."""
         self.watchers = Watchers()
@@ -95,6 +97,13 @@ class Follower:
     def high_watermark(self) -> int:
         """The end of what is known to be committed, and is here."""
         return self._core.high_watermark
+
+    def reconfigure(self, settings: LogSettings, *, is_fsynced: bool) -> None:
+        """Takes new topic settings into force."""
+        self.log.settings = settings
+        if is_fsynced and not self.is_fsynced:
+            self._log_writer.submit(self)
+        self.is_fsynced = is_fsynced
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -195,7 +204,7 @@ class Follower:
             self._execute(self._core.step(AppendRefused(base)))
             return
         self._batches = []
-        self._log_writer.submit(self)
+        self._log_writer.submit(self, is_awaited=self.is_fsynced)
         self._execute(self._core.step(Appended(self.log.log_end_offset)))
 
     def _delete_prefix(self, to: int) -> None:

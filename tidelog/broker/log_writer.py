@@ -2,6 +2,9 @@
 
 While a round of fsyncs runs, appends to the same logs go on and gather; the next round covers them all. So under load
 an fsync serves whatever came during the one before it, and a lone record waits for one fsync only.
+
+A log that nobody waits for (`ack.durability=replicated`) is committed `UNAWAITED_S` after it was written: so its fsyncs
+do not compete with what somebody does wait for, and each covers more.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ from typing import Protocol
 from tidelog.broker.stats import Stats
 from tidelog.model.ports import BlockingRunner, Clock
 from tidelog.storage.unsynced import Commit
+
+UNAWAITED_S = 0.05
+"""For so long a log may stay dirty before its commit begins, if nobody waits for it."""
 
 
 class Committable(Protocol):
@@ -43,15 +49,34 @@ class LogWriter:
         self._clock = clock
         self._stats = stats
         self._waiting: dict[CommitListener, None] = {}
+        self._unawaited: dict[CommitListener, None] = {}
+        """Those that wait for `_due` first."""
+        self._due: asyncio.TimerHandle | None = None
         self._in_round: dict[CommitListener, None] = {}
         self._exclusive: list[Committable] = []
         """Logs that a call of `exclusively` has to itself."""
         self._wake = asyncio.Event()
         self._round_done = asyncio.Event()
 
-    def submit(self, listener: CommitListener) -> None:
-        """Asks for a commit of the listener's log; it is told by `committed`."""
-        self._waiting[listener] = None
+    def submit(self, listener: CommitListener, *, is_awaited: bool = True) -> None:
+        """Asks for a commit of the listener's log, soon if it is awaited; the listener is told by `committed`."""
+        if is_awaited:
+            self._unawaited.pop(listener, None)
+            self._waiting[listener] = None
+            self._wake.set()
+        elif listener not in self._waiting:
+            self._unawaited[listener] = None
+            if self._due is None:
+                self._due = asyncio.get_running_loop().call_later(UNAWAITED_S, self._hurry)
+
+    def _hurry(self) -> None:
+        """Nothing is put off any longer."""
+        if self._due is None:
+            return
+        self._due.cancel()
+        self._due = None
+        self._waiting |= self._unawaited
+        self._unawaited.clear()
         self._wake.set()
 
     async def run(self) -> None:
@@ -64,7 +89,8 @@ class LogWriter:
 
     async def drain(self) -> None:
         """Waits until nothing is waiting to be made durable."""
-        while self._waiting or self._in_round or self._exclusive:
+        while self._waiting or self._unawaited or self._in_round or self._exclusive:
+            self._hurry()
             await self._next_end()
 
     async def perform(self, call: Callable[[], None]) -> None:
@@ -91,7 +117,8 @@ class LogWriter:
 
     async def at_rest(self, log: Committable) -> None:
         """Waits until nothing of this log waits to be made durable, or is under way: nobody is told of it any more."""
-        while self._is_in_use(log) or any(listener.log is log for listener in self._waiting):
+        while self._is_in_use(log) or any(listener.log is log for listener in (*self._waiting, *self._unawaited)):
+            self._hurry()
             await self._next_end()
 
     def _is_in_use(self, log: Committable) -> bool:
@@ -113,7 +140,7 @@ class LogWriter:
         dirty = [listener for listener in self._in_round if listener.log.is_dirty]
         commits = [listener.log.begin_commit() for listener in dirty]
         started_s = self._clock.monotonic_s()
-        errors = await self._runner.run(lambda: [attempt(commit) for commit in commits])
+        errors = await self._runner.run(lambda: [attempt(commit) for commit in commits]) if commits else []
         self._count(commits, errors, self._clock.monotonic_s() - started_s)
         for listener, commit, error in zip(dirty, commits, errors, strict=True):
             listener.log.end_commit(commit, error)

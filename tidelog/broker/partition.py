@@ -261,7 +261,7 @@ class Partition:
                 self._refuse(group, error)
                 return
             self._count(fresh)
-            self._log_writer.submit(self)
+            self._log_writer.submit(self, is_awaited=self.config.ack_durability == "fsynced")
         for proposal in group:
             self._register(proposal)
         if fresh:
@@ -439,7 +439,7 @@ class Partition:
             now_ms=now_ms,
             retention_ms=self.config.retention_ms,
             retention_bytes=self.config.retention_bytes,
-            high_watermark=self.high_watermark,
+            high_watermark=min(self.high_watermark, self.log.durable_offset),
         )
         if keep_from <= self.log_start_offset:
             return
@@ -452,6 +452,7 @@ class Partition:
         self.config = config
         self.log.settings = settings
         self._execute(self._protocol.step(DurabilityChanged(config.ack_durability == "fsynced")))
+        self._log_writer.submit(self)  # of which somebody may wait now for the first time
 
     def close(self, *, is_deposed: bool = False) -> None:
         """Takes no more requests and fails those in the mailbox. What is appended may still be committed: by this

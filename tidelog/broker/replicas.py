@@ -160,7 +160,7 @@ class Replicas:
             if isinstance(running, Partition):
                 self._refresh(running, config, info, epochs)
             else:
-                running.log.settings = log_settings(config)
+                running.reconfigure(log_settings(config), is_fsynced=config.ack_durability == "fsynced")
             return False
         if running is not None:
             await self._stop(partition_id)
@@ -172,7 +172,7 @@ class Replicas:
         if info.leader == self._node_id:
             self._lead(partition_id, topic, info, log, config, epochs)
         elif info.leader != NO_LEADER:
-            self._follow(partition_id, topic, info, log)
+            self._follow(partition_id, topic, info, log, config)
         if log.damage:
             self._damaged(partition_id)
         return True
@@ -222,11 +222,14 @@ class Replicas:
         self.partitions[partition_id] = partition
         self._spawn(partition_id, partition.run())
 
-    def _follow(self, partition_id: PartitionId, topic: Topic, info: PartitionInfo, log: PartitionLog) -> None:
+    def _follow(
+        self, partition_id: PartitionId, topic: Topic, info: PartitionInfo, log: PartitionLog, config: TopicConfig
+    ) -> None:
         core = IsrFollower(info.leader_epoch, _log_state(log), self._high_watermark(partition_id, log))
         follower = Follower(
             topic.name, partition_id, info.leader_epoch, log, core, self._log_writer, self._clock, self._spawn
         )
+        follower.is_fsynced = config.ack_durability == "fsynced"
         self.followers[partition_id] = follower
         fetcher = self._fetchers.get(info.leader)
         if fetcher is None:

@@ -300,7 +300,7 @@ class BrokerConfig(Settings):
         "fsynced",
         "What `acks=all` waits for on each replica that counts. `fsynced`: the records are on the disk. "
         "`replicated`: they are in the operating system's memory, as with Kafka; a power cut takes what was not yet "
-        "written.",
+        "written, which begins after 50 ms.",
     )
 
     # -- housekeeping --------------------------------------------------------------------------------------------

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import pytest
 
 from tidelog.adapters.system import SystemClock
-from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.log_writer import UNAWAITED_S, LogWriter
 from tidelog.broker.stats import Stats
 from tidelog.sim.disk import SimDisk
+from tidelog.sim.loop import run
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.unsynced import Commit
 
@@ -114,3 +115,60 @@ async def test_a_log_is_at_rest_when_nobody_will_be_told_of_it_any_more(gate: Ga
     await asyncio.wait_for(resting, 5)
     assert listener.told == 1
     await asyncio.wait_for(writer.at_rest(Log()), 5)
+
+
+def in_virtual_time(story: Callable[[LogWriter], Awaitable[None]]) -> None:
+    """Runs a story with a disk that takes no time."""
+
+    async def main() -> None:
+        gate = Gate()
+        gate.open.set()
+        writer = LogWriter(gate, SystemClock(), Stats())
+        task = asyncio.ensure_future(writer.run())
+        await story(writer)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main)
+
+
+def test_what_nobody_waits_for_is_put_off_and_what_somebody_does_is_not() -> None:
+    async def story(writer: LogWriter) -> None:
+        idle, awaited = Listener(Log()), Listener(Log())
+        writer.submit(idle, is_awaited=False)
+        writer.submit(awaited)
+        await asyncio.sleep(0.9 * UNAWAITED_S)
+        assert (idle.told, awaited.told) == (0, 1)
+        writer.submit(idle, is_awaited=False)
+        await asyncio.sleep(0.2 * UNAWAITED_S)
+        assert (idle.told, awaited.told) == (1, 1)
+
+    in_virtual_time(story)
+
+
+def test_a_log_that_is_awaited_after_all_is_committed_at_once_and_not_again() -> None:
+    async def story(writer: LogWriter) -> None:
+        listener = Listener(Log())
+        writer.submit(listener, is_awaited=False)
+        writer.submit(listener)
+        writer.submit(listener, is_awaited=False)
+        await turns()
+        assert listener.told == 1
+        await asyncio.sleep(2 * UNAWAITED_S)
+        assert listener.told == 1
+
+    in_virtual_time(story)
+
+
+def test_nothing_is_put_off_once_somebody_waits_for_all_of_it() -> None:
+    async def story(writer: LogWriter) -> None:
+        now = asyncio.get_running_loop().time
+        drained, rested, started_s = Listener(Log()), Listener(Log()), now()
+        writer.submit(drained, is_awaited=False)
+        await writer.drain()
+        writer.submit(rested, is_awaited=False)
+        await writer.at_rest(rested.log)
+        assert (drained.told, rested.told) == (1, 1)
+        assert now() - started_s < UNAWAITED_S
+
+    in_virtual_time(story)
