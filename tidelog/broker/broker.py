@@ -138,7 +138,7 @@ class Broker:
         self._registration = Registration(
             config, files, self._channel, clock, lease, self._hello.incarnation, self._situation, self._tell_applied
         )
-        self._throttle = Throttle(self.node_id, config, clock)
+        self._throttle = Throttle(self.node_id, config, clock, self.stats)
         self._isr_requests = IsrRequests(self.node_id, self._own_epoch, self._channel, self._in_force, clock)
         self._replicas = Replicas(
             self.node_id,

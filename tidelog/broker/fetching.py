@@ -196,7 +196,7 @@ class Fetcher:
             at += entry.size
             partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
             if self._throttle.is_held(partition_id, self._node_id):
-                self._throttle.receiving.spend(entry.size)
+                self._throttle.received(entry.size)
             follower = self.followers.get(partition_id)
             if follower is not None:
                 follower.answered(entry, data)

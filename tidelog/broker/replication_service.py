@@ -299,7 +299,7 @@ class ReplicationService:
             payload.append(data)
             room -= len(data)
             session.granted -= len(data)
-            self._throttle.sending.spend(len(data))
+            self._throttle.sent(len(data))
         return room
 
     def _allowance(self, session: _Session) -> int:

@@ -32,6 +32,8 @@ class Stats:
     replica_fetches: int = counted("Fetches of followers that were answered, each about many partitions.")
     replica_fetched_bytes: int = counted("Bytes of record batches sent to followers.")
     replica_reports: int = counted("Reports of followers about what became durable while their fetch waited.")
+    moves_sent_bytes: int = counted("Bytes of record batches sent to replicas that are being moved, until in sync.")
+    moves_received_bytes: int = counted("Bytes of record batches received for replicas that are being moved here.")
     commits: int = counted("Group commits, each of one log.")
     fsyncs: int = counted("Files and directories made durable.")
     fsync_bytes: int = counted("Bytes made durable, batches and catalog rows.")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidelog.broker.stats import Stats
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import INT64_MAX
 from tidelog.model.cluster import NO_THROTTLE, ClusterImage
@@ -53,13 +54,14 @@ class Direction:
 class Throttle:
     """One broker's. It is told each image."""
 
-    def __init__(self, node_id: int, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, node_id: int, config: BrokerConfig, clock: Clock, stats: Stats) -> None:
         self.sending = Direction(clock)
         self.receiving = Direction(clock)
         self.changed: Callable[[], None] = _nobody
         """Called when other replicas are held to the rates than before, or to other rates."""
         self._node_id = NodeId(node_id)
         self._config = config
+        self._stats = stats
         self._catching_up: dict[tuple[PartitionId, int], None] = {}
 
     @property
@@ -70,6 +72,16 @@ class Throttle:
     def is_held(self, partition_id: PartitionId, replica: int) -> bool:
         """Whether this replica's copying is held to the rate, on its leader and on its own broker."""
         return bool(self._catching_up) and (partition_id, replica) in self._catching_up
+
+    def sent(self, count: int) -> None:
+        """So many bytes went to a replica that catches up."""
+        self.sending.spend(count)
+        self._stats.moves_sent_bytes += count
+
+    def received(self, count: int) -> None:
+        """So many bytes came for a replica that catches up here."""
+        self.receiving.spend(count)
+        self._stats.moves_received_bytes += count
 
     def follow(self, image: ClusterImage) -> None:
         """The metadata has moved."""

@@ -47,6 +47,7 @@ class LocalCluster:
             self._temporary = tempfile.TemporaryDirectory(prefix="tidelog-test-")
             data_dir = self._temporary.name
         self._start_timeout_s = start_timeout_s
+        self._data_dir, self._settings, self._network = Path(data_dir), dict(settings or {}), network
         self._brokers = _brokers(brokers, Path(data_dir), settings or {}, network)
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ class LocalCluster:
 
     @property
     def node_ids(self) -> list[int]:
-        """1 to the number of brokers."""
+        """In their order: 1 to the number of brokers, and those that were added; without those that were removed."""
         return list(self._brokers)
 
     @property
@@ -155,6 +156,32 @@ class LocalCluster:
         brokers = self._chosen(node_ids)
         self._stop(brokers)
         self._start(brokers)
+
+    def add(self) -> int:
+        """Starts one more broker, which joins the cluster; its node id. Not in a `network`."""
+        if self._network is not None:
+            raise ValueError("brokers of a private network are chosen when it is made")
+        node_id = max(self._brokers) + 1
+        http, peer = free_ports(2)
+        broker = BrokerProcess(
+            node_id,
+            self._data_dir / f"broker-{node_id}",
+            {**self._settings, "cluster.join": self._running().url},
+            http=f"{HOST}:{http}",
+            peer=f"{HOST}:{peer}",
+        )
+        self._start([broker])
+        self._brokers[node_id] = broker
+        return node_id
+
+    def forget(self, node_id: int) -> None:
+        """A broker that was removed from the cluster has stopped by itself, or does so now; it is not started again.
+        Raises `BrokerFailed` if it does not, or not in good order."""
+        self.broker(node_id).wait_until_stopped(time.monotonic() + STOP_TIMEOUT_S)
+        del self._brokers[node_id]
+
+    def _running(self) -> BrokerProcess:
+        return next(broker for broker in self._brokers.values() if broker.is_running)
 
     def wipe(self, *node_ids: int) -> None:
         """Kills brokers and removes their data: their disks were replaced by empty ones."""

@@ -83,7 +83,7 @@ class Stage:
         self.lease.renew(self.leader.clock.monotonic_s())
         self.partitions: dict[PartitionId, Partition] = {}
         sites = {NodeId(1): self.leader, NodeId(2): self.follower}
-        self.throttles = {int(node): Throttle(node, config, site.clock) for node, site in sites.items()}
+        self.throttles = {int(node): Throttle(node, config, site.clock, site.stats) for node, site in sites.items()}
         self.service = ReplicationService(
             self.partitions, lambda node: EPOCHS[node], self.leader.clock, self.leader.stats, self.throttles[1]
         )

@@ -11,6 +11,7 @@ from tests.unit.broker.controller.cluster import IsrCluster, topic_id
 from tests.unit.broker.replication_stage import PARTITION, Stage, play, until
 from tidelog.broker.controller.partition_commands import AlterReassignments
 from tidelog.broker.replica_messages import FetchReplicas, FetchStatus, FollowerState, ReplicasFetched
+from tidelog.broker.stats import Stats
 from tidelog.broker.throttle import Throttle
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import INT64_MAX
@@ -52,7 +53,8 @@ def test_only_replicas_that_a_move_adds_and_that_are_not_in_sync_are_held() -> N
     async def main() -> None:
         cluster = IsrCluster(5)
         throttles = {
-            node: Throttle(NodeId(node), BrokerConfig(), SimClock(asyncio.get_running_loop())) for node in (1, 2, 4, 5)
+            node: Throttle(NodeId(node), BrokerConfig(), SimClock(asyncio.get_running_loop()), Stats())
+            for node in (1, 2, 4, 5)
         }
         t = PartitionId(TopicId(topic_id("t")), 0)
 
@@ -81,7 +83,7 @@ def test_the_brokers_own_settings_hold_until_a_move_says_otherwise() -> None:
         config = BrokerConfig.model_validate(
             {"leader.replication.throttled.rate": 1_000, "follower.replication.throttled.rate": 2_000}
         )
-        found = Throttle(NodeId(1), config, SimClock(asyncio.get_running_loop()))
+        found = Throttle(NodeId(1), config, SimClock(asyncio.get_running_loop()), Stats())
         found.follow(moving_to_2(throttle=0))
         assert (found.sending.rate, found.receiving.rate, found.is_held(PARTITION, 2)) == (1_000, 2_000, True)
         found.follow(moving_to_2(throttle=RATE))
@@ -124,6 +126,8 @@ def test_another_rate_holds_at_once_and_without_one_all_is_copied() -> None:
         throttle(stage, moving_to_2(throttle=0), 1, 2)
         await copied(stage, 1.0)
         assert stage.follower.content() == stage.leader.content()
+        copied_bytes = len(stage.leader.content())
+        assert stage.leader.stats.moves_sent_bytes == stage.follower.stats.moves_received_bytes == copied_bytes
 
     play(story)
 
