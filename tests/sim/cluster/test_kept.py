@@ -21,6 +21,7 @@ KEPT = {
     "reader-of-a-cut-tail": "a leader that was cut off told a reader of its successor's that the log ends before",
     "restarted-leader-goes-on-in-its-epoch": "a restarted leader went on in its old epoch with less than it had",
     "sequence-gap-after-acknowledgement": "a leader that was cut off told a producer of a gap that only it had",
+    "voters-changed-by-what-the-disk-held": "a restarted voter went by the voters of its last snapshot for ever",
     "wiped-voter-taken-for-new": "a wiped voter began to found a second cluster with brokers that were still starting",
 }
 """By the name of its file: what went wrong."""

@@ -16,11 +16,17 @@ from tidelog.replication.election_events import (
     ElectionEvent,
     Heard,
     LeaderChanged,
+    Listeners,
+    Promised,
+    Reconfigured,
     Resign,
     Tell,
     Tick,
     WakeAt,
 )
+
+LASTING = (Reconfigured, Promised, Listeners)
+"""What must not be missed by an election that has not begun: nobody says it again."""
 
 
 class Campaigner:
@@ -50,7 +56,8 @@ class Campaigner:
         self._has_begun = False
 
     def begin(self) -> None:
-        """Takes part from now on: before a replica may vote, to be elected would be of no use."""
+        """Takes part from now on: before a replica may vote, to be elected would be of no use. Who votes may
+        have changed meanwhile, by what the disk held."""
         if not self._has_begun:
             self._has_begun = True
             self.step(Tick())
@@ -65,10 +72,9 @@ class Campaigner:
 
     def step(self, event: ElectionEvent) -> None:
         """Tells the core, and does what it asks for."""
-        if not self._has_begun:
-            return
-        self._events.append(event)
-        if self._is_stepping:
+        if self._has_begun or isinstance(event, LASTING):
+            self._events.append(event)
+        if self._is_stepping or not self._has_begun:
             return
         self._is_stepping = True
         try:
