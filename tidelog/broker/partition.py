@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidelog.broker.committed import first_since, has_bytes, read_when_repaired
@@ -31,6 +31,7 @@ from tidelog.broker.proposals import (
     stamp_keyed,
 )
 from tidelog.broker.purgatory import Purgatory, Watchers
+from tidelog.broker.recent_batches import RecentBatches, RecentBytes
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch, assign_offsets
@@ -44,7 +45,7 @@ from tidelog.model.errors import (
     TimedOutAfterAppend,
 )
 from tidelog.model.ids import PartitionId, ProducerId
-from tidelog.model.ports import Clock
+from tidelog.model.ports import Buffer, Clock
 from tidelog.replication.isr.events import (
     AlterPartition,
     AlterPartitionAnswered,
@@ -93,6 +94,7 @@ class Surroundings:
     purgatory: Purgatory
     replication: Replication
     lease: Lease
+    recent: RecentBytes = field(default_factory=RecentBytes)
 
 
 class Partition:
@@ -128,6 +130,7 @@ class Partition:
         self._purgatory = surroundings.purgatory
         self._replication = surroundings.replication
         self._lease = surroundings.lease
+        self._recent = RecentBatches(surroundings.recent)
         self._mailbox = Mailbox()
         self._uncommitted: list[tuple[int, int, Proposal]] = []
         self._arrivals = 0
@@ -261,6 +264,8 @@ class Partition:
                 self._refuse(group, error)
                 return
             self._count(fresh)
+            if len(self._protocol.in_sync) > 1:
+                self._recent.add(fresh)
             self._log_writer.submit(self, is_awaited=self.config.ack_durability == "fsynced")
         for proposal in group:
             self._register(proposal)
@@ -337,7 +342,27 @@ class Partition:
         verdict, effects = self._protocol.fetched(report)
         self._execute(effects)
         self._complete_committed()
+        self._drop_recent()
         return verdict
+
+    def read_for_follower(self, offset: int, bytes_max: int) -> Sequence[Buffer]:
+        """Whole batches from `offset`, committed or not: at most `bytes_max`, but at least one; none at the end.
+
+        From memory, if they were appended lately. Raises as `PartitionLog.read`.
+        """
+        if offset >= self.log.log_end_offset or bytes_max <= 0:
+            return ()
+        if recent := self._recent.since(offset, bytes_max):
+            return recent
+        self._stats.replica_log_reads += 1
+        return (self.log.read(offset, bytes_max, self.log.log_end_offset).data,)
+
+    def _drop_recent(self) -> None:
+        """Of what is in memory, what all followers in sync have."""
+        ends = self._protocol.follower_ends
+        self._recent.drop_below(
+            min((ends[node] for node in self._protocol.in_sync if node in ends), default=self.log.log_end_offset)
+        )
 
     def tell(self, event: FollowerSynced | IsrChanged | AlterPartitionAnswered | MinIsrChanged | Tick) -> None:
         """What followers, the metadata, the controller and the clock have to say."""
@@ -347,6 +372,7 @@ class Partition:
         if after != before:
             self._stats.isr_shrinks += len([node for node in before if node not in after])
             self._stats.isr_expands += len([node for node in after if node not in before])
+            self._drop_recent()
         self._complete_committed()
 
     @property
@@ -458,6 +484,7 @@ class Partition:
         """Takes no more requests and fails those in the mailbox. What is appended may still be committed: by this
         broker, or, if it is deposed, by whoever leads now; then it cannot say, and says so."""
         self._is_closing = True
+        self._recent.clear()
         if is_deposed:
             self._give_up("another broker leads this partition now")
         while group := self._mailbox.take_group():

@@ -16,7 +16,7 @@ there. Those with the fewest records left go first: they are the next to be in s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -33,7 +33,7 @@ from tidelog.broker.stats import Stats
 from tidelog.broker.throttle import Throttle
 from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
-from tidelog.model.ports import Clock
+from tidelog.model.ports import Buffer, Clock
 from tidelog.replication.isr.events import (
     Diverging,
     FetchVerdict,
@@ -261,7 +261,7 @@ class ReplicationService:
 
     def _answer(self, session: _Session, bytes_max: int) -> Answer:
         entries: list[PartitionFetched] = []
-        payload: list[bytes] = []
+        payload: list[Buffer] = []
         room = bytes_max
         for partition_id in list(session.ready):
             if room <= 0:
@@ -269,9 +269,8 @@ class ReplicationService:
             entry, data = self._entry(session.questions[partition_id], partition_id, min(room, PARTITION_BYTES_MAX))
             self._close(session, partition_id)
             entries.append(entry)
-            if data:
-                payload.append(data)
-                room -= len(data)
+            payload.extend(data)
+            room -= entry.size
         room = self._answer_held(session, room, entries, payload)
         for partition_id in list(session.moved):
             question = session.questions[partition_id]
@@ -287,7 +286,7 @@ class ReplicationService:
         self._stats.replica_fetched_bytes += bytes_max - room
         return Answer(ReplicasFetched(tuple(entries)), payload)
 
-    def _answer_held(self, session: _Session, room: int, entries: list[PartitionFetched], payload: list[bytes]) -> int:
+    def _answer_held(self, session: _Session, room: int, entries: list[PartitionFetched], payload: list[Buffer]) -> int:
         """Adds what the throttle allows; how much room is left."""
         for partition_id in sorted(session.held, key=lambda held: self._missing(session, held)):
             allowed = min(room, self._allowance(session), PARTITION_BYTES_MAX)
@@ -296,10 +295,10 @@ class ReplicationService:
             entry, data = self._entry(session.questions[partition_id], partition_id, allowed)
             self._close(session, partition_id)
             entries.append(entry)
-            payload.append(data)
-            room -= len(data)
-            session.granted -= len(data)
-            self._throttle.sent(len(data))
+            payload.extend(data)
+            room -= entry.size
+            session.granted -= entry.size
+            self._throttle.sent(entry.size)
         return room
 
     def _allowance(self, session: _Session) -> int:
@@ -314,39 +313,39 @@ class ReplicationService:
         partition = self._partitions.get(partition_id)
         return 0 if partition is None else partition.log_end_offset - session.questions[partition_id].state.fetch_offset
 
-    def _entry(self, question: _Question, partition_id: PartitionId, bytes_max: int) -> tuple[PartitionFetched, bytes]:
+    def _entry(
+        self, question: _Question, partition_id: PartitionId, bytes_max: int
+    ) -> tuple[PartitionFetched, Sequence[Buffer]]:
         partition = self._partitions.get(partition_id)
         verdict = question.verdict
         if partition is None or partition.leader_epoch != question.state.leader_epoch:
             verdict = verdict if isinstance(verdict, FetchStatus) else FetchStatus.UNKNOWN_EPOCH
-            return self._told(question.state, verdict, None), b""
+            return self._told(question.state, verdict, None), ()
         match verdict:
             case FetchStatus():
-                return self._told(question.state, verdict, partition), b""
+                return self._told(question.state, verdict, partition), ()
             case Diverging(epoch, end_offset):
                 told = self._told(question.state, FetchStatus.DIVERGING, partition, epoch=epoch, end_offset=end_offset)
-                return told, b""
+                return told, ()
             case OutOfRange(_, log_end_offset):
                 told = self._told(question.state, FetchStatus.OUT_OF_RANGE, partition, end_offset=log_end_offset)
-                return told, b""
+                return told, ()
             case Serve(from_offset):
                 return self._served(question.state, partition, from_offset, bytes_max)
             case _:
-                return self._told(question.state, FetchStatus.UNKNOWN_EPOCH, partition), b""
+                return self._told(question.state, FetchStatus.UNKNOWN_EPOCH, partition), ()
 
     def _served(
         self, state: FollowerState, partition: Partition, from_offset: int, bytes_max: int
-    ) -> tuple[PartitionFetched, bytes]:
-        data = b""
-        if bytes_max > 0 and from_offset < partition.log_end_offset:
-            try:
-                data = partition.log.read(from_offset, bytes_max, partition.log_end_offset).data
-            except OffsetOutOfRange:
-                told = self._told(state, FetchStatus.OUT_OF_RANGE, partition, end_offset=partition.log_end_offset)
-                return told, b""
-            except (DamagedBatch, TidelogError):
-                return self._told(state, FetchStatus.DAMAGED, partition), b""
-        return self._told(state, FetchStatus.OK, partition, size=len(data)), data
+    ) -> tuple[PartitionFetched, Sequence[Buffer]]:
+        try:
+            data = partition.read_for_follower(from_offset, bytes_max)
+        except OffsetOutOfRange:
+            told = self._told(state, FetchStatus.OUT_OF_RANGE, partition, end_offset=partition.log_end_offset)
+            return told, ()
+        except (DamagedBatch, TidelogError):
+            return self._told(state, FetchStatus.DAMAGED, partition), ()
+        return self._told(state, FetchStatus.OK, partition, size=sum(map(len, data))), data
 
     @staticmethod
     def _told(

@@ -30,6 +30,7 @@ class Stats:
     isr_shrinks: int = counted("Replicas that left in-sync sets of partitions led here.")
     isr_expands: int = counted("Replicas that joined in-sync sets of partitions led here.")
     replica_fetches: int = counted("Fetches of followers that were answered, each about many partitions.")
+    replica_log_reads: int = counted("Reads of the log for followers; those that keep up are served from memory.")
     replica_fetched_bytes: int = counted("Bytes of record batches sent to followers.")
     replica_reports: int = counted("Reports of followers about what became durable while their fetch waited.")
     moves_sent_bytes: int = counted("Bytes of record batches sent to replicas that are being moved, until in sync.")

@@ -15,6 +15,7 @@ from tidelog.broker.lease import Lease
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.recent_batches import RecentBytes
 from tidelog.broker.replica_messages import FetchReplicas, ReplicasSynced
 from tidelog.broker.replication_service import ReplicationService
 from tidelog.broker.stats import Stats
@@ -79,6 +80,7 @@ class Stage:
         self.asked: list[AlterPartition] = []
         self.fetches: list[FetchReplicas] = []
         self.lost = 0
+        self.recent = RecentBytes()
         self.lease = Lease(self.leader.clock, 9_000)
         self.lease.renew(self.leader.clock.monotonic_s())
         self.partitions: dict[PartitionId, Partition] = {}
@@ -102,7 +104,7 @@ class Stage:
             IsrSettings(min_isr=minimum, lag_ms_max=1_000),
             int(site.clock.monotonic_s() * 1000),
         )
-        surroundings = Surroundings(site.clock, site.stats, site.writer, Purgatory(), self, self.lease)
+        surroundings = Surroundings(site.clock, site.stats, site.writer, Purgatory(), self, self.lease, self.recent)
         partition = Partition("t", PARTITION, epoch, site.log, core, TopicConfig(), 1, surroundings)
         self.partitions[PARTITION] = partition
         self.spawn("partition", partition.run())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tests.unit.broker.conftest import batch, produce
-from tests.unit.broker.replication_stage import Stage, play, until
+from tests.unit.broker.replication_stage import EPOCHS, Stage, play, until
+from tidelog.replication.isr.events import IsrChanged
 
 
 def test_an_acknowledgement_waits_for_the_followers_disk() -> None:
@@ -20,6 +21,47 @@ def test_an_acknowledgement_waits_for_the_followers_disk() -> None:
         assert stage.follower.log.durable_offset == 2
         assert stage.follower.content() == stage.leader.content()
         await until(lambda: follower.high_watermark == 2)
+
+    play(story)
+
+
+def test_a_follower_that_keeps_up_costs_the_leader_no_read_of_its_log() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"written before")
+        partition, follower = stage.lead(), stage.follow()
+        stage.fetch(follower)
+        await until(lambda: stage.follower.log.log_end_offset == 1)
+        assert stage.leader.stats.replica_log_reads == 1
+        for number in range(10):
+            await produce(partition, batch(b"%d" % number, timestamp_ms=1))
+        assert stage.leader.stats.replica_log_reads == 1
+        assert stage.follower.content() == stage.leader.content()
+        await until(lambda: follower.high_watermark == 11)
+        assert stage.recent.used == 0
+        partition.close()
+
+    play(story)
+
+
+def test_a_follower_that_is_put_out_does_not_keep_batches_in_memory() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        await produce(partition, batch(b"a", timestamp_ms=1), acks=1)
+        assert stage.recent.used > 0
+        partition.tell(IsrChanged((1, 2), (1,), 1, EPOCHS))
+        assert stage.recent.used == 0
+        await produce(partition, batch(b"b", timestamp_ms=1))
+        assert stage.recent.used == 0
+
+    play(story)
+
+
+def test_a_leadership_that_ends_gives_its_memory_back() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        await produce(partition, batch(b"a", timestamp_ms=1), acks=1)
+        partition.close(is_deposed=True)
+        assert stage.recent.used == 0
 
     play(story)
 

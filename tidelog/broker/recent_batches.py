@@ -1,0 +1,90 @@
+"""The end of a leader's log in memory, for followers that keep up.
+
+What a follower asks for was appended a moment ago, from a buffer that the request came in. As long as some member of
+the in-sync set lacks it, that buffer stays: followers are sent it as it is, without a look at the log, and so without a
+system call, a lookup of catalog rows, a digest or a copy. (A follower checks the CRC of whatever it is sent.) Who is
+further behind than there is room for is served from the disk.
+
+A batch is a view of its request's whole body, which stays as long as any batch of it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.model.batch_header import RecordBatch
+from tidelog.model.ports import Buffer
+
+PARTITION_BYTES_MAX = 4 << 20
+BROKER_BYTES_MAX = 64 << 20
+BUFFERS_MAX = 64
+"""Of one answer; more, of small batches, are joined, which costs less than handing each to the system."""
+
+
+class RecentBytes:
+    """How much all partitions of a broker hold, and may."""
+
+    def __init__(self, bytes_max: int = BROKER_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.used > self.bytes_max
+
+
+class RecentBatches:
+    """One partition's, contiguous: each batch begins where the one before it ends."""
+
+    def __init__(self, shared: RecentBytes, bytes_max: int = PARTITION_BYTES_MAX) -> None:
+        self._shared = shared
+        self._bytes_max = bytes_max
+        self._batches: dict[int, RecordBatch] = {}
+        """By base offset."""
+        self._start_offset = self._end_offset = 0
+        self._bytes = 0
+
+    def add(self, batches: Sequence[RecordBatch]) -> None:
+        """Takes in what was appended; lets go of the oldest where that is too much."""
+        for batch in batches:
+            base_offset = batch.header.base_offset
+            if base_offset != self._end_offset:
+                self.clear()
+                self._start_offset = base_offset
+            self._batches[base_offset] = batch
+            self._end_offset = batch.header.next_offset
+            self._count(batch.header.size)
+        while self._batches and (self._bytes > self._bytes_max or self._shared.is_over):
+            self._drop_first()
+
+    def since(self, offset: int, bytes_max: int) -> list[Buffer]:
+        """Whole batches from the one that begins at `offset`: at most `bytes_max`, but at least one; none if that batch
+        is not here."""
+        found: list[Buffer] = []
+        batch = self._batches.get(offset)
+        while batch is not None:
+            bytes_max -= batch.header.size
+            if found and bytes_max < 0:
+                break
+            found.append(batch.data)
+            batch = self._batches.get(batch.header.next_offset)
+        return [b"".join(found)] if len(found) > BUFFERS_MAX else found
+
+    def drop_below(self, offset: int) -> None:
+        """Lets go of batches that nobody needs: those that end at `offset` or before."""
+        while self._batches and self._batches[self._start_offset].header.next_offset <= offset:
+            self._drop_first()
+
+    def clear(self) -> None:
+        """Lets go of all."""
+        self._batches.clear()
+        self._count(-self._bytes)
+
+    def _drop_first(self) -> None:
+        header = self._batches.pop(self._start_offset).header
+        self._start_offset = header.next_offset
+        self._count(-header.size)
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._shared.used += size
