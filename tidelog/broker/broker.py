@@ -64,6 +64,7 @@ from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_service import ReplicationService
 from tidelog.broker.routing import Routing
 from tidelog.broker.scrubbing import BackgroundScrubber
+from tidelog.broker.settling import Settler, Settling
 from tidelog.broker.stats import Stats
 from tidelog.broker.throttle import Throttle
 from tidelog.config.schema import BrokerConfig, TopicConfig
@@ -152,11 +153,13 @@ class Broker:
             self._retired,
             self._is_admitted,
             self._damaged,
+            self._settle,
         )
         copies = Copies(self._replicas.holder, self._own_epoch, self._peers)
         self._repairer = Repairer(
             self.node_id, self._replicas.holder, lambda: self.image, copies, self.log_writer, self.stats
         )
+        self._settler = Settler(copies, self._repairer, self.log_writer, clock)
         self.scrubber = BackgroundScrubber(lambda: {**self._replicas.holders}, self.log_writer, config, self.stats)
         self._replication = ReplicationService(
             self._replicas.partitions, self._epoch_of, clock, self.stats, self._throttle
@@ -334,6 +337,10 @@ class Broker:
     def _damaged(self, partition_id: PartitionId) -> None:
         """Something of a log here is damaged."""
         self._repairer.noticed(partition_id)
+
+    async def _settle(self, settling: Settling) -> None:
+        """Finds out what of a damaged log's end was committed, before this broker leads."""
+        await self._settler.settle(settling)
 
     @property
     def controller_node(self) -> int | None:

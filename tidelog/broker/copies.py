@@ -26,7 +26,7 @@ ANSWER_S_MAX = 5.0
 
 
 class Holder(Protocol):
-    """A replica on this broker: a `Partition` that it leads, or a `Follower`."""
+    """A replica on this broker: a `Partition` that it leads, or is to lead (`Settling`), or a `Follower`."""
 
     topic: str
     leader_epoch: int
@@ -37,6 +37,9 @@ class Holder(Protocol):
     def is_readable(self) -> bool:
         """False while the log is being cut, and after the end of the role."""
         ...
+
+    @property
+    def high_watermark(self) -> int: ...
 
     def committed(self) -> None: ...
 
@@ -66,7 +69,7 @@ class Copies:
         holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
         if holder is None or not holder.is_readable:
             unknown = tuple(Held(Holding.UNKNOWN) for _ in asked.wanted)
-            return Answer(RecoverReply(-1, self._broker_epoch(), unknown))
+            return Answer(RecoverReply(-1, self._broker_epoch(), 0, unknown))
         held: list[Held] = []
         payload: list[bytes] = []
         size = 0
@@ -77,7 +80,8 @@ class Copies:
             held.append(Held(holding, len(data)))
             payload.append(data)
             size += len(data)
-        return Answer(RecoverReply(holder.leader_epoch, self._broker_epoch(), tuple(held)), [b"".join(payload)])
+        reply = RecoverReply(holder.leader_epoch, self._broker_epoch(), holder.high_watermark, tuple(held))
+        return Answer(reply, [b"".join(payload)])
 
     @staticmethod
     def _look(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:

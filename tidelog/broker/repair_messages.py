@@ -48,6 +48,8 @@ class RecoverReply(msgspec.Struct, frozen=True, tag=True):
     """Which the answering replica follows, or leads in; -1 if it does neither. It takes nothing from older ones."""
     broker_epoch: int
     """Of the answering process."""
+    high_watermark: int
+    """What the answering replica knows to be committed."""
     held: tuple[Held, ...]
 
 

@@ -89,7 +89,7 @@ class Repairer:
         if holder is None or not holder.log.damage or holder.log.offline_reason is not None:
             return False
         wanted = _identities(holder.log)
-        for node_id in self._others(partition_id):
+        for node_id in self.others(partition_id):
             if not wanted:
                 break
             try:
@@ -104,7 +104,7 @@ class Repairer:
                     del wanted[identity]
         return bool(holder.log.damage)
 
-    def _others(self, partition_id: PartitionId) -> list[NodeId]:
+    def others(self, partition_id: PartitionId) -> list[NodeId]:
         """Live brokers that hold a replica, the leader first."""
         image = self._image()
         for topic in image.topics.values():

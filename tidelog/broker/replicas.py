@@ -21,9 +21,11 @@ from tidelog.broker.fetching import Fetcher
 from tidelog.broker.follower import Follower
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.removal import Removal
+from tidelog.broker.settling import Settling, begin_settling, verify_end
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Topic
+from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.replication.isr.events import IsrChanged, IsrSettings, LogState, MinIsrChanged, Tick
 from tidelog.replication.isr.follower import IsrFollower
@@ -55,13 +57,16 @@ class Replicas:
         retired: Callable[[PartitionId], None],
         is_admitted: Callable[[ClusterImage], bool],
         damaged: Callable[[PartitionId], None],
+        settle: Callable[[Settling], Coroutine[Any, Any, None]],
     ) -> None:
         """`moved` is called after each change; `removal` removes what is held no more; `failed` is called if a task
         ended by an error that nobody foresaw; `retired` with each leadership that ended; `is_admitted` tells whether
         an image has this very process as its node's broker; `damaged` is called when something of a log is found
-        damaged, and when a log that is has got a role."""
+        damaged, and when a log that is has got a role; `settle` returns when a leader's epoch may begin."""
         self.partitions: dict[PartitionId, Partition] = {}
         self.followers: dict[PartitionId, Follower] = {}
+        self.settling: dict[PartitionId, Settling] = {}
+        """Those that it is to lead once it is settled what of their logs was committed."""
         self.position = 0
         """The image of this position is in force here."""
         self._node_id = node_id
@@ -77,6 +82,9 @@ class Replicas:
         self._retired = retired
         self._is_admitted = is_admitted
         self._damaged = damaged
+        self._settle = settle
+        self._lives: Mapping[int, int] = {}
+        """Broker epochs of all brokers, as of the image that is being brought into force."""
         self._fetchers: dict[int, Fetcher] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._high_watermarks: dict[PartitionId, int] = {}
@@ -124,6 +132,7 @@ class Replicas:
         for partition_id in [known for known in self._running() if known not in wanted]:
             await self._stop(partition_id)
         epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
+        self._lives = {int(node_id): broker.epoch for node_id, broker in image.brokers.items()}
         for partition_id, (topic, info) in wanted.items():
             if await self._serve(partition_id, topic, info, epochs):
                 await asyncio.sleep(0)
@@ -134,7 +143,7 @@ class Replicas:
         self._moved()
 
     def _running(self) -> list[PartitionId]:
-        return [*self.partitions, *self.followers]
+        return [*self.holders]
 
     def _held_in(self, image: ClusterImage) -> dict[PartitionId, tuple[Topic, PartitionInfo]]:
         """Nothing before this process is registered: what an older image gives this node was given to an earlier
@@ -155,7 +164,7 @@ class Replicas:
     ) -> bool:
         """Sees to it that the partition has the role of this epoch; True if that took any time."""
         config = topic_config(self._config, topic.configs)
-        running = self.partitions.get(partition_id) or self.followers.get(partition_id)
+        running = self.holder(partition_id)
         if running is not None and running.leader_epoch == info.leader_epoch:
             if isinstance(running, Partition):
                 self._refresh(running, config, info, epochs)
@@ -170,7 +179,7 @@ class Replicas:
         if log is None:
             return True
         if info.leader == self._node_id:
-            self._lead(partition_id, topic, info, log, config, epochs)
+            await self._take_over(partition_id, topic, info, log, config, epochs)
         elif info.leader != NO_LEADER:
             self._follow(partition_id, topic, info, log, config)
         if log.damage:
@@ -178,13 +187,14 @@ class Replicas:
         return True
 
     @property
-    def holders(self) -> dict[PartitionId, Partition | Follower]:
+    def holders(self) -> dict[PartitionId, Partition | Follower | Settling]:
         """All replicas here that have a role."""
-        return {**self.partitions, **self.followers}
+        return {**self.partitions, **self.followers, **self.settling}
 
-    def holder(self, partition_id: PartitionId) -> Partition | Follower | None:
+    def holder(self, partition_id: PartitionId) -> Partition | Follower | Settling | None:
         """What this broker has of a partition, in whatever role."""
-        return self.partitions.get(partition_id) or self.followers.get(partition_id)
+        led = self.partitions.get(partition_id)
+        return led or self.followers.get(partition_id) or self.settling.get(partition_id)
 
     def _refresh(
         self, partition: Partition, config: TopicConfig, info: PartitionInfo, epochs: Mapping[int, int]
@@ -193,6 +203,51 @@ class Replicas:
             partition.reconfigure(config, log_settings(config))
             partition.tell(MinIsrChanged(_min_isr(config, info)))
         partition.tell(_isr_changed(info, epochs))
+
+    async def _take_over(
+        self,
+        partition_id: PartitionId,
+        topic: Topic,
+        info: PartitionInfo,
+        log: PartitionLog,
+        config: TopicConfig,
+        epochs: Mapping[int, int],
+    ) -> None:
+        """Leads, if the end of the log is whole; else it has to be settled first what of it was committed."""
+        members = {int(node): self._lives.get(node, -1) for node in (*info.isr, *info.elr) if node != self._node_id}
+        high_watermark = self._high_watermark(partition_id, log)
+        if members and high_watermark < log.log_end_offset:
+            try:
+                await verify_end(log, high_watermark, self._log_writer)
+            except (OSError, TidelogError) as error:
+                logger.error("a log cannot be read now", partition=str(partition_id), error=str(error))
+                self._troubled[partition_id] = None
+                return
+        settling = begin_settling(
+            topic.name, partition_id, info.leader_epoch, log, high_watermark, members, self._clock.monotonic_s()
+        )
+        if settling is None:
+            self._lead(partition_id, topic, info, log, config, epochs)
+            return
+        self.settling[partition_id] = settling
+        self._spawn(_settlement_of(partition_id), self._lead_when_settled(settling))
+
+    async def _lead_when_settled(self, settling: Settling) -> None:
+        partition_id = settling.partition_id
+        try:
+            await self._settle(settling)
+        except (OSError, TidelogError) as error:
+            logger.error("a log could not be settled", partition=str(partition_id), error=str(error))
+            return
+        del self.settling[partition_id]
+        image = self._image
+        topic, info = self._held_in(image).get(partition_id, (None, None))
+        if topic is None or info is None or info.leader_epoch != settling.leader_epoch:
+            return  # another role is on its way
+        epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
+        config = topic_config(self._config, topic.configs)
+        self._lead(partition_id, topic, info, settling.log, config, epochs)
+        self._moved()
 
     def _lead(
         self,
@@ -251,6 +306,11 @@ class Replicas:
                 fetcher.remove(partition_id)
             await follower.at_rest()
             self._high_watermarks[partition_id] = follower.high_watermark
+            return
+        settling = self.settling.pop(partition_id, None)
+        if settling is not None:
+            await self._cancel(_settlement_of(partition_id))
+            await self._log_writer.at_rest(settling.log)
             return
         partition = self.partitions.pop(partition_id)
         partition.close(is_deposed=True)
@@ -322,6 +382,8 @@ class Replicas:
             partition.close()
             self._high_watermarks[partition_id] = partition.high_watermark
             await self._cancel(partition_id)
+        for partition_id in list(self.settling):
+            await self._stop(partition_id)
         for partition_id, follower in self.followers.items():
             follower.close()
             await follower.at_rest()
@@ -329,6 +391,11 @@ class Replicas:
         self.partitions.clear()
         self.followers.clear()
         return dict(self._high_watermarks)
+
+
+def _settlement_of(partition_id: PartitionId) -> str:
+    """The name of its task."""
+    return f"settlement-{partition_id}"
 
 
 def log_settings(config: TopicConfig) -> LogSettings:

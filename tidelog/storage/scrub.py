@@ -63,9 +63,11 @@ class Piece:
 class Scrubber:
     """Where the scrubbing of a log stands."""
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: PartitionLog, offset: int = 0, *, with_rows: bool = True) -> None:
+        """The first round begins at `offset`; without `with_rows` only batches are looked at."""
         self._log = log
-        self._offset = 0
+        self._offset = offset
+        self._with_rows = with_rows
         self._segment: Segment | None = None
         self._slot = 0
 
@@ -85,7 +87,7 @@ class Scrubber:
                 continue
             if part is not self._segment:
                 self._segment, self._slot = part, 0
-            if self._slot < part.slots:
+            if self._with_rows and self._slot < part.slots:
                 return self._piece_of_rows(part)
             piece = self._piece_of_batches(part, budget_bytes)
             if piece is not None:

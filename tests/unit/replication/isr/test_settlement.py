@@ -1,0 +1,154 @@
+"""Each row of the table: who may say what about a batch that a new leader has lost, and what follows."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tidelog.model.holdings import Holding
+from tidelog.replication.isr.settlement import (
+    Answered,
+    Cut,
+    CutDone,
+    PutBack,
+    Repaired,
+    Settlement,
+    SettlementEffect,
+)
+
+EPOCH = 7
+HIGH_WATERMARK = 10
+MEMBERS = {2: 20, 3: 30}
+
+
+def settlement(*damaged: int) -> Settlement:
+    return Settlement(EPOCH, MEMBERS, HIGH_WATERMARK, damaged)
+
+
+def says(holding: Holding, offset: int = 12, node: int = 2) -> Answered:
+    """A member, in the life and the epoch that count."""
+    return Answered(node, MEMBERS.get(node, 40), EPOCH, HIGH_WATERMARK, offset, holding)
+
+
+def test_what_is_below_the_high_watermark_holds_nobody_up() -> None:
+    assert settlement(3, 9).is_settled
+    assert settlement(3, 10).open == [10]
+
+
+def test_without_another_member_damage_is_taken_for_committed() -> None:
+    assert Settlement(EPOCH, {}, HIGH_WATERMARK, [12]).is_settled
+
+
+@pytest.mark.parametrize("node", [2, 3, 4])
+def test_a_copy_counts_whoever_has_it(node: int) -> None:
+    settling = settlement(12)
+    answer = replace(says(Holding.HAVE, node=node), leader_epoch=1, broker_epoch=1)
+    assert settling.step(answer) == [PutBack(12)]
+    assert settling.open == [12], "not before it is in its place"
+    assert settling.step(Repaired(12)) == []
+    assert settling.is_settled
+
+
+def test_one_member_that_lacks_it_proves_that_it_was_not_committed() -> None:
+    settling = settlement(12, 14, 15)
+    assert settling.step(says(Holding.DONT_HAVE, 14)) == [Cut(14)]
+    assert settling.open == [12, 14, 15], "not before it is done"
+    assert settling.step(CutDone(14)) == []
+    assert settling.open == [12]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        replace(says(Holding.DONT_HAVE), node=4, broker_epoch=40),
+        replace(says(Holding.DONT_HAVE), broker_epoch=21),
+        replace(says(Holding.DONT_HAVE), broker_epoch=19),
+        replace(says(Holding.DONT_HAVE), leader_epoch=EPOCH - 1),
+        replace(says(Holding.DONT_HAVE), leader_epoch=-1),
+        says(Holding.HAVE_FAULTY),
+        says(Holding.UNKNOWN),
+    ],
+    ids=["no member", "a later life", "an earlier life", "an older epoch", "no epoch", "faulty", "unknown"],
+)
+def test_what_proves_nothing_changes_nothing(answer: Answered) -> None:
+    settling = settlement(12)
+    assert settling.step(answer) == []
+    assert settling.open == [12]
+
+
+def test_what_another_has_deleted_was_committed() -> None:
+    settling = settlement(11, 12, 13)
+    assert settling.step(says(Holding.DELETED)) == []
+    assert settling.open == [13], "and all before it"
+    assert settling.step(says(Holding.DONT_HAVE)) == [], "nobody can take that back"
+
+
+def test_what_another_knows_to_be_committed_is() -> None:
+    settling = settlement(12, 13)
+    assert settling.step(replace(says(Holding.HAVE_FAULTY), node=4, high_watermark=13)) == []
+    assert settling.open == [13]
+
+
+# -- any order -----------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """A log of one-record batches on each replica; a commit takes all members. `rotten` are damaged copies."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.lives = {2: 20, 3: 30, 4: 40}
+        self.members = {node: self.lives[node] for node in rng.sample([2, 3], rng.randint(1, 2))}
+        self.ends = {node: rng.randint(0, 9) for node in self.lives}
+        self.end = rng.randint(1, 9)
+        self.committed = min([self.end, *(self.ends[node] for node in self.members)])
+        self.high_watermark = rng.randint(0, self.committed)
+        self.rotten = {(node, i) for node in (1, *self.lives) for i in range(10) if rng.random() < 0.3}
+        self.epochs = {node: rng.choice([EPOCH, EPOCH - 1]) for node in self.lives}
+        self.settling = Settlement(EPOCH, self.members, self.high_watermark, self.damaged)
+
+    @property
+    def damaged(self) -> list[int]:
+        return [i for i in range(self.end) if (1, i) in self.rotten]
+
+    def answer(self) -> Answered:
+        rng, node = self.rng, self.rng.choice([*self.lives])
+        if rng.random() < 0.1:  # it restarts, and has lost what is not committed, or all of it if it is no member now
+            self.lives[node] += 1
+            self.ends[node] = rng.randint(0, self.ends[node])
+        if rng.random() < 0.3:
+            self.epochs[node] = EPOCH
+        offset = rng.randint(0, 9)
+        if (node, offset) in self.rotten and offset < self.ends[node]:
+            holding = Holding.HAVE_FAULTY
+        else:
+            holding = Holding.HAVE if offset < self.ends[node] else Holding.DONT_HAVE
+        known = rng.randint(0, self.committed)
+        return Answered(node, self.lives[node], self.epochs[node], known, offset, holding)
+
+    def obey(self, effect: SettlementEffect) -> None:
+        if isinstance(effect, Cut):
+            assert effect.offset >= self.committed, "committed records were cut off"
+            self.end = effect.offset
+            self.settling.step(CutDone(self.end))
+        elif self.rng.random() < 0.8:
+            self.rotten.discard((1, effect.offset))
+            self.settling.step(Repaired(effect.offset))
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_nothing_committed_is_ever_cut_in_whatever_order_answers_come(block: int) -> None:
+    cuts = repairs = waits = 0
+    for seed in range(block * 200, block * 200 + 200):
+        cluster = Cluster(seed)
+        for _ in range(60):
+            for effect in cluster.settling.step(cluster.answer()):
+                cluster.obey(effect)
+                cuts, repairs = cuts + isinstance(effect, Cut), repairs + isinstance(effect, PutBack)
+            for offset in cluster.settling.open:
+                assert cluster.high_watermark <= offset < cluster.end
+                assert offset in cluster.damaged
+        waits += not cluster.settling.is_settled
+    assert cuts and repairs and waits
