@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.asking import JSON_RECORDS, Answer, Asked, ask, until
 from tidelog.admin import AdminClient
+from tidelog.storage.rows import ROW_BYTES
 from tidelog.testing import LocalCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
@@ -113,6 +114,28 @@ def test_the_scrubber_finds_what_nobody_reads() -> None:
             assert metric(cluster, node_id, "tidelog_damaged_ranges") == 0
             assert metric(cluster, node_id, "tidelog_scrubbed_bytes_total") > len(whole)
         assert Asked(cluster, LEADER).values(topic, 0) == VALUES
+
+
+def test_a_leader_settles_the_damaged_end_of_its_log_before_it_leads() -> None:
+    """All are killed before anybody has noted what is committed. Of the last batches, whoever leads has lost some."""
+    with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
+        topic = filled(cluster)
+        files = [log_file(cluster, node_id, topic) for node_id in cluster.node_ids]
+        until(lambda: all(is_marked(file) for file in files))
+        cluster.kill(*cluster.node_ids)
+        for number, file in enumerate(files):
+            rot(file, VALUES[-1 - number])
+            rot(file, VALUES[-2 - number])
+        cluster.restart(*cluster.node_ids)
+        until(lambda: Asked(cluster, LEADER).produce(topic, 0, "after").status == 200)
+        assert Asked(cluster, LEADER).values(topic, 0) == [*VALUES, "after"]
+        asked = [metric(cluster, node_id, "tidelog_repaired_batches_total") for node_id in cluster.node_ids]
+        assert sum(asked) >= 2
+
+
+def is_marked(path: Path) -> bool:
+    """The catalog says that all batches are durable: none of them can be taken for torn."""
+    return path.with_suffix(".catalog").stat().st_size >= (RECORDS + 2) * ROW_BYTES
 
 
 def test_a_batch_that_is_damaged_everywhere_is_answered_by_name_until_one_good_copy_is_back(

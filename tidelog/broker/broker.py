@@ -199,7 +199,14 @@ class Broker:
         await self._registration.is_live.wait()
         await self._in_force(self.image.position)
         self._report_unknown_topics()
-        housekeeper = Housekeeper(self.partitions, self.log_writer, self.config, self._clock, self._metadata.mark)
+        housekeeper = Housekeeper(
+            self.partitions,
+            self._replicas.followers,
+            self.log_writer,
+            self.config,
+            self._clock,
+            self._metadata.mark,
+        )
         self._spawn("housekeeping", housekeeper.run())
         self._spawn("scrubbing", self.scrubber.run())
         self.is_ready = True

@@ -1,6 +1,8 @@
 """What a broker does by the clock: marks idle logs, checkpoints metainfo, applies retention, forgets silent producers.
 
-Nothing here is needed for correctness: a mark or a checkpoint that never happens costs a longer look at the next start.
+A mark or a checkpoint that never happens costs a longer look at the next start. Marks do more: what a log's last row
+does not vouch for looks torn if it rots, and would be cut. So followers' logs are marked as leaders' are; their
+checkpoints matter only to who is started again and leads at once, and come less often.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from functools import partial
 
 import structlog
 
+from tidelog.broker.follower import Follower
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition
 from tidelog.config.schema import BrokerConfig
@@ -22,6 +25,8 @@ from tidelog.storage.metainfo import Metainfo
 MARK_INTERVAL_S = 0.5
 CHECKPOINT_INTERVAL_S = 5.0
 """Kafka's `replica.high.watermark.checkpoint.interval.ms`."""
+FOLLOWER_CHECKPOINTS = 12
+"""One in so many is of followers' logs, too."""
 
 logger = structlog.get_logger("tidelog.housekeeping")
 
@@ -32,17 +37,20 @@ class Housekeeper:
     def __init__(
         self,
         partitions: Mapping[PartitionId, Partition],
+        followers: Mapping[PartitionId, Follower],
         log_writer: LogWriter,
         config: BrokerConfig,
         clock: Clock,
         mark_metadata: Callable[[], None],
     ) -> None:
         self._partitions = partitions
+        self._followers = followers
         self._log_writer = log_writer
         self._config = config
         self._clock = clock
         self._mark_metadata = mark_metadata
         self._stored: dict[PartitionId, Metainfo] = {}
+        self._checkpoints = 0
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -54,6 +62,9 @@ class Housekeeper:
             await asyncio.sleep(MARK_INTERVAL_S)
             for partition in self._partitions.values():
                 partition.log.mark()
+            for follower in self._followers.values():
+                if follower.is_readable:
+                    follower.log.mark()
             self._mark_metadata()
             if now() >= next_checkpoint_s:
                 await self._checkpoint()
@@ -63,17 +74,24 @@ class Housekeeper:
                 next_retention_s = now() + retention_interval_s
 
     async def _checkpoint(self) -> None:
-        for key, partition in list(self._partitions.items()):
-            info = partition.log.metainfo(partition.high_watermark)
-            if self._stored.get(key) == info or partition.log.offline_reason is not None:
+        replicas: dict[PartitionId, Partition | Follower] = {**self._partitions}
+        if self._checkpoints % FOLLOWER_CHECKPOINTS == 0:
+            replicas |= self._followers
+        self._checkpoints += 1
+        for key, replica in replicas.items():
+            if not replica.is_readable or replica.log.offline_reason is not None:
+                continue
+            info = replica.log.metainfo(replica.high_watermark)
+            if self._stored.get(key) == info:
                 continue
             try:
-                await self._log_writer.perform(partial(partition.log.store_metainfo, info))
+                await self._log_writer.perform(partial(replica.log.store_metainfo, info))
             except OSError as error:
                 logger.warning("metainfo checkpoint failed", partition=str(key), error=str(error))
             else:
                 self._stored[key] = info
-        self._stored = {key: info for key, info in self._stored.items() if key in self._partitions}
+        known = (self._partitions, self._followers)
+        self._stored = {key: info for key, info in self._stored.items() if any(key in held for held in known)}
 
     def _apply_retention(self) -> None:
         now_ms = self._clock.wall_ms()

@@ -168,7 +168,7 @@ class Replicas:
         if running is not None and running.leader_epoch == info.leader_epoch:
             if isinstance(running, Partition):
                 self._refresh(running, config, info, epochs)
-            else:
+            elif isinstance(running, Follower):
                 running.reconfigure(log_settings(config), is_fsynced=config.ack_durability == "fsynced")
             return False
         if running is not None:
