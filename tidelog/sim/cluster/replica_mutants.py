@@ -174,11 +174,11 @@ def truncate_to_the_high_watermark() -> AbstractContextManager[None]:
     """A follower of a new leader cuts its log where it knows it to be committed (Kafka before KIP-101)."""
     begin = Replicas._follow
 
-    def cutting(replicas: Replicas, partition_id: Any, topic: Any, info: Any, log: Any) -> None:
+    def cutting(replicas: Replicas, partition_id: Any, topic: Any, info: Any, log: Any, config: Any) -> None:
         high_watermark = replicas._high_watermark(partition_id, log)
         if log.offline_reason is None and high_watermark < log.log_end_offset:
             log.truncate_to(high_watermark, high_watermark=high_watermark, now_ms=replicas._clock.wall_ms())
-        begin(replicas, partition_id, topic, info, log)
+        begin(replicas, partition_id, topic, info, log, config)
 
     return patched(Replicas, "_follow", cutting)
 
