@@ -7,6 +7,7 @@ from tidelog.bench.consume import ConsumeOptions, run_consume
 from tidelog.bench.failover import FailoverOptions, run_failover
 from tidelog.bench.history import append_history
 from tidelog.bench.latency import LatencyOptions, run_latency
+from tidelog.bench.move import MoveOptions, run_move
 from tidelog.bench.produce import ProduceOptions, run_produce
 from tidelog.bench.raw import RawOptions, run_raw
 from tidelog.bench.result import Result
@@ -15,6 +16,7 @@ __all__ = [
     "ConsumeOptions",
     "FailoverOptions",
     "LatencyOptions",
+    "MoveOptions",
     "ProduceOptions",
     "RawOptions",
     "Result",
@@ -22,6 +24,7 @@ __all__ = [
     "run_consume",
     "run_failover",
     "run_latency",
+    "run_move",
     "run_produce",
     "run_raw",
 ]

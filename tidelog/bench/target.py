@@ -39,13 +39,13 @@ class Target:
 
     async def begin(self) -> Reading:
         """Reads all counts, CPU time last: what asking for counts costs is no part of the run."""
-        counters = await _metrics(self.bootstrap)
+        counters = await read_counters(self.bootstrap)
         return Reading(time.perf_counter(), own_cpu(), tuple(map(cpu_of, self.pids)), counters)
 
     async def end(self) -> Reading:
         """Reads all counts, CPU time first."""
         moment_s, client, brokers = time.perf_counter(), own_cpu(), tuple(map(cpu_of, self.pids))
-        return Reading(moment_s, client, brokers, await _metrics(self.bootstrap))
+        return Reading(moment_s, client, brokers, await read_counters(self.bootstrap))
 
     async def leaders(self) -> list[str]:
         """The base URL of each partition's leader, in the order of the partitions."""
@@ -82,7 +82,7 @@ async def _topic(bootstrap: str, options: TargetOptions) -> AsyncIterator[str]:
                 await admin.delete_topic(name)
 
 
-async def _metrics(bootstrap: str) -> dict[str, float]:
+async def read_counters(bootstrap: str) -> dict[str, float]:
     """The counters without labels, summed over the brokers that are named."""
     total: Counter[str] = Counter()
     connections = Connections(connections_max=1)

@@ -13,6 +13,7 @@ from tidelog.bench import (
     ConsumeOptions,
     FailoverOptions,
     LatencyOptions,
+    MoveOptions,
     ProduceOptions,
     RawOptions,
     Result,
@@ -20,6 +21,7 @@ from tidelog.bench import (
     run_consume,
     run_failover,
     run_latency,
+    run_move,
     run_produce,
     run_raw,
 )
@@ -236,6 +238,41 @@ def failover(
     """
     options = FailoverOptions(kills=kills, value_bytes=value_bytes, graceful=graceful)
     _measure(partial(run_failover, options), history=history, as_json=as_json)
+
+
+@app.command()
+def move(
+    brokers: Annotated[int, typer.Option(min=1, max=8, metavar="N", help="One more joins them.")] = 5,
+    partitions: Partitions = 60,
+    data_mb: Annotated[int, typer.Option(min=1, metavar="MB", help="Written before, over all partitions.")] = 180,
+    value_bytes: Annotated[int, typer.Option(min=20, metavar="BYTES", help="Size of a record's value in it.")] = 1000,
+    throttle_mb_per_s: Annotated[
+        float, typer.Option("--throttle", min=0, metavar="MB", help="Megabytes per second for each broker; 0: none.")
+    ] = 2.0,
+    calm_s: Annotated[
+        float, typer.Option("--calm", min=0.1, metavar="S", help="How long the load runs before and after.")
+    ] = 10.0,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Have a broker join under load.
+
+    How many replicas move to it, how well the throttle is kept, what the load notices, and whether all of it is there.
+
+    \b
+    Examples:
+      tidelog bench move
+      tidelog bench move --brokers 3 --partitions 12 --data-mb 60 --throttle 5 --json
+    """
+    options = MoveOptions(
+        brokers=brokers,
+        partitions=partitions,
+        data_mb=data_mb,
+        value_bytes=value_bytes,
+        throttle_mb_per_s=throttle_mb_per_s,
+        calm_s=calm_s,
+    )
+    _measure(partial(run_move, options), history=history, as_json=as_json)
 
 
 def _measure(run: Callable[[Progress], Result], *, history: Path | None = None, as_json: bool = False) -> None:

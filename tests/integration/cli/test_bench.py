@@ -37,6 +37,16 @@ def test_results_are_kept_as_lines(cli: Cli, cluster: LocalCluster, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_a_broker_joins_under_load(cli: Cli) -> None:
+    options = ["--brokers", "1", "--partitions", "4", "--data-mb", "1", "--throttle", "0", "--calm", "0.5"]
+    measured = json.loads(cli.succeed("bench", "move", *options, "--json"))
+    figures = measured["figures"]
+    assert figures["replicas_moved"] == figures["replicas_moved_least"] == 2
+    assert figures["records_read"] == figures["records_acknowledged"] > 1_000
+    assert figures["records_different"] == 0
+
+
+@pytest.mark.slow
 def test_failovers_under_load(cli: Cli) -> None:
     measured = json.loads(cli.succeed("bench", "failover", "--kills", "1", "--json"))
     figures = measured["figures"]

@@ -13,6 +13,7 @@ from tidelog.bench.history import append_history
 from tidelog.bench.log import LogOptions, LogRun
 from tidelog.bench.log_replica import DISTINCT as PAYLOADS
 from tidelog.bench.log_replica import Measured, make_payloads
+from tidelog.bench.move import Sample, rates_of
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.result import Result, percentiles_ms, rates
 
@@ -23,6 +24,21 @@ def test_percentiles_are_of_the_nearest_rank() -> None:
     assert percentiles_ms([0.002]) == pytest.approx({"p50_ms": 2, "p99_ms": 2, "p999_ms": 2})
     assert percentiles_ms([0.001, 0.002, 0.003])["p50_ms"] == pytest.approx(2)
     assert percentiles_ms([]) == {}
+
+
+def test_the_rate_of_a_move_is_that_of_all_of_it_and_of_windows_within() -> None:
+    steady = [Sample(100 + second, 1e6 * second) for second in range(11)]
+    assert rates_of(steady) == {
+        "moved_mb": 10,
+        "rate_mb_per_s": 1,
+        "rate_window_min_mb_per_s": 1,
+        "rate_window_max_mb_per_s": 1,
+    }
+    stalled = [*steady, Sample(115, 1e7)]
+    assert rates_of(stalled)["rate_window_min_mb_per_s"] == 0
+    assert rates_of(stalled)["rate_window_max_mb_per_s"] == 1
+    assert "rate_window_min_mb_per_s" not in rates_of(steady[:3])
+    assert rates_of(steady[:1]) == {}
 
 
 def test_rates_are_per_second() -> None:

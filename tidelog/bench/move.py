@@ -1,0 +1,223 @@
+"""Workload `move`: a broker joins a cluster under load, and gets its share of the replicas at a throttled rate.
+
+Topic and brokers are made for the run. A fixed amount of data is written first, then records one by one at a steady
+pace, each acknowledged by all in-sync replicas, before the move, during it, and after. Measured are
+
+- how many replicas moved, beside the least that could even out the load;
+- at which rate the new broker received what moved, over the whole move and in windows of it, beside the throttle;
+- how long acknowledgements took before, during and after;
+- whether every acknowledged record is read back, once, at its offset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from typing import NamedTuple
+
+import uvloop
+
+from tidelog.admin import AdminClient, TopicDescription
+from tidelog.bench.payload import make_values
+from tidelog.bench.result import Result, percentiles_ms
+from tidelog.bench.target import read_counters
+from tidelog.consumer import Consumer
+from tidelog.model.ids import TopicPartition
+from tidelog.producer import Delivery, Producer
+from tidelog.testing import LocalCluster
+
+TOPIC = "move"
+REPLICAS = 3
+RECEIVED = "tidelog_moves_received_bytes_total"
+LOAD_BYTES = 100
+"""Of a record of the load."""
+SEND_EVERY_S = 0.01
+SAMPLE_EVERY_S = 0.5
+WINDOW_S = 5.0
+MOVED_S_MAX = 600.0
+READ_S_MAX = 120.0
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOptions:
+    """`data_mb` (10^6 bytes) are written before, in records of `value_bytes`, which are at least 20. A throttle of 0 is
+    none. `calm_s` is how long the load runs before the move, and after it."""
+
+    brokers: int = 5
+    partitions: int = 60
+    data_mb: int = 180
+    value_bytes: int = 1000
+    throttle_mb_per_s: float = 2.0
+    calm_s: float = 10.0
+
+
+class Sample(NamedTuple):
+    """How much the new broker had received at a moment."""
+
+    moment_s: float
+    received_bytes: float
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was acknowledged: each record's number by partition and offset; and for the load, when and how fast."""
+
+    numbers: list[dict[int, int]]
+    latencies: list[tuple[float, float]] = field(default_factory=list)
+    """(when it was sent, seconds until its acknowledgement)."""
+
+    def between(self, begin_s: float, end_s: float) -> list[float]:
+        """Latencies of what was sent in this time."""
+        return [seconds for sent_s, seconds in self.latencies if begin_s <= sent_s < end_s]
+
+
+def run_move(options: MoveOptions, progress: Progress | None = None) -> Result:
+    """Runs the workload on a cluster of its own, in an event loop of its own."""
+    return uvloop.run(_run(options, progress or (lambda done, total: None)))
+
+
+async def _run(options: MoveOptions, progress: Progress) -> Result:
+    written = _Written([{} for _ in range(options.partitions)])
+    over = asyncio.Event()
+    async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:
+        factor = min(REPLICAS, options.brokers)
+        await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=factor)
+        await _fill(cluster.bootstrap, options, written)
+        async with asyncio.TaskGroup() as tasks:
+            loading = tasks.create_task(_load(cluster.bootstrap, written, over))
+            try:
+                figures = await _measured(cluster, admin, options, written, progress)
+            finally:
+                over.set()
+            await loading
+        figures |= await _verified(cluster.bootstrap, written)
+    return Result("move", asdict(options), figures)
+
+
+async def _measured(
+    cluster: LocalCluster, admin: AdminClient, options: MoveOptions, written: _Written, progress: Progress
+) -> dict[str, float]:
+    """Before, during, after."""
+    calm_s = time.monotonic()
+    await asyncio.sleep(options.calm_s)
+    joining_s = time.monotonic()
+    await asyncio.to_thread(cluster.add)
+    before = await admin.describe_topic(TOPIC)
+    begin_s = time.monotonic()
+    await admin.rebalance(throttle_bytes_per_s=int(options.throttle_mb_per_s * 1e6))
+    samples = await _watch(cluster, admin, progress)
+    end_s = time.monotonic()
+    await admin.elect_preferred_leaders()
+    await asyncio.sleep(options.calm_s)
+    after = await admin.describe_topic(TOPIC)
+    replicas = sum(len(found.replicas) for found in before.partitions)
+    return {
+        "replicas_moved": moved(before, after),
+        "replicas_moved_least": replicas // (options.brokers + 1),
+        "move_s": end_s - begin_s,
+        **rates_of(samples),
+        **percentiles_ms(written.between(calm_s, joining_s), "ack_before_"),
+        **percentiles_ms(written.between(begin_s, end_s), "ack_during_"),
+        **percentiles_ms(written.between(end_s, time.monotonic()), "ack_after_"),
+    }
+
+
+def moved(before: TopicDescription, after: TopicDescription) -> int:
+    """How many replicas are where there were none."""
+    pairs = zip(before.partitions, after.partitions, strict=True)
+    return sum(len([node for node in new.replicas if node not in old.replicas]) for old, new in pairs)
+
+
+async def _watch(cluster: LocalCluster, admin: AdminClient, progress: Progress) -> list[Sample]:
+    """Until nothing moves any more."""
+    address = cluster.broker(cluster.node_ids[-1]).url
+    samples: list[Sample] = []
+    total = 0
+    async with asyncio.timeout(MOVED_S_MAX):
+        while left := len(await admin.list_reassignments()):
+            total = max(total, left)
+            progress(total - left, total)
+            asked_s = time.monotonic()
+            received = (await read_counters(address)).get(RECEIVED, 0.0)
+            samples.append(Sample((asked_s + time.monotonic()) / 2, received))
+            await asyncio.sleep(SAMPLE_EVERY_S)
+    return samples
+
+
+def rates_of(samples: list[Sample]) -> dict[str, float]:
+    """The mean rate of the move, and the least and the most in windows that lie within it; megabytes (10^6)."""
+    if len(samples) < 2:
+        return {}
+    first, last = samples[0], samples[-1]
+    figures = {"moved_mb": last.received_bytes / 1e6, "rate_mb_per_s": _rate(first, last)}
+    windows = []
+    for i, begin in enumerate(samples):
+        end = next((sample for sample in samples[i:] if sample.moment_s - begin.moment_s >= WINDOW_S), None)
+        if end is not None:
+            windows.append(_rate(begin, end))
+    if windows:
+        figures |= {"rate_window_min_mb_per_s": min(windows), "rate_window_max_mb_per_s": max(windows)}
+    return figures
+
+
+def _rate(begin: Sample, end: Sample) -> float:
+    return (end.received_bytes - begin.received_bytes) / (end.moment_s - begin.moment_s) / 1e6
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+async def _fill(bootstrap: str, options: MoveOptions, written: _Written) -> None:
+    """Negative numbers, so that they cannot be taken for the load's."""
+    values = make_values("random", options.value_bytes)
+    async with Producer(bootstrap) as producer, asyncio.TaskGroup() as tasks:
+        for number in range(1, 1 + options.data_mb * 1_000_000 // options.value_bytes):
+            partition = number % options.partitions
+            value = b"%020d" % -number + values[number % len(values)][20:]
+            delivery = await producer.send(TOPIC, value, partition=partition)
+            tasks.create_task(_acknowledge(delivery, written.numbers[partition], -number))
+
+
+async def _acknowledge(delivery: Delivery, numbers: dict[int, int], number: int) -> None:
+    place = await delivery
+    assert place.offset is not None
+    numbers[place.offset] = number
+
+
+async def _load(bootstrap: str, written: _Written, over: asyncio.Event) -> None:
+    async with Producer(bootstrap, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
+        for number in count(1):
+            if over.is_set():
+                return
+            partition = number % len(written.numbers)
+            sent_s = time.monotonic()
+            delivery = await producer.send(TOPIC, (b"%020d" % number).ljust(LOAD_BYTES, b"."), partition=partition)
+            tasks.create_task(_time(delivery, written, partition, number, sent_s))
+            await asyncio.sleep(SEND_EVERY_S)
+
+
+async def _time(delivery: Delivery, written: _Written, partition: int, number: int, sent_s: float) -> None:
+    await _acknowledge(delivery, written.numbers[partition], number)
+    written.latencies.append((sent_s, time.monotonic() - sent_s))
+
+
+async def _verified(bootstrap: str, written: _Written) -> dict[str, float]:
+    """Reads everything. Raises `TimeoutError` if not as much comes as was acknowledged."""
+    acknowledged = sum(map(len, written.numbers))
+    read = different = 0
+    async with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(TOPIC, partition) for partition in range(len(written.numbers))])
+        async with asyncio.timeout(READ_S_MAX):
+            while read < acknowledged:
+                for found, records in (await consumer.getmany(timeout_ms=1_000)).items():
+                    numbers = written.numbers[found.partition]
+                    read += len(records)
+                    different += sum(
+                        int((record.value or b"0")[:20]) != numbers.get(record.offset) for record in records
+                    )
+    return {"records_acknowledged": acknowledged, "records_read": read, "records_different": different}
