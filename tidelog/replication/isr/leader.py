@@ -75,7 +75,11 @@ class IsrLeader:
         settings: IsrSettings,
         now_ms: int,
     ) -> None:
-        """`high_watermark` is what this replica knew before; `partition` as the metadata has it that made it leader."""
+        """`high_watermark` is what this replica knew before; `partition` as the metadata has it that made it leader.
+
+        A member of the set has acknowledged all below it. One that is elected unclean may not have: then it calls no
+        more committed than it keeps.
+        """
         assert node_id in partition.replicas and high_watermark <= log.log_end_offset
         self.leader_epoch = leader_epoch
         self.leader_epoch_start_offset = log.log_end_offset
@@ -86,7 +90,8 @@ class IsrLeader:
         self._log_end_offset = self._next_offset = log.log_end_offset
         self._lineage = Lineage(log.lineage)
         self._lineage.begin(leader_epoch, log.log_end_offset)
-        self._high_watermark = max(high_watermark, log.log_start_offset)
+        kept = log.durable_offset if settings.is_fsynced else log.log_end_offset
+        self._high_watermark = max(min(high_watermark, kept), log.log_start_offset)
         self._settings = settings
         self._is_fsynced = settings.is_fsynced
         self._min_isr = settings.min_isr

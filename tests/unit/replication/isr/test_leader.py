@@ -65,6 +65,14 @@ def test_a_new_leaders_high_watermark_stays_until_the_members_were_heard() -> No
     assert new_leader((1,)).high_watermark == 10, "alone, there is nobody to hear"
 
 
+def test_a_leader_calls_no_more_committed_than_it_keeps() -> None:
+    """Elected unclean, it may have heard of more than its own disk has; readers would see it, and lose it."""
+    partition = IsrChanged((1, 2, 3), (1,), 7, EPOCHS)
+    log = LogState(0, 6, 10, ((2, 0),))
+    assert IsrLeader(1, 4, log, 8, partition, IsrSettings(min_isr=2, is_fsynced=True), 0).high_watermark == 6
+    assert IsrLeader(1, 4, log, 8, partition, IsrSettings(min_isr=2, is_fsynced=False), 0).high_watermark == 8
+
+
 def test_with_fsyncs_the_disks_count() -> None:
     leader = new_leader((1, 2), is_fsynced=True)
     append(leader, 2)
