@@ -201,8 +201,8 @@ class Replicas:
     ) -> None:
         if partition.config != config:
             partition.reconfigure(config, log_settings(config))
-            partition.tell(MinIsrChanged(_min_isr(config, info)))
-        partition.tell(_isr_changed(info, epochs))
+        for event in news_of(config, info, epochs):
+            partition.tell(event)
 
     async def _take_over(
         self,
@@ -406,6 +406,12 @@ def log_settings(config: TopicConfig) -> LogSettings:
 def _min_isr(config: TopicConfig, info: PartitionInfo) -> int:
     """Never more than there are replicas to wait for."""
     return min(config.min_insync_replicas_for(info.replication_factor), info.replication_factor)
+
+
+def news_of(config: TopicConfig, info: PartitionInfo, epochs: Mapping[int, int]) -> tuple[MinIsrChanged, IsrChanged]:
+    """What a leader is told of an image within its epoch. The minimum of in-sync replicas first, and always: without
+    any change of settings, a move that is complete raises it with the number of replicas."""
+    return MinIsrChanged(_min_isr(config, info)), _isr_changed(info, epochs)
 
 
 def _isr_changed(info: PartitionInfo, epochs: Mapping[int, int]) -> IsrChanged:
