@@ -8,7 +8,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint test sim sim-paxos bench docs clean ci
+.PHONY: help setup demo fmt lint test sim sim-paxos sim-isr bench docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-9s %s\n", $$1, $$2 }'
@@ -46,6 +46,9 @@ sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
 
 sim-paxos: setup ## Simulate the replicated log alone, for long: RUNS=200000 takes minutes to an hour
 	$(BIN)/python -m tidelog.sim.ring1 --runs $(RUNS) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2)
+
+sim-isr: setup ## Simulate primary-backup partitions alone, for long: RUNS= seeds of each fault mix
+	$(BIN)/python -m tidelog.sim.isr --runs $(RUNS) --seed $(or $(SEED),0) --jobs $(or $(JOBS),2)
 
 bench: setup ## Measure a broker on this machine
 	$(BIN)/tidelog bench

@@ -1,36 +1,51 @@
-"""Random walks of the primary-backup cores: nothing committed is lost, and each rule is needed for that."""
+"""Ring 1 of primary-backup partitions as a test: many short runs of each fault mix, all rules judged, nothing found."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from tests.sim.isr.mutants import HINTS, MUTANTS
-from tests.sim.isr.walks import run_seed
+from tidelog.sim.isr.plans import MIXES, draw_plan
+from tidelog.sim.isr.run import run_plan, run_seeds
+from tidelog.sim.isr.sometimes import SOMETIMES
 
-WALKS = 1_500
-
-
-def test_nothing_committed_is_lost() -> None:
-    seen: dict[str, int] = {}
-    assert {seed: found for seed in range(WALKS) if (found := run_seed(seed, seen=seen))} == {}
-    for what in (
-        "leader", "committed", "diverging", "truncated", "refused", "out of range", "started over", "unclean election",
-        "APPLIED", "AMBIGUOUS",
-    ):  # fmt: skip
-        assert seen[what] > 50, f"{what} hardly ever happened: {seen}"
-    assert seen["PROVEN_NOT_APPLIED"] > 0, "a member that is fenced, or lives again, before its leader hears of it"
+RUNS = 40
+RUNS_LONG = 2_000
+RARE_IN_FEW = 0.6
+"""The share of what should happen now and then that has to be seen in `RUNS` runs."""
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_each_rule_is_needed(mutant: str) -> None:
-    first = HINTS.get(mutant, 0)
-    caught = next((seed for seed in range(first, first + WALKS) if run_seed(seed, MUTANTS[mutant])), None)
-    assert caught is not None, "nobody noticed"
-    assert run_seed(caught) is None
+@pytest.mark.parametrize("mix", MIXES)
+def test_nothing_committed_is_lost(mix: str) -> None:
+    batch = run_seeds(mix, 0, RUNS)
+    assert not batch.failures, f"python -m tidelog.sim.isr --mix {mix} --seed {batch.failures[0].plan.seed} --trace"
+    assert batch.committed > RUNS
+    seen = [name for name in SOMETIMES[mix] if batch.counters[name]]
+    assert len(seen) > RARE_IN_FEW * len(SOMETIMES[mix]), f"the runs have become too tame: {seen}"
 
 
-def test_a_seed_is_one_walk() -> None:
-    first: dict[str, int] = {}
-    again: dict[str, int] = {}
-    assert run_seed(17, seen=first) == run_seed(17, seen=again)
-    assert first == again
+@pytest.mark.slow
+@pytest.mark.parametrize("mix", MIXES)
+def test_many_runs_reach_what_is_hard_to_reach(mix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.sim.isr.run.COUNTED_FROM_RUNS", RUNS_LONG)
+    batch = run_seeds(mix, 0, RUNS_LONG)
+    assert not batch.failures, f"python -m tidelog.sim.isr --mix {mix} --seed {batch.failures[0].plan.seed} --trace"
+    assert not batch.never_happened
+
+
+def test_a_seed_is_a_run() -> None:
+    first, again = run_plan(draw_plan("swarm", 17)), run_plan(draw_plan("swarm", 17))
+    assert (first.trace, first.counters) == (again.trace, again.counters)
+    assert len({run_plan(draw_plan("swarm", seed)).trace for seed in range(20)}) == 20
+
+
+def test_a_seed_is_the_same_run_in_every_process() -> None:
+    program = "from tidelog.sim.isr.run import *; print([run_plan(draw_plan('swarm', n)).trace for n in range(8)])"
+    traces = set()
+    for hash_seed in ("0", "77"):
+        environment = {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        traces.add(done.stdout)
+    assert len(traces) == 1

@@ -1,0 +1,64 @@
+"""Ring 1 of primary-backup partitions as a program."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from tidelog.sim.isr.__main__ import ProgressBar, main
+from tidelog.sim.isr.plans import draw_plan
+from tidelog.sim.isr.run import Batch, run_plan, run_seeds
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["isr", *arguments])
+    return main()
+
+
+def test_seeds_are_run_and_counted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--runs", "5", "--seed", "10", "--mix", "disk") == 0
+    assert "disk: 5 runs, " in capsys.readouterr().out
+
+
+def test_each_mix_is_an_object(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--runs", "2", "--json") == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["runs"], one["failures"]) for one in told] == [(2, [])] * 6
+
+
+def test_a_failure_says_how_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mutant = ("--mutant", "no min ISR")
+    assert run(monkeypatch, "--runs", "100", "--mix", "network", *mutant) == 1
+    told = capsys.readouterr().out
+    seed = told.partition("\nnetwork seed ")[2].partition(":")[0]
+    assert f"again: python -m tidelog.sim.isr --mix network --seed {seed} --trace" in told
+    plan = told.rpartition("--plan '")[2].partition("'\n")[0]
+    assert run(monkeypatch, "--plan", plan, "--trace", *mutant) == 1
+    assert "failed: candidates are complete" in capsys.readouterr().out
+    assert run(monkeypatch, "--plan", plan) == 0, "and it is the mutant's doing"
+
+
+def test_what_comes_of_seeds_does_not_depend_on_how_they_are_spread() -> None:
+    alone, spread = run_seeds("control", 0, 110), run_seeds("control", 0, 110, jobs=2)
+    assert (alone.runs, alone.committed, alone.counters) == (spread.runs, spread.committed, spread.counters)
+
+
+def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = ProgressBar("disk", iter(range(100)).__next__)
+    bar.show(Batch("disk", runs=20), 2000)
+    bar.show(Batch("disk", runs=21), 2000)
+    bar.show(Batch("disk", runs=500, failures=[run_plan(draw_plan("disk", 3))]), 2000)
+    assert [line.split()[1] for line in capsys.readouterr().err.splitlines()] == ["1%", "25%"]
+    bar.show(Batch("disk", runs=100), 200)
+    assert capsys.readouterr().err == "", "what is over soon needs none"
+
+
+def test_runs_that_never_reach_something_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = run_seeds("crashes", 0, 1)
+    assert batch.never_happened == []
+    monkeypatch.setattr("tidelog.sim.isr.run.COUNTED_FROM_RUNS", 1)
+    assert "an unclean election" in batch.never_happened

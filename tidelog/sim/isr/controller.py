@@ -1,0 +1,109 @@
+"""The controller that ships, as far as it is pure: `decide` and `apply`, over one log of images.
+
+Everything it ever agreed on stays: brokers come to know images late, and may skip some. It never fails; that commands
+and answers get lost, come twice or come late is the network's part, and to a broker a controller that fails over looks
+no different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.controller import decide as deciding
+from tidelog.broker.controller import leadership
+from tidelog.broker.controller.apply import apply_all
+from tidelog.broker.controller.commands import (
+    BrokerHeartbeat,
+    Command,
+    CommandAnswer,
+    CreateTopic,
+    LeadCluster,
+    NewTopic,
+    RegisterBroker,
+)
+from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.topics import topic_config
+from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import NodeId
+from tidelog.sim.isr.plans import Topic
+
+TOPIC, TOPIC_ID = "walks", "walks-id"
+
+Watcher = Callable[[Command, ClusterImage, ClusterImage], None]
+"""Told each command that changed something, with the image before and after."""
+
+
+class SimController:
+    """One cluster's, with one topic of one partition."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.config = BrokerConfig()
+        self.image = ClusterImage("")
+        self.history: list[ClusterImage] = []
+        self._settings: dict[tuple[str, ...], TopicConfig] = {}
+        self._watcher = watcher
+        self.submit(LeadCluster(1, 1, "cluster"))
+
+    def submit(self, command: Command) -> CommandAnswer:
+        """Raises what deciding raises."""
+        before = self.image
+        decision = deciding.decide(before, command, self.config)
+        if decision.records:
+            self.image = apply_all(before, decision.records, before.position)
+            self.history.append(self.image)
+            self._watcher(command, before, self.image)
+        return decision.answer(self.image)
+
+    def tell(self, command: Command) -> bool:
+        """An administrator's command; whether it was taken."""
+        try:
+            self.submit(command)
+        except TidelogError:
+            return False
+        return True
+
+    def found(self, topic: Topic) -> None:
+        """A topic, with all its replicas live."""
+        configs = {
+            "min.insync.replicas": str(topic.min_isr),
+            "ack.durability": "fsynced" if topic.is_fsynced else "replicated",
+            "unclean.leader.election.enable": str(topic.is_unclean_allowed).lower(),
+        }
+        assignments = {0: list(range(1, topic.replicas + 1))}
+        self.submit(CreateTopic(NewTopic(TOPIC, assignments=assignments, configs=configs), TOPIC_ID))
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> PartitionInfo:
+        return partition_of(self.image)
+
+    def settings(self, image: ClusterImage) -> TopicConfig:
+        """The topic's. Remembered: they take long to read."""
+        configs = image.topics[TOPIC].configs
+        key = tuple(configs.values())
+        if key not in self._settings:
+            self._settings[key] = topic_config(self.config, configs)
+        return self._settings[key]
+
+    def min_isr(self, image: ClusterImage) -> int:
+        """In-sync replicas without which nothing is committed."""
+        return leadership.min_isr(partition_of(image), self.settings(image))
+
+    def broker(self, node: int) -> BrokerInfo:
+        return self.image.brokers[NodeId(node)]
+
+
+def partition_of(image: ClusterImage) -> PartitionInfo:
+    return image.topics[TOPIC].partitions[0]
+
+
+def registration(node: int, incarnation: str, storage: str, clean_epoch: int) -> RegisterBroker:
+    """Of a process. Where it listens is of no interest here."""
+    return RegisterBroker(node, incarnation, storage, "", 0, "", 0, cluster_id="", clean_epoch=clean_epoch)
+
+
+def first_heartbeat(image: ClusterImage, node: int) -> BrokerHeartbeat:
+    """Of a broker that has applied everything."""
+    return BrokerHeartbeat(node, image.brokers[NodeId(node)].epoch, image.position)

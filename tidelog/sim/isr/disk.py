@@ -1,0 +1,78 @@
+"""A broker's disk, as far as one partition's log is on it, and what a crash leaves of it.
+
+Batches hold one record each; a log is a list of (leader epoch, value), so that equal entries mean equal batches. What
+the broker takes for durable (`durable`) and what the platters hold (`kept`) differ only if somebody errs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.replication.isr.events import LogState
+from tidelog.sim.isr.dice import Dice
+
+Entry = tuple[int, int]
+
+
+class Disk:
+    """One, from its first use until it is lost. Invariant: kept <= len(log), durable <= len(log)."""
+
+    def __init__(self, storage: str) -> None:
+        self.storage = storage
+        self.log: list[Entry] = []
+        self.start = 0
+        self.base = 0
+        """Where it started over; below, the log holds nothing, and what stands in its place is no content."""
+        self.durable = 0
+        self.kept = 0
+        self.high_watermark = 0
+        """The checkpoint."""
+        self.clean_epoch = -1
+        """The clean mark."""
+        self.is_offline = False
+        """An fsync has failed: nothing is written any more in this life."""
+
+    def state(self) -> LogState:
+        return LogState(self.start, self.durable, len(self.log), lineage_of(self.log, self.base))
+
+    def sync(self, to: int) -> None:
+        """The log is durable up to here."""
+        self.durable = self.kept = max(self.kept, to)
+
+    def fail_sync(self) -> None:
+        """The system has dropped what it was to write, and calls it clean: it will never say so again."""
+        self.is_offline = True
+
+    def truncate(self, to: int) -> None:
+        """Durably, with what is left."""
+        del self.log[to:]
+        self.durable = self.kept = to
+
+    def start_over(self, at: int, filler: Sequence[Entry]) -> None:
+        """Drops all; `filler` stands for what is below the new start, and keeps comparisons short."""
+        self.log[:] = filler
+        assert len(self.log) == at
+        self.start = self.base = self.durable = self.kept = at
+
+    def drop(self) -> None:
+        """The replica was taken away: its log is deleted."""
+        self.log.clear()
+        self.start = self.base = self.durable = self.kept = self.high_watermark = 0
+
+    def lose_power(self, dice: Dice) -> None:
+        """Of what was not synced, some is gone: a tail, torn anywhere, which opening the log cuts off."""
+        del self.log[dice.between(self.kept, len(self.log)) :]
+
+    def open(self) -> None:
+        """A process begins: what is there, it makes durable, and it believes no mark beyond it. Of what a failed fsync
+        has dropped nothing is there."""
+        if self.is_offline:
+            del self.log[self.kept :]
+        self.is_offline = False
+        self.durable = self.kept = len(self.log)
+        self.high_watermark = min(max(self.high_watermark, self.start), len(self.log))
+
+
+def lineage_of(log: Sequence[Entry], base: int = 0) -> tuple[tuple[int, int], ...]:
+    """(leader epoch, first offset), for each epoch."""
+    return tuple((log[at][0], at) for at in range(base, len(log)) if at == base or log[at - 1][0] != log[at][0])

@@ -1,0 +1,88 @@
+"""The demand for life: faults stop, all come back, and then everything is committed, in sync and equal."""
+
+from __future__ import annotations
+
+from tidelog.broker.controller.partition_commands import ElectionType, ElectLeaders
+from tidelog.sim.isr.actions import NAMED
+from tidelog.sim.isr.dice import Dice
+from tidelog.sim.isr.replication import Replication as World
+
+ROUND_MS = 10
+
+
+class Healing:
+    """Of one world, once its plan is over."""
+
+    def __init__(self, world: World, dice: Dice) -> None:
+        self._world = world
+        self._dice = dice
+
+    def run(self) -> None:
+        """Comes to rest, has one batch more committed, and comes to rest again."""
+        self._recover()
+        self._rest()
+        world = self._world
+        leader = world.registered(world.controller.now.leader)
+        assert leader is not None
+        before = len(world.truth.committed)
+        world.produce(leader)
+        self._rest()
+        world.truth.require("a healed partition commits", len(world.truth.committed) == before + 1)
+        world.truth.judge_end()
+
+    def _recover(self) -> None:
+        """Processes of the past end, disks that failed are opened anew, and whoever is gone starts."""
+        world = self._world
+        world.wire.cuts.clear()
+        for process in world.running():
+            if world.current[process.node] is not process or process.disk.is_offline:
+                world.end(process)
+        for process in list(world.current.values()):
+            if not process.is_running:
+                world.register(world.new_process(process.node, process.disk))
+
+    def _rest(self) -> None:
+        world = self._world
+        for _ in range(80 + 2 * max(len(disk.log) for disk in world.disks.values())):
+            self._round()
+            if self._is_at_rest():
+                return
+        now, committed = world.controller.now, len(world.truth.committed)
+        logs = {storage: disk.log for storage, disk in world.disks.items()}
+        world.truth.require("a healed partition comes to rest", False, now, f"{committed} committed", logs)
+
+    def _round(self) -> None:
+        world = self._world
+        world.now_ms += ROUND_MS
+        for process in world.running():
+            if world.registered(process.node) is not process or not world.controller.image.is_live(process.node):
+                world.heartbeat(process)
+            if world.newest > process.known:
+                world.learn(process, world.newest)
+            world.sync(process, self._dice, is_all=True)
+            world.fetch(process)
+            world.tick(process)
+        while world.wire.deliver_oldest(self._dice):
+            pass
+        for process in world.running():
+            world.give_up(process)
+        for node in world.current:
+            if world.registered(node) is None:
+                world.fence(node)
+        now = world.controller.now
+        if not now.isr and not now.elr:
+            world.controller.tell(ElectLeaders(ElectionType.UNCLEAN, [NAMED]))
+
+    def _is_at_rest(self) -> bool:
+        world = self._world
+        now = world.controller.now
+        holders = [world.registered(node) for node in now.replicas]
+        if now.adding or now.removing or sorted(now.isr) != sorted(now.replicas) or None in holders:
+            return False
+        committed = world.truth.committed
+        return all(
+            holder is not None
+            and holder.disk.log[holder.disk.start :] == committed[holder.disk.start :]
+            and holder.known == world.newest
+            for holder in holders
+        )

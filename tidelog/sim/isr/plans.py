@@ -1,0 +1,99 @@
+"""Fault mixes: what can go wrong in a run, and how often. One seed of one mix is one plan.
+
+Each mix is about one kind of trouble, with a little of what makes it matter; `swarm` draws for each seed which kinds
+there are at all (Groce et al., ISSTA 2012): a run with a bit of everything rarely shows what two or three do to each
+other. The odds within a mix are drawn too, so that some runs are mostly crashes and some mostly late messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tidelog.sim.seeds import stream
+
+Odds = Mapping[str, float]
+"""By the name of an action; see `actions.py`."""
+
+CALM: Odds = {
+    "produce": 6.0, "fetch": 12.0, "arrive": 24.0, "sync": 8.0, "learn": 6.0, "tick": 4.0, "heartbeat": 3.0,
+    "round": 2.5, "start": 3.0, "fence": 1.0,
+}  # fmt: skip
+"""What goes on always. Whoever is gone comes back, and now and then a live broker is taken for dead."""
+
+NETWORK: Odds = {"arrive_late": 5.0, "lose": 3.0, "repeat": 3.0, "give_up": 2.0, "cut": 0.8, "mend": 1.5}
+CRASHES: Odds = {
+    "kill": 0.8, "power": 1.2, "stop": 0.6, "wipe": 0.3, "replace_disk": 0.3, "checkpoint": 2.0, "fence": 1.5,
+    "fail_over": 0.6, "delete_prefix": 0.4,
+}  # fmt: skip
+CONTROL: Odds = {
+    "give_up": 3.0, "lose": 1.5, "repeat": 1.5, "fence": 2.0, "prefer": 1.5, "move": 0.8, "swap_out_and_in": 0.5,
+    "call_off": 0.3, "change_min_isr": 0.6, "change_unclean": 0.3, "rescue": 0.5, "power": 0.5, "fail_over": 0.4,
+}  # fmt: skip
+DISK: Odds = {
+    "fail_sync": 0.6, "power": 1.5, "lose_checkpoint": 0.5, "checkpoint": 1.0, "delete_prefix": 0.8, "fence": 1.0,
+    "fail_over": 0.6,
+}  # fmt: skip
+
+MIXES: Mapping[str, tuple[Odds, ...]] = {
+    "network": (NETWORK, {"power": 0.4, "fence": 1.0, "prefer": 0.5, "checkpoint": 0.5}),
+    "crashes": (CRASHES, {"arrive_late": 2.0, "give_up": 1.0, "rescue": 0.5}),
+    "control": (CONTROL, {"arrive_late": 2.0}),
+    "disk": (DISK, {"arrive_late": 2.0, "give_up": 1.0, "rescue": 0.5}),
+    "everything": (NETWORK, CRASHES, CONTROL, DISK),
+    "swarm": (),
+}
+"""`swarm` takes from all."""
+
+STEPS = 220
+TAMED = (0.0, 0.3, 1.0, 1.0, 3.0)
+"""How much more or less often than its odds a fault happens in one run."""
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """What a run is about: the partition's settings, and the brokers there are."""
+
+    brokers: int
+    replicas: int
+    min_isr: int
+    is_fsynced: bool
+    is_unclean_allowed: bool
+
+
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    """One action, with the number that its dice come from."""
+
+    action: str
+    dice: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Give it to `run_plan`, and the same happens again."""
+
+    mix: str
+    seed: int
+    topic: Topic
+    steps: tuple[Step, ...]
+
+
+def draw_plan(mix: str, seed: int) -> Plan:
+    """The plan of this seed. Raises `KeyError` if there is no such mix."""
+    rng = stream(seed, f"isr/{mix}")
+    replicas = rng.choice((2, 3, 3, 3, 4))
+    topic = Topic(
+        brokers=replicas + rng.choice((0, 0, 1, 2) if mix in ("control", "everything", "swarm") else (0,)),
+        replicas=replicas,
+        min_isr=rng.choice((1, 2, 2)),
+        is_fsynced=rng.random() < 0.5,
+        is_unclean_allowed=rng.random() < 0.1,
+    )
+    odds = {name: weight * rng.choice((0.5, 1, 1, 2)) for name, weight in CALM.items()}
+    odds["sync"] *= rng.choice((0.1, 1, 1))
+    calmer = rng.choice((0.15, 0.4, 1.0))
+    for kind in MIXES[mix] or (NETWORK, CRASHES, CONTROL, DISK):
+        for name, weight in kind.items():
+            tamed = rng.choice(TAMED if MIXES[mix] else (0.0, 0.0, *TAMED)) * calmer
+            odds[name] = odds.get(name, 0.0) + weight * tamed
+    drawn = rng.choices(list(odds), list(odds.values()), k=STEPS)
+    return Plan(mix, seed, topic, tuple(Step(name, rng.getrandbits(32)) for name in drawn))

@@ -1,0 +1,46 @@
+"""A broker's process: one life. It has a disk, knows some image, and plays one role in the partition at a time."""
+
+from __future__ import annotations
+
+from tidelog.replication.isr.events import StartOver, Truncate
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.sim.isr.disk import Disk
+
+
+class Process:
+    """One life of a node. `incarnation` is what names it."""
+
+    def __init__(self, node: int, incarnation: str, disk: Disk) -> None:
+        self.node = node
+        self.incarnation = incarnation
+        self.disk = disk
+        self.is_running = True
+        self.clean_epoch, disk.clean_epoch = disk.clean_epoch, -1
+        """The mark that was found: it goes with the registration, and is gone."""
+        self.broker_epoch = -1
+        """Of the registration; -1 before it."""
+        self.known = -1
+        """The image that is in force here."""
+        self.core: IsrLeader | IsrFollower | None = None
+        self.high_watermark = disk.high_watermark
+        """What the last role knew."""
+        self.attempts: list[int] = []
+        """`AlterPartition`s that are not answered yet."""
+        self.cutting: Truncate | StartOver | None = None
+        """What the disk thread is about to do."""
+
+    @property
+    def leading(self) -> IsrLeader | None:
+        return self.core if isinstance(self.core, IsrLeader) else None
+
+    @property
+    def following(self) -> IsrFollower | None:
+        return self.core if isinstance(self.core, IsrFollower) else None
+
+    def leave_role(self) -> None:
+        """What it knew stays; what it asked for is nobody's any more."""
+        if self.core is not None:
+            self.high_watermark = self.core.high_watermark
+        self.core = None
+        self.attempts.clear()

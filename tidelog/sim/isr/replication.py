@@ -1,0 +1,204 @@
+"""Fetching in a walk: followers ask, leaders answer, at once or when they come to it, and disks catch up.
+
+The shells' part (`Follower`, `Fetcher`, `ReplicationService`) cut down to what the cores can see. Where the shells have
+one question on its way at a time, here are as many as the steps make: the cores are to bear it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidelog.model.cluster import NO_LEADER
+from tidelog.model.ids import NodeId
+from tidelog.replication.isr import events as isr
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.protocol import Appended, Synced
+from tidelog.sim.isr.controller import partition_of
+from tidelog.sim.isr.dice import Dice
+from tidelog.sim.isr.disk import Entry, lineage_of
+from tidelog.sim.isr.plans import Topic
+from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.truth import Violation
+from tidelog.sim.isr.world import Parts, World
+
+ANSWERED_MAX = 3
+"""Batches in an answer."""
+PARKED = 0.25
+"""The chance that a question waits at the leader."""
+
+Answer = tuple[Any, list[Entry]]
+
+
+class Replication(World):
+    """A world whose brokers replicate."""
+
+    def __init__(self, topic: Topic, parts: Parts) -> None:
+        self._correlations = 0
+        super().__init__(topic, parts)
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def fetch(self, process: Process) -> None:
+        """Makes up a question to the leader that the process knows."""
+        core = process.following
+        if core is not None and process.cutting is None and not process.disk.is_offline:
+            self._correlations += 1
+            self.react(process, core.step(isr.FetchDue(self._correlations)))
+
+    def react(self, process: Process, effects: Sequence[isr.FollowerEffect]) -> None:
+        """Carries out a follower's effects."""
+        core, disk = process.following, process.disk
+        assert core is not None
+        for effect in effects:
+            match effect:
+                case isr.Fetch():
+                    self._ask(process, core, effect)
+                case isr.ReportSynced():
+                    self._report(process, core, effect)
+                case isr.FollowHighWatermark(to):
+                    self.truth.followed(process, core, to)
+                case isr.DeletePrefix(to):
+                    assert to <= disk.durable
+                    disk.start = max(disk.start, to)
+                case isr.Truncate(to):
+                    self.truth.judge_cut(process, core, to)
+                    process.cutting = effect
+                case isr.StartOver():
+                    self.truth.saw("a log is started over")
+                    process.cutting = effect
+                case isr.Distrust(reason):
+                    raise Violation(f"leaders are to be trusted: {reason}")
+                case isr.AppendFetched():
+                    raise AssertionError("handled where the batches are")
+
+    def _leader_of(self, process: Process) -> Process | None:
+        """The very process that leads, as the image has it that is in force here."""
+        image = self.controller.history[process.known]
+        leader = partition_of(image).leader
+        return None if leader == NO_LEADER else self.processes.get(image.brokers[NodeId(leader)].incarnation)
+
+    def _ask(self, process: Process, core: IsrFollower, fetch: isr.Fetch) -> None:
+        leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch
+        if leader is None:
+            return
+
+        def arrive(dice: Dice) -> None:
+            leading = self._leading(leader, leader_epoch)
+            if leading is None:
+                self.truth.saw("a fetch of another epoch is refused")
+                return
+            verdict, effects = leading.fetched(
+                isr.FollowerFetched(
+                    process.node,
+                    broker_epoch,
+                    fetch.fetch_offset,
+                    fetch.durable_offset,
+                    fetch.last_fetched_epoch,
+                    self.now_ms,
+                )
+            )
+            self.execute(leader, effects)
+            if dice.chance(PARKED):
+                self.wire.send(
+                    leader.node,
+                    leader.node,
+                    lambda dice: self._serve(process, fetch, verdict, leader, leader_epoch, dice),
+                )
+            else:
+                self._serve(process, fetch, verdict, leader, leader_epoch, dice)
+
+        self.wire.send(process.node, leader.node, arrive)
+
+    @staticmethod
+    def _leading(process: Process, leader_epoch: int) -> IsrLeader | None:
+        core = process.leading
+        return core if process.is_running and core is not None and core.leader_epoch == leader_epoch else None
+
+    # -- answering ---------------------------------------------------------------------------------------------------
+
+    def _serve(
+        self,
+        asker: Process,
+        fetch: isr.Fetch,
+        verdict: isr.FetchVerdict,
+        leader: Process,
+        leader_epoch: int,
+        dice: Dice,
+    ) -> None:
+        core = self._leading(leader, leader_epoch)
+        if core is None:
+            return
+        answer = self._answer_to(fetch.correlation, verdict, leader, core, dice)
+        if answer is not None:
+            self.wire.send(leader.node, asker.node, lambda _: self._take(asker, *answer))
+
+    def _answer_to(
+        self, correlation: int, verdict: isr.FetchVerdict, leader: Process, core: IsrLeader, dice: Dice
+    ) -> Answer | None:
+        log, start = leader.disk.log, leader.disk.start
+        match verdict:
+            case isr.Serve(at) if at < start:
+                return isr.FetchOutOfRange(correlation, start, len(log)), []
+            case isr.Serve(at):
+                sent = log[at : at + dice.between(0, ANSWERED_MAX)]
+                epochs = lineage_of(log[: at + len(sent)], at)
+                return isr.Fetched(correlation, at, at + len(sent), epochs, core.high_watermark, start), sent
+            case isr.Diverging(epoch, end_offset):
+                self.truth.saw("logs diverge")
+                return isr.DivergingAt(correlation, epoch, end_offset), []
+            case isr.OutOfRange(first, end):
+                return isr.FetchOutOfRange(correlation, first, end), []
+            case isr.Refused():
+                self.truth.saw("a fetch of an earlier life is refused")
+                return None
+
+    def _take(self, process: Process, answer: Any, sent: list[Entry]) -> None:
+        core = process.following
+        if not process.is_running or core is None or process.cutting is not None:
+            return
+        effects = core.step(answer)
+        if effects == [isr.AppendFetched(len(process.disk.log) + len(sent))]:
+            process.disk.log.extend(sent)
+            self.truth.judge_matching(process.disk)
+            effects = core.step(Appended(len(process.disk.log)))
+        self.react(process, effects)
+        if process.cutting is None:
+            self.truth.judge_lineage(process.disk, core._lineage.rows)
+
+    # -- disks -------------------------------------------------------------------------------------------------------
+
+    def sync(self, process: Process, dice: Dice, *, is_all: bool = False) -> None:
+        """The disk thread has done some of its work, or all of it."""
+        disk = process.disk
+        if disk.is_offline or process.core is None:
+            return
+        if process.cutting is not None:
+            self.finish_cut(process)
+            return
+        disk.sync(len(disk.log) if is_all else dice.between(disk.durable, len(disk.log)))
+        if process.leading is not None:
+            self.execute(process, process.leading.step(Synced(disk.durable)))
+        elif process.following is not None:
+            self.react(process, process.following.step(Synced(disk.durable)))
+
+    def _report(self, process: Process, core: IsrFollower, effect: isr.ReportSynced) -> None:
+        leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch
+        if leader is None:
+            return
+
+        def arrive(_: Dice) -> None:
+            leading = self._leading(leader, leader_epoch)
+            if leading is not None:
+                event = isr.FollowerSynced(
+                    process.node,
+                    broker_epoch,
+                    effect.fetch_offset,
+                    effect.durable_offset,
+                    effect.last_fetched_epoch,
+                    self.now_ms,
+                )
+                self.execute(leader, leading.step(event))
+
+        self.wire.send(process.node, leader.node, arrive)

@@ -1,0 +1,52 @@
+"""What must happen now and then in many runs of a mix, or its silence means nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ALWAYS = (
+    "a batch is committed",
+    "a batch is refused",
+    "a fetch of another epoch is refused",
+    "a leader takes office",
+    "a leader takes office with an old high watermark",
+    "a message is overtaken",
+    "an answer about a set is given up",
+    "an in-sync set: fenced leader epoch",
+    "an in-sync set: ineligible replica",
+    "an in-sync set: invalid update version",
+    "an in-sync set: none",
+    "an uncommitted tail is cut",
+    "another leads",
+    "logs diverge",
+    "the ELR elects",
+    "unsynced batches are lost",
+)
+"""In every mix."""
+
+NETWORK = ("a direction is cut", "a message comes twice", "a message is lost")
+CRASHES = (
+    "a disk is wiped",
+    "a fetch of an earlier life is refused",
+    "a log is started over",
+    "a process is killed",
+    "a process outlives its successor's start",
+    "an unclean election",
+    "an unclean restart is noticed",
+)
+CONTROL = (
+    "a replica is taken away and given back",
+    "an in-sync set: new leader elected",
+    "replicas begin to move",
+    "the minimum of in-sync replicas changes",
+)
+DISK = ("a log is started over", "an fsync fails")
+
+SOMETIMES: Mapping[str, tuple[str, ...]] = {
+    "network": (*ALWAYS, *NETWORK),
+    "crashes": (*ALWAYS, *CRASHES),
+    "control": (*ALWAYS, *CONTROL),
+    "disk": (*ALWAYS, *DISK),
+    "everything": (*ALWAYS, *NETWORK, *CRASHES, *CONTROL, *DISK),
+    "swarm": (*ALWAYS, *NETWORK, *CRASHES, *CONTROL, *DISK),
+}

@@ -1,0 +1,220 @@
+"""What is true in a run, whoever knows it, and what must hold of it: the judge of every change.
+
+The truth is one list: everything that any leader ever called committed, which is what producers were acknowledged and
+readers given. It grows, and changes only by a recorded *unclean election*, of somebody who was neither in the ISR nor
+in the ELR: then it is what that leader knows of it, from its first moment on.
+
+- *Committed is for ever*: whoever commits, or follows a high watermark, has at each offset what others had there.
+- *Candidates are complete*: every member of the controller's ISR and ELR holds all that is committed, in what it has
+  acknowledged. So each later leader does, and what was acknowledged outlives every election.
+- *The maximal set is large enough*: it contains the controller's ISR; and the ELR, if enough are in sync.
+- *Logs match*: batches of one epoch at one offset have one past.
+- *Nobody cuts what is committed*, unless nobody counts with it.
+- *Entries are sound*: one leader an epoch, epochs only rise, fenced brokers are not in sync, nobody is in both sets, no
+  ELR while enough are in sync, a compare-and-set saw the entry before it, an unclean restart leaves the sets.
+- *Nothing is invented, nothing is there twice, and what was refused is never seen.*
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tidelog.broker.controller.commands import Command, RegisterBroker
+from tidelog.broker.controller.partition_commands import AlterPartition
+from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.sim.isr.controller import TOPIC, partition_of
+from tidelog.sim.isr.disk import Disk, Entry, lineage_of
+from tidelog.sim.isr.process import Process
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; the text begins with its name."""
+
+
+class Truth:
+    """Of one run. `disks` are by storage, `processes` by incarnation, and both are the world's."""
+
+    def __init__(self, disks: dict[str, Disk], processes: dict[str, Process]) -> None:
+        self.committed: list[Entry] = []
+        self.counters: Counter[str] = Counter()
+        self.offered: dict[int, bool] = {}
+        """Values that clients have sent; False if they were refused."""
+        self._disks = disks
+        self._processes = processes
+        self._image = ClusterImage("")
+        self._leaders: dict[int, int] = {}
+        self._unclean_epoch = -1
+        """Of the newest unclean election."""
+        self._is_unclean_pending = False
+        """Whoever was elected unclean has not begun to lead."""
+
+    def saw(self, name: str, is_seen: bool = True) -> None:
+        """For `sometimes`."""
+        if is_seen:
+            self.counters[name] += 1
+
+    def require(self, name: str, holds: bool, *what: object) -> None:
+        if not holds:
+            raise Violation(f"{name}: {', '.join(map(str, what))}")
+
+    # -- the controller ----------------------------------------------------------------------------------------------
+
+    def decided(self, command: Command, before: ClusterImage, after: ClusterImage, min_isr: int) -> None:
+        """The controller has changed something."""
+        self._image = after
+        if TOPIC not in before.topics:
+            return
+        was, now = partition_of(before), partition_of(after)
+        self._judge_epochs(was, now)
+        self._judge_sets(after, now, min_isr)
+        if isinstance(command, AlterPartition) and now != was:
+            self.require("compare and set", command.partitions[0].partition_epoch == was.partition_epoch, was, now)
+        if isinstance(command, RegisterBroker):
+            self._judge_registration(command, before, after)
+        if now.leader not in (was.leader, NO_LEADER):
+            self._elected(was, now)
+        self.judge_candidates()
+
+    def _judge_epochs(self, was: PartitionInfo, now: PartitionInfo) -> None:
+        rises = now.partition_epoch == was.partition_epoch + (now != was)
+        self.require("entries are sound", rises and was.leader_epoch <= now.leader_epoch, was, now)
+        if now.leader != NO_LEADER:
+            leader = self._leaders.setdefault(now.leader_epoch, now.leader)
+            self.require("one leader an epoch", leader == now.leader, was, now)
+
+    def _judge_sets(self, image: ClusterImage, now: PartitionInfo, min_isr: int) -> None:
+        members = (*now.isr, *now.elr)
+        is_placed = len(set(members)) == len(members) and all(node in now.replicas for node in members)
+        self.require("entries are sound", is_placed and all(image.is_live(node) for node in now.isr), now)
+        self.require("entries are sound", (now.leader in now.isr) == bool(now.isr), now)
+        self.require("entries are sound", not now.elr or len(now.isr) < min_isr, "an ELR, and enough in sync", now)
+
+    def _judge_registration(self, command: RegisterBroker, before: ClusterImage, after: ClusterImage) -> None:
+        now, old = partition_of(after), next((b for b in before.brokers.values() if b.node_id == command.node_id), None)
+        is_other_disk = old is None or old.storage != command.storage
+        is_fsynced = after.topics[TOPIC].configs["ack.durability"] == "fsynced"
+        is_unclean = old is not None and command.clean_epoch != old.epoch and not is_fsynced
+        if is_other_disk or is_unclean:
+            self.saw("an unclean restart is noticed", is_unclean and command.node_id in partition_of(before).isr)
+            is_out = command.node_id not in (*now.isr, *now.elr)
+            self.require("an unclean restart leaves the sets", is_out, command, now)
+
+    def _elected(self, was: PartitionInfo, now: PartitionInfo) -> None:
+        self.saw("another leads")
+        self.saw("the ELR elects", now.leader in was.elr)
+        if now.leader not in (*was.isr, *was.elr):
+            self.saw("an unclean election")
+            self._unclean_epoch, self._is_unclean_pending = now.leader_epoch, True
+
+    # -- leaders -----------------------------------------------------------------------------------------------------
+
+    def took_office(self, process: Process, core: IsrLeader) -> None:
+        self.saw("a leader takes office")
+        log = process.disk.log
+        if self._is_unclean_pending and core.leader_epoch >= self._unclean_epoch:
+            self._is_unclean_pending = False
+            del self.committed[max(core.high_watermark, process.disk.start) :]
+            while self.committed != log[: len(self.committed)]:
+                self.committed.pop()
+        self.saw("a leader takes office with an old high watermark", core.high_watermark < len(self.committed))
+        self.advanced(process, core, core.high_watermark)
+
+    def advanced(self, process: Process, core: IsrLeader, to: int) -> None:
+        """A leader calls everything below committed: acknowledged, and shown to readers."""
+        if not self._counts(process, core):
+            return
+        log, start = process.disk.log, process.disk.start
+        common = min(to, len(self.committed))
+        self.require(
+            "committed is for ever",
+            log[start:common] == self.committed[start:common],
+            f"node {process.node} commits something else below {common}",
+        )
+        if to > len(self.committed):
+            self.saw("a batch is committed")
+            for epoch, value in log[len(self.committed) : to]:
+                self.require("nothing is invented", self.offered.get(value, False), epoch, value)
+            self.committed.extend(log[len(self.committed) : to])
+            self.judge_candidates()
+
+    def _counts(self, process: Process, core: IsrLeader) -> bool:
+        """Not what somebody of the time before an unclean election says; nor one whose disk was replaced while it went
+        on, and that waits for nobody else: no protocol can know of that."""
+        if core.leader_epoch < self._unclean_epoch:
+            return False
+        storage = next((b.storage for b in self._image.brokers.values() if b.node_id == process.node), "")
+        return storage == process.disk.storage or core.in_sync != (process.node,)
+
+    def judge_maximal(self, core: IsrLeader, min_isr: int) -> None:
+        """After each step of a leader."""
+        now = partition_of(self._image)
+        if core.leader_epoch != now.leader_epoch:
+            return
+        eligible = {*now.isr, *(now.elr if len(now.isr) >= min_isr else ())}
+        holds = eligible <= {*core.maximal_isr}
+        self.require("the maximal set is large enough", holds, f"{now.isr} is not within {core.maximal_isr}")
+
+    def judge_candidates(self) -> None:
+        """Whoever may be elected holds everything committed; the leader does in any case."""
+        if self._is_unclean_pending:
+            return
+        topic, now = self._image.topics[TOPIC], partition_of(self._image)
+        is_fsynced = topic.configs["ack.durability"] == "fsynced"
+        for node in (*now.isr, *now.elr):
+            broker = self._image.brokers[node]
+            disk, process = self._disks[broker.storage], self._processes[broker.incarnation]
+            if not is_fsynced and not process.is_running:
+                continue  # it may have lost something, and when it comes back it says so
+            has_all = disk.log[disk.start : len(self.committed)] == self.committed[disk.start :]
+            self.require(
+                "candidates are complete", has_all, f"node {node} may lead without all of {len(self.committed)}", now
+            )
+            is_kept = not is_fsynced or disk.kept >= len(self.committed)
+            self.require("candidates are complete", is_kept, f"node {node} has not on its disk what is committed", now)
+
+    # -- followers ---------------------------------------------------------------------------------------------------
+
+    def followed(self, process: Process, core: IsrFollower, to: int) -> None:
+        """A follower shows its readers everything below. Once there was an unclean election, that is the truth only if
+        its log has been found to be its leader's."""
+        is_unclean = self._unclean_epoch >= 0 and not core.is_aligned
+        if is_unclean or core.leader_epoch < self._unclean_epoch or self._is_unclean_pending:
+            return
+        start = process.disk.start
+        is_same = process.disk.log[start:to] == self.committed[start:to] and to <= len(self.committed)
+        self.require("committed is for ever", is_same, f"node {process.node} shows something else below {to}")
+
+    def judge_cut(self, process: Process, core: IsrFollower, to: int) -> None:
+        """Nobody cuts what is committed, but for one that nobody counts with, and that follows a leader of the past."""
+        self.saw("an uncommitted tail is cut", to >= len(self.committed))
+        now = partition_of(self._image)
+        if self._is_unclean_pending or core.leader_epoch < self._unclean_epoch:
+            return
+        if core.leader_epoch == now.leader_epoch or process.node in (*now.isr, *now.elr):
+            lost = [one for one, other in zip(process.disk.log[to:], self.committed[to:], strict=False) if one == other]
+            self.require("nobody cuts what is committed", not lost, f"node {process.node} cuts {lost} from {to} on")
+
+    def judge_matching(self, disk: Disk) -> None:
+        """After an append. A log begins later if its start was deleted, and says nothing of what was before."""
+        for other in self._disks.values():
+            for at in range(min(len(disk.log), len(other.log)) - 1, -1, -1):
+                if disk.log[at][0] == other.log[at][0]:
+                    start = max(disk.start, other.start)
+                    self.require(
+                        "logs match",
+                        disk.log[start : at + 1] == other.log[start : at + 1],
+                        f"disks {disk.storage} and {other.storage} differ below {at}",
+                    )
+                    break
+
+    def judge_lineage(self, disk: Disk, kept: Sequence[tuple[int, int]]) -> None:
+        """What a core knows of epochs is what its log holds."""
+        rows = lineage_of(disk.log, disk.base)
+        self.require("epochs are those of the log", tuple(kept) == rows[len(rows) - len(kept) :], kept, rows)
+
+    def judge_end(self) -> None:
+        values = [value for _, value in self.committed]
+        self.require("nothing is there twice", len(set(values)) == len(values), values)

@@ -1,0 +1,67 @@
+"""The network of a walk: messages wait until a step delivers, loses or repeats one. Nothing else moves them.
+
+Any order is possible, and any delay: a message may outlive the process that sent it, and the one after. An answer goes
+to the process that asked, on its connection, and dies with it. A cut holds up what one node sends to another, in one
+direction; the controller is node 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidelog.sim.isr.dice import Dice
+
+CONTROLLER = 0
+IN_FLIGHT_MAX = 24
+"""No more are repeated then."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    sender: int
+    receiver: int
+    deliver: Callable[[Dice], None]
+
+
+class Wire:
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.cuts: list[tuple[int, int]] = []
+
+    def send(self, sender: int, receiver: int, deliver: Callable[[Dice], None]) -> None:
+        self.messages.append(Message(sender, receiver, deliver))
+
+    def _passing(self) -> list[int]:
+        if not self.cuts:
+            return list(range(len(self.messages)))
+        return [at for at, one in enumerate(self.messages) if (one.sender, one.receiver) not in self.cuts]
+
+    def deliver_oldest(self, dice: Dice) -> bool:
+        """False if nothing can arrive."""
+        return self._deliver(dice, is_any=False)
+
+    def deliver_any(self, dice: Dice) -> bool:
+        """False if nothing can arrive."""
+        return self._deliver(dice, is_any=True)
+
+    def _deliver(self, dice: Dice, *, is_any: bool) -> bool:
+        passing = self._passing()
+        if not passing:
+            return False
+        self.messages.pop(dice.pick(passing) if is_any else passing[0]).deliver(dice)
+        return True
+
+    def lose(self, dice: Dice) -> bool:
+        """False if there is nothing to lose."""
+        if not self.messages:
+            return False
+        self.messages.pop(dice.below(len(self.messages)))
+        return True
+
+    def repeat(self, dice: Dice) -> bool:
+        """A copy stays under way, for as long as it likes, when the message arrives."""
+        if not self.messages or len(self.messages) >= IN_FLIGHT_MAX:
+            return False
+        self.messages.append(dice.pick(self.messages))
+        return True

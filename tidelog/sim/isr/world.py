@@ -1,0 +1,371 @@
+"""The world of a walk: brokers around one partition, their disks, the network, and the controller that ships.
+
+This is the shells' part, cut down to what the cores can see: `Replicas` (images come, roles change), `IsrRequests`,
+`Registration`. Fetching is in `replication.py`. Nothing happens but what a step does; nothing takes time but what it
+says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.broker.controller.commands import (
+    BrokerAdmitted,
+    BrokerHeartbeat,
+    Command,
+    FenceBroker,
+)
+from tidelog.broker.controller.partition_commands import (
+    AlterOutcome,
+    AlterPartition,
+    IsrAnswer,
+    IsrAsked,
+    IsrMember,
+    PartitionsAltered,
+)
+from tidelog.broker.replicas import news_of
+from tidelog.model.cluster import NO_LEADER, ClusterImage
+from tidelog.model.errors import StaleBrokerEpoch, TidelogError
+from tidelog.model.ids import NodeId
+from tidelog.replication.isr import events as isr
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Propose
+from tidelog.sim.isr.controller import (
+    TOPIC_ID,
+    SimController,
+    first_heartbeat,
+    partition_of,
+    registration,
+)
+from tidelog.sim.isr.dice import Dice
+from tidelog.sim.isr.disk import Disk
+from tidelog.sim.isr.plans import Topic
+from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.truth import Truth
+from tidelog.sim.isr.wire import CONTROLLER, Wire
+
+LAG_MS_MAX = 60
+RETRY_MS = 5
+
+OUTCOMES = {
+    AlterOutcome.APPLIED: isr.Outcome.APPLIED,
+    AlterOutcome.NOT_APPLIED: isr.Outcome.PROVEN_NOT_APPLIED,
+    AlterOutcome.STALE: isr.Outcome.AMBIGUOUS,
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the world is made of; a mutant replaces one."""
+
+    leader: type[IsrLeader] = IsrLeader
+    follower: type[IsrFollower] = IsrFollower
+    disk: type[Disk] = Disk
+    waits_for_metadata: bool = True
+    """Answers about in-sync sets count when what was decided before them is in force."""
+    tells_min_isr: bool = True
+    """Leaders are told of another minimum of in-sync replicas."""
+
+
+SHIPPED = Parts()
+
+
+class World:
+    """One run's. Nodes are 1 and up; each has one process at a time, and the disks and processes of the past stay."""
+
+    def __init__(self, topic: Topic, parts: Parts) -> None:
+        self.topic = topic
+        self.parts = parts
+        self.wire = Wire()
+        self.disks: dict[str, Disk] = {}
+        self.processes: dict[str, Process] = {}
+        self.truth = Truth(self.disks, self.processes)
+        self.controller = SimController(self._decided)
+        self.current: dict[int, Process] = {}
+        """The newest process of each node."""
+        self.now_ms = 0
+        self._values = 0
+        for node in range(1, topic.brokers + 1):
+            self._found_broker(node)
+        self.controller.found(topic)
+        for process in self.current.values():
+            self.learn(process, self.newest)
+
+    def _found_broker(self, node: int) -> None:
+        process = self.new_process(node, self.new_disk(node))
+        self.controller.submit(registration(node, process.incarnation, process.disk.storage, -1))
+        process.broker_epoch = self.controller.broker(node).epoch
+        self.controller.submit(first_heartbeat(self.controller.image, node))
+
+    def new_disk(self, node: int) -> Disk:
+        storage = f"disk {node}.{len(self.disks)}"
+        return self.disks.setdefault(storage, self.parts.disk(storage))
+
+    def new_process(self, node: int, disk: Disk) -> Process:
+        incarnation = f"process {node}.{len(self.processes)}"
+        disk.open()
+        process = self.current[node] = self.processes[incarnation] = Process(node, incarnation, disk)
+        return process
+
+    def _decided(self, command: Command, before: ClusterImage, after: ClusterImage) -> None:
+        self.truth.decided(command, before, after, self.controller.min_isr(after) if after.topics else 0)
+
+    @property
+    def newest(self) -> int:
+        """The newest image."""
+        return len(self.controller.history) - 1
+
+    def running(self) -> list[Process]:
+        """All that run, those included whose node has a newer process."""
+        return [process for process in self.processes.values() if process.is_running]
+
+    def registered(self, node: int) -> Process | None:
+        """The running process that the controller knows under this id."""
+        process = self.processes.get(self.controller.broker(node).incarnation)
+        return process if process is not None and process.is_running else None
+
+    # -- images ------------------------------------------------------------------------------------------------------
+
+    def learn(self, process: Process, at: int) -> None:
+        """An image comes into force. Nothing before the process is registered; a replica that moved away is deleted."""
+        process.known = at
+        image = self.controller.history[at]
+        broker = image.brokers.get(NodeId(process.node))
+        is_admitted = broker is not None and broker.incarnation == process.incarnation
+        info = partition_of(image) if image.topics and is_admitted else None
+        if info is None or process.node not in info.replicas:
+            self._end_role(process)
+            if info is not None:
+                process.disk.drop()
+                process.high_watermark = 0
+            return
+        epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
+        min_isr, changed = news_of(self.controller.settings(image), info, epochs)
+        if process.core is None or process.core.leader_epoch != info.leader_epoch:
+            self._end_role(process)
+            if info.leader == process.node:
+                self._lead(process, info.leader_epoch, changed, min_isr.min_isr)
+            elif info.leader != NO_LEADER:
+                process.core = self.parts.follower(info.leader_epoch, process.disk.state(), process.high_watermark)
+        elif process.leading is not None:
+            if self.parts.tells_min_isr:
+                self.execute(process, process.leading.step(min_isr))
+            self.execute(process, process.leading.step(changed))
+
+    def _end_role(self, process: Process) -> None:
+        """A cut that is under way comes to its end, and what is appended is made durable."""
+        self.finish_cut(process)
+        process.leave_role()
+
+    def finish_cut(self, process: Process) -> None:
+        """The disk has done what it was told. See `replication.py`, which knows what follows."""
+        cutting, process.cutting = process.cutting, None
+        if cutting is None:
+            return
+        match cutting:
+            case isr.Truncate(to):
+                process.disk.truncate(to)
+            case isr.StartOver(at):
+                known = self.truth.committed[:at]
+                process.disk.start_over(at, [*known, *[(-1, -1)] * (at - len(known))])
+        if process.following is not None:
+            self.react(process, process.following.step(isr.Truncated(len(process.disk.log))))
+
+    def _lead(self, process: Process, leader_epoch: int, changed: isr.IsrChanged, min_isr: int) -> None:
+        settings = isr.IsrSettings(min_isr, LAG_MS_MAX, RETRY_MS, self.topic.is_fsynced)
+        core = self.parts.leader(
+            process.node, leader_epoch, process.disk.state(), process.high_watermark, changed, settings, self.now_ms
+        )
+        process.core = core
+        self.truth.took_office(process, core)
+
+    # -- leading -----------------------------------------------------------------------------------------------------
+
+    def execute(self, process: Process, effects: Sequence[isr.LeaderEffect]) -> None:
+        """Carries out a leader's effects."""
+        core = process.leading
+        assert core is not None
+        for effect in effects:
+            match effect:
+                case AdvanceHighWatermark(to):
+                    assert to <= core.high_watermark
+                    self.truth.advanced(process, core, to)
+                case isr.AlterPartition():
+                    process.attempts.append(effect.attempt)
+                    self._alter(process, core.leader_epoch, effect)
+        self.truth.judge_maximal(core, self.controller.min_isr(self.controller.image))
+
+    def produce(self, process: Process) -> None:
+        """A client sends a batch. With too few in sync, or to a log that is offline, it is refused."""
+        core = process.leading
+        if core is None:
+            return
+        self._values += 1
+        if core.is_below_min_isr:
+            self.truth.saw("a batch is refused")
+            self.truth.offered[self._values] = False
+            return
+        for effect in core.step(Propose(1)):
+            assert isinstance(effect, Append) and effect.base_offset == len(process.disk.log)
+            self.truth.offered[self._values] = not process.disk.is_offline
+            if process.disk.is_offline:
+                self.execute(process, core.step(AppendRefused(effect.base_offset)))
+                return
+            process.disk.log.append((effect.leader_epoch, self._values))
+        self.execute(process, core.step(Appended(len(process.disk.log))))
+
+    def delete_prefix(self, process: Process, dice: Dice) -> None:
+        """An administrator deletes what is committed and durable."""
+        core, disk = process.leading, process.disk
+        if core is not None:
+            disk.start = dice.between(disk.start, max(disk.start, min(core.high_watermark, disk.durable)))
+            core.step(isr.PrefixDeleted(disk.start))
+
+    def tick(self, process: Process) -> None:
+        if process.leading is not None:
+            self.execute(process, process.leading.step(isr.Tick(self.now_ms)))
+
+    # -- in-sync sets ------------------------------------------------------------------------------------------------
+
+    def _alter(self, process: Process, leader_epoch: int, effect: isr.AlterPartition) -> None:
+        members = [IsrMember(node, epoch) for node, epoch in effect.isr]
+        asked = IsrAsked(TOPIC_ID, 0, leader_epoch, effect.partition_epoch, members)
+        command = AlterPartition(process.node, process.broker_epoch, [asked])
+
+        def arrive(_: Dice) -> None:
+            try:
+                answer = self.controller.submit(command)
+            except TidelogError:
+                return
+            assert isinstance(answer, PartitionsAltered)
+            told, position = answer.partitions[0], answer.position
+            self.truth.saw(f"an in-sync set: {told.code.value}")
+            self.wire.send(
+                CONTROLLER,
+                process.node,
+                lambda dice: self._altered(process, leader_epoch, effect.attempt, told, position, dice),
+            )
+
+        self.wire.send(process.node, CONTROLLER, arrive)
+
+    def _altered(
+        self, process: Process, leader_epoch: int, attempt: int, told: IsrAnswer, position: int, dice: Dice
+    ) -> None:
+        """An answer counts when what was decided before it is in force; what takes too long is ambiguous."""
+        if process.is_running and self.parts.waits_for_metadata:
+            at = next(i for i, image in enumerate(self.controller.history) if image.position >= position)
+            if process.known < at and dice.chance(0.3):
+                self.learn(process, dice.between(at, self.newest))
+            if process.known < at and (dice.chance(0.3) or self._is_min_isr_other(process.known, at)):
+                self.answer(process, leader_epoch, attempt, isr.Outcome.AMBIGUOUS)
+                return
+        self.answer(process, leader_epoch, attempt, OUTCOMES[told.outcome], told.partition_epoch, tuple(told.isr))
+
+    def _is_min_isr_other(self, known: int, at: int) -> bool:
+        """Only then answers must not come before the metadata; else the cores bear it, though the shells wait."""
+        images = self.controller.history[known : at + 1]
+        return known < 0 or any(
+            self.controller.min_isr(image) != self.controller.min_isr(images[0]) for image in images
+        )
+
+    def answer(
+        self,
+        process: Process,
+        leader_epoch: int,
+        attempt: int,
+        outcome: isr.Outcome,
+        partition_epoch: int = -1,
+        members: tuple[int, ...] = (),
+    ) -> None:
+        """Tells a leader the fate of an attempt, once."""
+        core = process.leading
+        if not process.is_running or core is None or core.leader_epoch != leader_epoch:
+            return
+        if attempt in process.attempts:
+            process.attempts.remove(attempt)
+        event = isr.AlterPartitionAnswered(attempt, outcome, self.now_ms, partition_epoch, members)
+        self.execute(process, core.step(event))
+
+    def give_up(self, process: Process) -> None:
+        """The deadline of an `AlterPartition` has passed."""
+        if process.attempts and process.leading is not None:
+            self.truth.saw("an answer about a set is given up")
+            self.answer(process, process.leading.leader_epoch, process.attempts[0], isr.Outcome.AMBIGUOUS)
+
+    # -- membership --------------------------------------------------------------------------------------------------
+
+    def register(self, process: Process) -> None:
+        """Sends the registration; it may come again when it is long out of date."""
+        disk = process.disk
+        command = registration(process.node, process.incarnation, disk.storage, process.clean_epoch)
+
+        def arrive(_: Dice) -> None:
+            try:
+                answer = self.controller.submit(command)
+            except TidelogError:
+                return
+            assert isinstance(answer, BrokerAdmitted)
+            epoch = answer.broker_epoch
+            self.wire.send(CONTROLLER, process.node, lambda _: self._admitted(process, epoch))
+
+        self.wire.send(process.node, CONTROLLER, arrive)
+
+    @staticmethod
+    def _admitted(process: Process, broker_epoch: int) -> None:
+        process.broker_epoch = max(process.broker_epoch, broker_epoch)
+
+    def heartbeat(self, process: Process) -> None:
+        """Registers if it is not, or not any more; else says how far it is."""
+        if process.broker_epoch < 0:
+            self.register(process)
+            return
+        position = self.controller.history[process.known].position if process.known >= 0 else 0
+        command = BrokerHeartbeat(process.node, process.broker_epoch, position)
+
+        def arrive(_: Dice) -> None:
+            try:
+                self.controller.submit(command)
+            except StaleBrokerEpoch:
+                self.wire.send(CONTROLLER, process.node, lambda _: self._deposed(process, command.broker_epoch))
+            except TidelogError:
+                return
+
+        self.wire.send(process.node, CONTROLLER, arrive)
+
+    def _deposed(self, process: Process, broker_epoch: int) -> None:
+        """Another registration under this node id: its own was repeated late, or another disk has its place."""
+        if process.is_running and process.broker_epoch == broker_epoch:
+            self.register(process)
+
+    def fence(self, node: int) -> None:
+        """Its session is over, as far as the controller knows."""
+        self.controller.submit(FenceBroker(node, self.controller.broker(node).epoch))
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+
+    def end(self, process: Process) -> None:
+        """The process is no more; what it knew of high watermarks is what the disk has."""
+        process.is_running = False
+        process.core, process.cutting = None, None
+        process.attempts.clear()
+
+    def stop(self, process: Process, dice: Dice) -> None:
+        """In good order: it asks to leave, flushes, and leaves its mark."""
+        command = BrokerHeartbeat(process.node, process.broker_epoch, 0, wants_shutdown=True)
+        is_asked = process.broker_epoch >= 0 and (process.node, CONTROLLER) not in self.wire.cuts
+        if is_asked and dice.chance(0.8):
+            self.controller.tell(command)
+        self._end_role(process)
+        disk = process.disk
+        disk.high_watermark = process.high_watermark
+        if not disk.is_offline and process.broker_epoch >= 0:
+            disk.sync(len(disk.log))
+            disk.clean_epoch = process.broker_epoch
+        self.end(process)
+
+    # -- what a follower does: see replication.py --------------------------------------------------------------------
+
+    def react(self, process: Process, effects: Sequence[isr.FollowerEffect]) -> None:
+        raise NotImplementedError
