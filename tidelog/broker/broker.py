@@ -23,6 +23,7 @@ from tidelog.broker.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
     AlterTopicConfigs,
+    ControllerElsewhere,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -134,7 +135,12 @@ class Broker:
         self._metadata = ClusterMetadata(config, self._manager, self.log_writer, self._peers, clock, entropy, self)
         self._controller = ActiveController(self.node_id, self._metadata, lambda: self.image, config)
         self._channel = ControllerChannel(
-            self.node_id, self._controller, self._peers.request, entropy, lambda: self._metadata.voter_nodes
+            self.node_id,
+            self._controller,
+            self._peers.request,
+            entropy,
+            lambda: self._metadata.voter_nodes,
+            self._peers.know,
         )
         self._registration = Registration(
             config, files, self._channel, clock, lease, self._hello.incarnation, self._situation, self._tell_applied
@@ -167,6 +173,7 @@ class Broker:
         self._routing = Routing(self, self._peers)
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.replication, service.copies = self._replication, copies
+        service.whereabouts = self._whereabouts
         self._peers.on_peer_down.append(self._on_peer_down)
 
     # -- start and stop -------------------------------------------------------------------------------------------
@@ -353,6 +360,13 @@ class Broker:
     def controller_node(self) -> int | None:
         """Who leads the metadata log, as far as this broker knows."""
         return self._channel.leader
+
+    def _whereabouts(self) -> ControllerElsewhere | None:
+        leader = self._channel.leader
+        known = None if leader is None or leader == self.node_id else self.image.brokers.get(NodeId(leader))
+        if known is None:
+            return None
+        return ControllerElsewhere(self.image.position, known.node_id, known.peer_host, known.peer_port)
 
     @property
     def peers(self) -> PeerNode:

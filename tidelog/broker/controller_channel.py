@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from tidelog.broker.controller.active import AWAITED, ActiveController
-from tidelog.broker.controller.commands import Command, CommandAnswer
+from tidelog.broker.controller.commands import Command, CommandAnswer, ControllerElsewhere
 from tidelog.broker.purgatory import Watchers
 from tidelog.model.errors import ControllerLost, NotController, Overloaded, ShuttingDown, TidelogError
 from tidelog.model.ports import Entropy
@@ -38,7 +38,7 @@ class ControllerChannel:
     """One broker's. `moved` is to be called whenever another broker leads.
 
     A broker that has not registered yet hears no heartbeat of a leader. As long as it knows of none, it asks the
-    `voters`, one after the other: whoever does not lead says so.
+    `voters`, one after the other: whoever does not lead says so, and who does. Those that it knows of may vote no more.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class ControllerChannel:
         ask: Ask,
         entropy: Entropy,
         voters: Callable[[], Sequence[int]],
+        know: Callable[[int, str, int], None],
     ) -> None:
+        """`know` is told where a controller is found that others have named."""
         self.leader: int | None = None
         """Who leads the metadata log, as far as this broker knows."""
         self._node_id = node_id
@@ -56,6 +58,9 @@ class ControllerChannel:
         self._ask = ask
         self._entropy = entropy
         self._voters = voters
+        self._know = know
+        self._named: int | None = None
+        """Whom another broker has named as the controller, until that has been asked."""
         self._turn = 0
         self._news = Watchers()
         self._asked: dict[asyncio.Timeout, int] = {}
@@ -102,14 +107,22 @@ class ControllerChannel:
 
     async def _try(self, command: Command, deadline_s: float) -> CommandAnswer:
         seconds = min(deadline_s - asyncio.get_running_loop().time(), ATTEMPT_S_MAX)
-        leader = self.leader if self.leader is not None else self._guess()
+        leader = self._whom_to_ask()
         if leader is None:
             raise NotController("the cluster has no active controller now")
         if leader == self._node_id:
             return await self._controller.handle(command, seconds_max=seconds)
         answer = await self._while_it_leads(leader, self._ask(leader, command, deadline_s=seconds))
         assert isinstance(answer.message, CommandAnswer)
+        if isinstance(answer.message, ControllerElsewhere):
+            raise self._follow(leader, answer.message)
         return answer.message
+
+    def _follow(self, asked: int, named: ControllerElsewhere) -> NotController:
+        if named.node_id not in (self._node_id, asked):
+            self._know(named.node_id, named.host, named.port)
+            self._named = named.node_id
+        return NotController(f"node {asked} names node {named.node_id} as the controller; nothing was done")
 
     async def _while_it_leads(self, leader: int, asked: Awaitable[Answer]) -> Answer:
         """Raises `TimeoutError` if another broker leads before this one has answered."""
@@ -119,6 +132,12 @@ class ControllerChannel:
                 return await asked
             finally:
                 del self._asked[patience]
+
+    def _whom_to_ask(self) -> int | None:
+        named, self._named = self._named, None
+        if named is not None:
+            return named
+        return self.leader if self.leader is not None else self._guess()
 
     def _guess(self) -> int | None:
         others = [node for node in self._voters() if node != self._node_id]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tidelog.broker.controller.commands import Command, MetadataApplied
+from tidelog.broker.controller.commands import Command, CommandAnswer, ControllerElsewhere, MetadataApplied
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
 from tidelog.broker.repair_messages import REPAIR_MESSAGES, RecoverQuery
 from tidelog.broker.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasSynced
+from tidelog.model.errors import NotController
 from tidelog.transport.peer import Answer, Hello
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class PeerService:
     routing: Routing
     replication: ReplicationService
     copies: Copies
+    whereabouts: Callable[[], ControllerElsewhere | None]
+    """Of the active controller, if it is another broker and known."""
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers a request; see `PeerHandler`."""
@@ -52,8 +56,18 @@ class PeerService:
         if isinstance(message, FetchSnapshot):
             return self.metadata.snapshot_part(message)
         if isinstance(message, Command):
-            return Answer(await self.controller.handle(message))
+            return Answer(await self._decided(message))
         return await self.routing.handle(message, payload)
+
+    async def _decided(self, command: Command) -> CommandAnswer:
+        """Who has been away does not know who votes by now, let alone who leads: it is told whom to ask."""
+        try:
+            return await self.controller.handle(command)
+        except NotController:
+            elsewhere = self.whereabouts()
+            if elsewhere is None:
+                raise
+            return elsewhere
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         """Takes a message that needs no answer; see `PeerHandler`."""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tidelog.broker.controller.active import ActiveController
-from tidelog.broker.controller.commands import AddPartitions, Command, Done, TopicPlaced
+from tidelog.broker.controller.commands import AddPartitions, Command, ControllerElsewhere, Done, TopicPlaced
 from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.model.errors import ControllerLost, NotController, ShuttingDown, UnknownTopic
 from tidelog.sim.environment import SimEntropy
@@ -28,6 +28,7 @@ class Controllers:
 
     def __init__(self, *answers: msgspec.Struct | Exception) -> None:
         self.asked: list[int] = []
+        self.known: list[tuple[int, str, int]] = []
         self._answers = list(answers)
 
     async def ask(self, node_id: int, message: msgspec.Struct, *, deadline_s: float) -> Answer:
@@ -37,10 +38,13 @@ class Controllers:
             raise answer
         return Answer(answer)
 
+    def know(self, node_id: int, host: str, port: int) -> None:
+        self.known.append((node_id, host, port))
+
     def submit(self, command: Command = GROW, *, leader: int | None = 2, is_closed: bool = False) -> TopicPlaced | Done:
         async def main() -> TopicPlaced | Done:
             mine = cast("ActiveController", None)  # this broker does not lead, so its own is not asked
-            channel = ControllerChannel(1, mine, self.ask, SimEntropy(stream(1)), lambda: (1, 2, 3))
+            channel = ControllerChannel(1, mine, self.ask, SimEntropy(stream(1)), lambda: (1, 2, 3), self.know)
             channel.leader = leader
             if is_closed:
                 channel.close()
@@ -70,6 +74,24 @@ def test_who_knows_no_leader_asks_the_voters_in_turn() -> None:
     assert sorted(others.asked) == [2, 3]
 
 
+def test_who_has_been_away_is_told_of_a_controller_that_it_does_not_know() -> None:
+    """All the voters that it remembers may have been replaced meanwhile."""
+    others = Controllers(ControllerElsewhere(7, 4, "10.0.0.4", 9192), PLACED)
+    assert others.submit(leader=None) == PLACED
+    assert others.asked[-1] == 4
+    assert others.known == [(4, "10.0.0.4", 9192)]
+
+
+@pytest.mark.parametrize("named", [1, 3])
+def test_whoever_is_named_in_error_is_asked_once(named: int) -> None:
+    """The one who asks, or one who leads no more."""
+    others = Controllers(
+        ControllerElsewhere(7, named, "h", 1), NotController("not me"), NotController("nor me"), PLACED
+    )
+    assert others.submit(leader=None) == PLACED
+    assert 1 not in others.asked
+
+
 def test_a_controller_that_is_silent_is_not_waited_for_once_another_one_leads() -> None:
     async def main() -> None:
         asked: list[int] = []
@@ -81,7 +103,9 @@ def test_a_controller_that_is_silent_is_not_waited_for_once_another_one_leads() 
                 raise TimeoutError
             return Answer(PLACED)
 
-        channel = ControllerChannel(1, cast("ActiveController", None), ask, SimEntropy(stream(1)), lambda: (1, 2, 3))
+        channel = ControllerChannel(
+            1, cast("ActiveController", None), ask, SimEntropy(stream(1)), lambda: (1, 2, 3), lambda *_: None
+        )
         channel.moved(2)
         loop = asyncio.get_running_loop()
         begin_s = loop.time()

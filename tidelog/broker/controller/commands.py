@@ -170,6 +170,14 @@ class Done(CommandAnswer, frozen=True, tag=True):
     """It is so, now or already."""
 
 
+class ControllerElsewhere(CommandAnswer, frozen=True, tag=True):
+    """Nothing was done: another broker is the controller, as far as this one knows, and is found there by its peers."""
+
+    node_id: int
+    host: str
+    port: int
+
+
 class TopicPlaced(CommandAnswer, frozen=True, tag=True):
     """`assignments[p]` are the replicas of partition p, the preferred leader first."""
 

@@ -10,6 +10,7 @@ from tidelog.broker.controller.commands import (
     BrokerHeartbeat,
     Command,
     CommandAnswer,
+    ControllerElsewhere,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -47,6 +48,7 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
 """What a controller takes from other brokers."""
 
 ANSWERS: tuple[type[CommandAnswer], ...] = (
+    ControllerElsewhere,
     Done,
     TopicPlaced,
     ProducerIdBlock,
