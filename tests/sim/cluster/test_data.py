@@ -10,7 +10,7 @@ import pytest
 from tidelog.sim.cluster import replica_mutants as mutants
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.run import run_scenario, run_seed
-from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
+from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic
 from tidelog.sim.history import Kind
 from tidelog.sim.mutants import Mutant, serve_above_the_high_watermark
@@ -25,8 +25,9 @@ OBVIOUS: tuple[Mutant, ...] = (
 )
 
 
-def scenario(*strikes: Strike, factor: int = 3, minimum: int = 2, durability: str = "fsynced") -> Scenario:
-    configs = {"min.insync.replicas": str(minimum), "ack.durability": durability, "segment.bytes": "1024"}
+def scenario(*steps: Strike | Order, factor: int = 3, minimum: int = 2, **settings_of_topic: str) -> Scenario:
+    configs = {"min.insync.replicas": str(minimum), "segment.bytes": "1024"}
+    configs |= {name.replace("_", "."): value for name, value in settings_of_topic.items()}
     traffic = Traffic(
         (TopicPlan("data0", 1, factor, configs),),
         (
@@ -50,7 +51,7 @@ def scenario(*strikes: Strike, factor: int = 3, minimum: int = 2, durability: st
         settings=settings,
         traffic=traffic,
     )
-    return Scenario(1, swarm, strikes)
+    return Scenario(1, swarm, steps)
 
 
 def test_replicas_are_equal_when_nothing_happens() -> None:
@@ -64,7 +65,7 @@ def test_replicas_are_equal_when_nothing_happens() -> None:
 @pytest.mark.parametrize("durability", ["fsynced", "replicated"])
 def test_each_broker_in_turn_is_lost_and_comes_back(kind: str, durability: str) -> None:
     strikes = [Strike(0.5 + node, kind, (node,), 0.9, 0.5) for node in (1, 2, 3)]
-    outcome = run_scenario(scenario(*strikes, durability=durability))
+    outcome = run_scenario(scenario(*strikes, ack_durability=durability))
     assert outcome.violations == ()
     assert outcome.counters["failover"] >= 1
     assert outcome.counters["ISR expands"] >= 1
@@ -87,6 +88,24 @@ def test_too_few_in_sync_commit_nothing() -> None:
     outcome = run_scenario(scenario(*strikes))
     assert outcome.violations == ()
     assert outcome.counters["ISR shrinks below the minimum"] >= 1
+    with mutants.commit_with_too_few():
+        assert run_scenario(scenario(*strikes)).violations
+
+
+def test_replicas_move_while_clients_write() -> None:
+    orders = [
+        Order(0.5 + number / 2, kind, 2, 0, 2.0) for number, kind in enumerate(("move", "move", "prefer", "move"))
+    ]
+    outcome = run_scenario(scenario(*orders, Strike(1.2, "leader dies", (1,), 0.5, 0.0)))
+    assert outcome.violations == ()
+    assert outcome.counters["order: move"] == 3
+
+
+def test_what_an_unclean_election_loses_is_excused_and_nothing_else() -> None:
+    strikes = [Strike(0.5 + number, "last one leaves", (1,), 0.5, 0.0) for number in range(3)]
+    outcome = run_scenario(scenario(*strikes, minimum=1, unclean_leader_election_enable="true"))
+    assert outcome.violations == ()
+    assert outcome.counters["unclean election"] >= 1
 
 
 @pytest.mark.parametrize("mutant", OBVIOUS, ids=lambda mutant: mutant.__name__)

@@ -16,7 +16,7 @@ from tidelog.broker.broker import Broker, NewTopic
 from tidelog.model.errors import OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.cluster.ledger import Ledger
-from tidelog.sim.cluster.traffic import TopicPlan
+from tidelog.sim.cluster.traffic import UNCLEAN, TopicPlan
 from tidelog.sim.cluster.world import World
 from tidelog.sim.environment import SimClock
 from tidelog.sim.history import History, Sent
@@ -58,16 +58,29 @@ class ClusterHistory(History):
         super().__init__()
         self._ledger = ledger
 
+    def is_unclean(self, partition: TopicPartition) -> bool:
+        """Somebody led it who was not in sync."""
+        book = self._ledger.book_of(partition)
+        return book is not None and book.is_unclean
+
     def acknowledge(self, sent: Sent, base_offset: int | None, durability: str) -> None:
         """Another leader may be without what one leader alone has acknowledged: that promises nothing here."""
-        super().acknowledge(sent, base_offset, "none" if durability == "leader" else durability)
         book = self._ledger.book_of(sent.partition)
+        is_worthless = durability == "leader" or self.is_unclean(sent.partition)
+        is_lossy = sent.partition in self.volatile and durability == "fsynced" and self._allows_unclean(sent.partition)
+        super().acknowledge(sent, base_offset, "none" if is_worthless else "replicated" if is_lossy else durability)
         if not sent.is_acknowledged or base_offset is None or book is None or book.is_volatile or book.is_gone:
             return
         if base_offset + len(sent.values) > book.end:
             self.violate(f"{sent.partition}: {base_offset} is acknowledged, and committed is what is below {book.end}")
 
+    def _allows_unclean(self, partition: TopicPartition) -> bool:
+        topic = self._ledger.topic_of(partition)
+        return topic is not None and topic.configs.get(UNCLEAN) == "true"
+
     def see(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+        if self.is_unclean(partition):
+            return  # an earlier leader may still show what is lost
         super().see(partition, offset, value)
         book = self._ledger.book_of(partition)
         if book is not None and not book.is_volatile and not book.is_gone and offset >= book.end:
@@ -77,6 +90,10 @@ class ClusterHistory(History):
 class ClusterProducer(Producer):
     """Its requests may overtake one another on their ways through several brokers. As a first sequence is free, that
     must not happen to the first batch of a producer id."""
+
+    def _may_have_lost(self) -> bool:
+        assert isinstance(self._history, ClusterHistory)
+        return self._history.is_unclean(self.partition) or super()._may_have_lost()
 
     def _draw_window(self) -> int:
         return super()._draw_window() if self._sequence > 0 else 1

@@ -73,7 +73,7 @@ class Data:
         for topic in self._traffic.topics:
             watched = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
             self.history.watched.update(watched)
-            if topic.is_volatile:
+            if topic.is_lossy:
                 self.history.volatile.update(watched)
             if "retention.bytes" in topic.configs:
                 self.history.start_asked.update(dict.fromkeys(watched, ANYWHERE))
@@ -175,6 +175,9 @@ class Data:
         return True
 
     def _unequal(self, where: TopicPartition, partition_id: PartitionId, info: PartitionInfo) -> Iterator[str]:
+        if info.adding or info.removing:
+            yield f"{where}: replicas are still moving, to {info.target}"
+            return
         if sorted(info.isr) != sorted(info.replicas):
             yield f"{where}: ISR {info.isr} of replicas {info.replicas}"
             return

@@ -35,7 +35,7 @@ STRIKES: dict[str, float] = {
     "restore": 0.7,
     "drift": 1.0,
     "jump": 1.0,
-    "power cut of all": 0.7,
+    "power cut of all": 1.5,
     "crash loop": 1.0,
     "pauses in turn": 1.5,
     "relay": 1.5,
@@ -60,12 +60,25 @@ STRIKES: dict[str, float] = {
 ORDERS: dict[str, float] = {"create": 5.0, "delete": 1.5, "grow": 1.0, "configure": 3.0, "allocate": 2.0}
 """Kinds of commands, with their weights."""
 
+MOVES: dict[str, float] = {
+    "move": 5.0,
+    "call off": 1.0,
+    "prefer": 1.5,
+    "force": 1.0,
+    "rebalance": 1.0,
+    "leave": 1.0,
+    "change durability": 2.0,
+}
+"""Kinds of commands about data that is in use, with their weights."""
+MOVES_SHARE = 0.4
+"""Of the seeds with data, those with such commands."""
+
 STORM_STRIKES = {
     kind: STRIKES[kind]
     for kind in (
         *("kill", "crash", "pause", "isolate", "cut one way", "split", "deafen", "slow network", "wipe", "stop"),
         *("leader dies", "leader sleeps", "leader without followers", "leader without controller", "lame follower"),
-        *("last one leaves", "controller sleeps", "lose answers", "flap"),
+        *("last one leaves", "controller sleeps", "lose answers", "flap", "power cut of all"),
     )
 }
 STORM: dict[str, int | str] = {
@@ -84,7 +97,9 @@ def draw_scenario(seed: int) -> Scenario:
     swarm = _with_traffic(seed, _draw_swarm(rng))
     is_storm = "controller.lease.ms" in swarm.settings or (bool(swarm.traffic.topics) and seed % 2 == 0)
     kinds = STORM_STRIKES if is_storm else STRIKES
-    steps: list[Strike | Order] = [*_draw_strikes(rng, swarm, kinds), *_draw_orders(rng, swarm)]
+    steps: list[Strike | Order] = [*_draw_strikes(rng, swarm, kinds), *_draw_orders(rng, swarm, ORDERS)]
+    if swarm.traffic.topics and rng.random() < MOVES_SHARE:
+        steps += _draw_orders(rng, swarm, MOVES)
     ending = rng.choice(("healed", "core"))
     return Scenario(seed, swarm, tuple(sorted(steps, key=lambda step: step.at_s)), ending)
 
@@ -144,8 +159,8 @@ def _draw_strike(rng: random.Random, swarm: Swarm, kind: str) -> Strike:
     )
 
 
-def _draw_orders(rng: random.Random, swarm: Swarm) -> list[Order]:
-    kinds, weights = zip(*sorted(ORDERS.items()), strict=True)
+def _draw_orders(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> list[Order]:
+    kinds, weights = zip(*sorted(known.items()), strict=True)
     rate = rng.choice((0.5, 2.0, 5.0))
     return [
         Order(

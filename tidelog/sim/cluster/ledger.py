@@ -16,50 +16,21 @@ and whenever a log is cut. More rules:
 What is excused: a member whose machine lost something that the controller cannot know of yet. That is a new disk; and
 any end but a clean stop, for topics with `ack.durability=replicated`, whose promise is worth what memory is. If nobody
 is left in ISR and ELR, what is lost with them is excused too: a `replicated` topic goes on with what its last leader
-has, one whose last copy was on a disk that is gone is *gone*.
+has, one whose last copy was on a disk that is gone is *gone*. A topic that allows unclean elections goes on, after one,
+with what the new leader has; and a topic that ever was `replicated` counts as one for ever.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 
-from tidelog.broker.controller.records import BrokerRegistered
-from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Topic
+from tidelog.broker.controller.records import BrokerRegistered, ConfigsAltered
+from tidelog.model.cluster import NO_LEADER, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId, TopicPartition
+from tidelog.sim.cluster.book import Book, Committed, Move, has_moved, min_isr, moves
 from tidelog.sim.cluster.shadows import Held, Shadow
-from tidelog.sim.cluster.traffic import DATA
+from tidelog.sim.cluster.traffic import DURABILITY, UNCLEAN
 from tidelog.sim.cluster.truth import Rule, Step, Truth
-
-
-@dataclass(slots=True, eq=False)
-class Book:
-    """Of one partition."""
-
-    name: str
-    is_volatile: bool
-    batches: list[Held] = field(default_factory=list)
-    start: int = 0
-    """The largest offset up to which a leader has deleted."""
-    leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By leader epoch: node, and life of its machine."""
-    places: dict[tuple[int, int], tuple[Held, Held | None]] = field(default_factory=dict)
-    """By epoch and offset: the batch that was ever there, and the one before it."""
-    reset_epoch: int | None = None
-    """The leader of this epoch was elected from nobody: the book is cut to what it has."""
-    is_gone: bool = False
-
-    @property
-    def end(self) -> int:
-        return self.batches[-1].end if self.batches else 0
-
-    def index(self, offset: int) -> int:
-        return bisect_left(self.batches, offset, key=lambda batch: batch.base)
-
-
-Move = tuple[Topic, PartitionInfo, PartitionInfo]
-"""A topic, and the entry of one of its partitions before and after a record."""
 
 
 class Ledger(Rule):
@@ -100,16 +71,25 @@ class Ledger(Rule):
             if self.process_of(node) == record.incarnation:
                 self._died.pop(node, None)
                 self._wiped.pop(node, None)
+        if isinstance(record, ConfigsAltered) and (topic := step.after.topic_by_id(record.topic_id)) is not None:
+            self._configured(topic)
         if step.before.topics is not step.after.topics:
-            self._moves += _moves(step.before, step.after)
+            self._moves += moves(step.before, step.after)
         yield from ()
+
+    def _configured(self, topic: Topic) -> None:
+        for info in topic.partitions:
+            book = self.books.get(PartitionId(topic.topic_id, info.partition))
+            if book is not None:
+                book.is_volatile = book.is_volatile or topic.configs.get(DURABILITY) == "replicated"
+                book.minimums.append((self._truth.clock(), min_isr(topic, info)))
 
     def settled(self, truth: Truth) -> Iterator[str]:
         """Several decisions may share an entry of the log; each must be right for what it found."""
-        moves, self._moves = self._moves, []
+        found, self._moves = self._moves, []
         lost, self._lost = self._lost, {}
         last: dict[PartitionId, PartitionInfo] = {}
-        for topic, was, info in moves:
+        for topic, was, info in found:
             yield from self._changed(topic, was, info, lost)
             last[PartitionId(topic.topic_id, info.partition)] = info
         for partition_id, info in last.items():
@@ -119,9 +99,10 @@ class Ledger(Rule):
         partition_id = PartitionId(topic.topic_id, info.partition)
         book = self.books.get(partition_id)
         if book is None:
-            is_volatile = topic.configs.get("ack.durability") == "replicated"
+            is_volatile = topic.configs.get(DURABILITY) == "replicated"
             book = self.books[partition_id] = Book(f"{topic.name}-{info.partition}", is_volatile)
         self._count(book, topic, was, info)
+        book.minimums.append((self._truth.clock(), min_isr(topic, info)))
         had = [int(node) for node in (*was.isr, *was.elr)]
         complete = [node for node in had if not (lost.get(node) or (book.is_volatile and node in lost))]
         if not info.isr and not info.elr and had:
@@ -131,14 +112,22 @@ class Ledger(Rule):
                 self.lost()
             elif not book.is_volatile:
                 yield f"{book.name}: nobody is eligible any more, though {had} were"
-        if info.leader not in (NO_LEADER, was.leader) and complete and info.leader not in complete:
-            self._violate("elections", f"{book.name}: node {info.leader} is elected, of ISR and ELR {complete}")
+        if info.leader not in (NO_LEADER, was.leader, *complete) and not has_moved(was, info):
+            if topic.configs.get(UNCLEAN) == "true":
+                self._unclean(book, info)
+            elif complete:
+                self._violate("elections", f"{book.name}: node {info.leader} is elected, of ISR and ELR {complete}")
         if info.leader != NO_LEADER and not complete:
             book.reset_epoch = info.leader_epoch
 
+    def _unclean(self, book: Book, info: PartitionInfo) -> None:
+        book.reset_epoch = book.unclean_epoch = info.leader_epoch
+        self._truth.saw("unclean election")
+        self.lost()
+
     def _count(self, book: Book, topic: Topic, was: PartitionInfo, info: PartitionInfo) -> None:
         truth = self._truth
-        minimum = int(topic.configs.get("min.insync.replicas", "1"))
+        minimum = min_isr(topic, info)
         shrunk = len(info.isr) < len(was.isr)
         truth.saw("ISR shrinks", shrunk)
         truth.saw("ISR shrinks to the minimum", shrunk and len(info.isr) == minimum > 1)
@@ -217,7 +206,13 @@ class Ledger(Rule):
         info = self._info(shadow.partition_id)
         is_member = info is not None and shadow.node in (*info.isr, *info.elr)
         self._truth.saw("uncommitted tail truncated", bool(dropped) and not committed)
-        if committed and is_member and not book.is_gone and self._stands(book, shadow.node):
+        if (
+            committed
+            and is_member
+            and not book.is_gone
+            and book.reset_epoch is None
+            and self._stands(book, shadow.node)
+        ):
             what = f"node {shadow.node} cuts off what is committed at {committed[0].base}"
             self._violate("replicas", f"{book.name}: {what}")
         self._check(shadow.partition_id)
@@ -229,8 +224,9 @@ class Ledger(Rule):
 
     # -- leaders -----------------------------------------------------------------------------------------------------
 
-    def leads(self, partition_id: PartitionId, node: int, life: int, epoch: int, high_watermark: int) -> None:
+    def leads(self, partition_id: PartitionId, node: int, life: int, said: Committed) -> None:
         """A leadership begins."""
+        epoch, high_watermark = said.epoch, said.high_watermark
         book = self.books.get(partition_id)
         if book is None:
             return
@@ -241,7 +237,7 @@ class Ledger(Rule):
         if book.reset_epoch is not None and epoch >= book.reset_epoch:
             self._reset(book, self.shadow(node, partition_id))
         self._truth.saw("high watermark learned late", high_watermark < book.end)
-        self.commits(partition_id, node, high_watermark)
+        self.commits(partition_id, node, said)
 
     def _reset(self, book: Book, shadow: Shadow) -> None:
         """Goes on with what this replica has."""
@@ -251,7 +247,7 @@ class Ledger(Rule):
             kept += 1
         if kept == len(book.batches):
             return
-        if not book.is_volatile:
+        if not (book.is_volatile or book.is_unclean):
             self._violate("replicas", f"{book.name}: node {shadow.node} leads without what is committed")
         del book.batches[kept:]
         for other in self.shadows.values():
@@ -260,11 +256,12 @@ class Ledger(Rule):
         self._truth.saw("excused loss of what memory held")
         self.lost()
 
-    def commits(self, partition_id: PartitionId, node: int, high_watermark: int) -> None:
+    def commits(self, partition_id: PartitionId, node: int, said: Committed) -> None:
         """A leader calls everything below its high watermark committed."""
         book = self.books.get(partition_id)
-        if book is None or book.is_gone:
+        if book is None or book.is_gone or (book.unclean_epoch is not None and said.epoch < book.unclean_epoch):
             return
+        high_watermark = said.high_watermark
         shadow = self.shadow(node, partition_id)
         while shadow.agreed < len(book.batches) and book.batches[shadow.agreed].end <= high_watermark:
             batch = book.batches[shadow.agreed]
@@ -274,6 +271,9 @@ class Ledger(Rule):
             shadow.agreed += 1
         if high_watermark <= book.end:
             return
+        if said.in_sync < (minimum := book.minimum(self._truth.clock())):
+            what = f"node {node} commits up to {high_watermark} with {said.in_sync} in sync, and needs {minimum}"
+            self._violate("commits", f"{book.name}: {what}")
         book.batches += [batch for batch in shadow.batches.values() if book.end <= batch.base < high_watermark]
         if book.end != high_watermark:
             self._violate("commits", f"{book.name}: a high watermark of {high_watermark}, within a batch")
@@ -292,7 +292,13 @@ class Ledger(Rule):
     def follows(self, partition_id: PartitionId, node: int, high_watermark: int) -> None:
         """A follower's high watermark."""
         book = self.books.get(partition_id)
-        if book is not None and high_watermark > book.end and not book.is_gone and book.reset_epoch is None:
+        if (
+            book is not None
+            and high_watermark > book.end
+            and not book.is_gone
+            and not book.is_unclean
+            and book.reset_epoch is None
+        ):
             what = f"node {node} takes {high_watermark} for committed, and {book.end} is"
             self._violate("commits", f"{book.name}: {what}")
 
@@ -325,8 +331,11 @@ class Ledger(Rule):
 
     # -- for clients -------------------------------------------------------------------------------------------------
 
+    def topic_of(self, where: TopicPartition) -> Topic | None:
+        return self._truth.image.topics.get(where.topic)
+
     def book_of(self, where: TopicPartition) -> Book | None:
-        topic = self._truth.image.topics.get(where.topic)
+        topic = self.topic_of(where)
         return None if topic is None else self.books.get(PartitionId(topic.topic_id, where.partition))
 
     def _info(self, partition_id: PartitionId) -> PartitionInfo | None:
@@ -337,15 +346,3 @@ class Ledger(Rule):
 
     def _violate(self, rule: str, what: str) -> None:
         self._truth.violate(rule, what)
-
-
-def _moves(before: ClusterImage, after: ClusterImage) -> Iterator[Move]:
-    """Partitions of topics with data that one record changes, or creates."""
-    for name, topic in after.topics.items():
-        old = before.topics.get(name)
-        if not name.startswith(DATA) or old is topic:
-            continue
-        for info in topic.partitions:
-            was = old.partitions[info.partition] if old is not None else info
-            if was is not info or old is None:
-                yield topic, was, info

@@ -165,6 +165,11 @@ def _held_by_anyone(replicas: Replicas, image: Any) -> Any:
 _HELD_IN = Replicas._held_in
 
 
+def commit_with_too_few() -> AbstractContextManager[None]:
+    """A leader goes on however few are in sync with it."""
+    return patched(IsrLeader, "is_below_min_isr", property(lambda leader: False))
+
+
 def memory_counts_as_disk() -> AbstractContextManager[None]:
     """What followers have written counts, though the topic asks for their disks."""
     return patched(RemoteReplica, "acknowledged", lambda replica, *, is_fsynced: replica.log_end_offset)
@@ -208,6 +213,7 @@ MUTANTS: tuple[Mutant, ...] = (
     commit_with_the_wanted_set,
     take_any_answer,
     lead_in_an_earlier_process_epoch,
+    commit_with_too_few,
     memory_counts_as_disk,
     truncate_to_the_high_watermark,
     no_compare_and_set,

@@ -9,6 +9,7 @@ from typing import Any
 from tidelog.broker.follower import Follower
 from tidelog.broker.partition import Partition
 from tidelog.model.ids import PartitionId
+from tidelog.sim.cluster.book import Committed
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.shadows import Shadow, held
 from tidelog.sim.cluster.world import World
@@ -100,13 +101,17 @@ class ReplicaWatch:
             original(partition, *args, **kwargs)
             node = int(partition._node_id)
             life = self._world.machine(node).lives
-            self._ledger.leads(_id(partition), node, life, partition.leader_epoch, partition._protocol.high_watermark)
+            protocol = partition._protocol
+            said = Committed(partition.leader_epoch, protocol.high_watermark, len(protocol.in_sync))
+            self._ledger.leads(_id(partition), node, life, said)
 
         return init
 
     def _commit(self, original: Any) -> Any:
         def execute(partition: Partition, effects: Any) -> None:
-            self._ledger.commits(_id(partition), int(partition._node_id), partition._protocol.high_watermark)
+            protocol = partition._protocol
+            said = Committed(partition.leader_epoch, protocol.high_watermark, len(protocol.in_sync))
+            self._ledger.commits(_id(partition), int(partition._node_id), said)
             original(partition, effects)
 
         return execute

@@ -8,7 +8,7 @@ of each prefix, is for `Truth` itself to see to.
 | leader epochs | of a partition rise with each change of its leader: one leader an epoch |
 | fenced brokers | lead nothing |
 | topics | are created if there is none of that name, and deleted if there is one |
-| placement | replicas are distinct, their number stays, leader in ISR in replicas, ELR apart from it |
+| placement | replicas are distinct, leader in ISR in replicas, ELR apart from it |
 | producer ids | are given out once |
 | voter ids | belong to one disk, for ever |
 | voter changes | one voter at a time |
@@ -120,15 +120,12 @@ class Placement(Rule):
             if step.before.topics.get(name) is topic:
                 continue
             for info in topic.partitions:
-                replicas = topic.partitions[0].replication_factor
-                yield from (f"{name}-{info.partition}: {wrong}" for wrong in _misplaced(info, replicas))
+                yield from (f"{name}-{info.partition}: {wrong}" for wrong in _misplaced(info))
 
 
-def _misplaced(info: PartitionInfo, replicas: int) -> Iterator[str]:
+def _misplaced(info: PartitionInfo) -> Iterator[str]:
     if len(dict.fromkeys(info.replicas)) != len(info.replicas) or not info.replicas:
         yield f"replicas {info.replicas}"
-    if info.replication_factor != replicas:
-        yield f"{info.replication_factor} replicas, others of the topic have {replicas}"
     eligible = (*info.isr, *info.elr)
     if any(node not in info.replicas for node in eligible) or len(dict.fromkeys(eligible)) != len(eligible):
         yield f"ISR {info.isr} and ELR {info.elr} of replicas {info.replicas}"

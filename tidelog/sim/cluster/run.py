@@ -16,9 +16,10 @@ from structlog.testing import capture_logs
 from tidelog.sim import loop as sim_loop
 from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.data import Data
-from tidelog.sim.cluster.drawing import draw_scenario
+from tidelog.sim.cluster.drawing import MOVES, draw_scenario
 from tidelog.sim.cluster.healing import LIVE_S_MAX, LOOK_S, Healing
 from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.movers import Movers
 from tidelog.sim.cluster.nemesis import Nemesis
 from tidelog.sim.cluster.replica_watch import ReplicaWatch
 from tidelog.sim.cluster.rules import all_rules
@@ -130,11 +131,12 @@ class Run:
             await self._wait_until_up(world)
         data.begin()
         nemesis, administrators = Nemesis(scenario.seed, world), Administrators(world, self._truth)
+        movers = Movers(scenario.seed, world, self._truth)
         async with asyncio.TaskGroup() as group:
             for node in swarm.nodes[swarm.voters :]:
                 group.create_task(_join(world, node, stream(scenario.seed, f"join {node}").random() * swarm.chaos_s))
             for number, step in enumerate(scenario.steps):
-                group.create_task(_take(step, number, nemesis, administrators))
+                group.create_task(_take(step, number, nemesis, administrators, movers))
         healing = Healing(world, watch, stream(scenario.seed, "healing"))
         core_at_once = scenario.ending == "core" and not swarm.traffic.topics
         await healing.run(core_at_once=core_at_once, settle=data.settle)
@@ -155,11 +157,15 @@ async def _join(world: World, node: int, at_s: float) -> None:
     world.start(range(node, node + 1))
 
 
-async def _take(step: Strike | Order, number: int, nemesis: Nemesis, administrators: Administrators) -> None:
+async def _take(
+    step: Strike | Order, number: int, nemesis: Nemesis, administrators: Administrators, movers: Movers
+) -> None:
     """Takes a step of the scenario when it is time."""
     await asyncio.sleep(step.at_s)
     if isinstance(step, Strike):
         await nemesis.strike(step)
+    elif step.kind in MOVES:
+        await movers.carry_out(number, step)
     else:
         await administrators.carry_out(number, step)
 

@@ -14,7 +14,7 @@ from tidelog.broker.controller.records import (
     SnapshotTaken,
     TopicRemoved,
 )
-from tidelog.sim.cluster.drawing import STRIKES
+from tidelog.sim.cluster.drawing import MOVES, STRIKES
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.faults import Crashed
 
@@ -49,6 +49,7 @@ DATA_SEEN = (
     "last known leader",
     "leader from the ELR",
     "replicas compared",
+    "unclean election",
     "uncommitted tail truncated",
 )
 """Of replication."""
@@ -83,7 +84,8 @@ SEEN = (
     "write refused",
 )
 
-SOMETIMES = tuple(sorted({*SEEN, *LOGGED.values(), *RECORDED.values(), *(f"fault: {kind}" for kind in STRIKES)}))
+STEPS = (*(f"fault: {kind}" for kind in STRIKES), *(f"order: {kind}" for kind in MOVES))
+SOMETIMES = tuple(sorted({*SEEN, *LOGGED.values(), *RECORDED.values(), *STEPS}))
 """A batch in which one of them was never seen has failed."""
 
 

@@ -11,6 +11,8 @@ from tidelog.sim.seeds import stream
 
 DATA = "data"
 """Names of topics with data begin so; administrators leave them alone."""
+DURABILITY = "ack.durability"
+UNCLEAN = "unclean.leader.election.enable"
 SHARE = 0.7
 """Of the seeds, those with clients."""
 
@@ -30,10 +32,14 @@ class TopicPlan(msgspec.Struct, frozen=True):
     partitions: int
     factor: int
     configs: dict[str, str] = {}
+    changes_durability: bool = False
+    """Administrators may set it to the other."""
 
     @property
-    def is_volatile(self) -> bool:
-        return self.configs.get("ack.durability") == "replicated"
+    def is_lossy(self) -> bool:
+        """Something that was acknowledged may be lost with what memory held, or by a leader that was not in sync."""
+        is_volatile = self.changes_durability or self.configs.get(DURABILITY) == "replicated"
+        return is_volatile or self.configs.get(UNCLEAN) == "true"
 
 
 class ProducerPlan(msgspec.Struct, frozen=True):
@@ -79,12 +85,14 @@ def _draw_topic(rng: random.Random, name: str, brokers: int) -> TopicPlan:
     factor = min(brokers, rng.choice((1, 2, 2, 3, 3, 3)))
     configs = {"segment.bytes": str(rng.choice((1_024, 1_024, 3_000, 20_000)))}
     if rng.random() < 0.3:
-        configs["ack.durability"] = "replicated"
+        configs[DURABILITY] = "replicated"
+    if rng.random() < 0.15:
+        configs[UNCLEAN] = "true"
     if rng.random() < 0.7:
         configs["min.insync.replicas"] = str(rng.randint(1, factor))
     if rng.random() < 0.15:
         configs["retention.bytes"] = str(rng.choice((0, 5_000)))
-    return TopicPlan(name, rng.choice((1, 1, 2)), factor, configs)
+    return TopicPlan(name, rng.choice((1, 1, 2)), factor, configs, changes_durability=rng.random() < 0.15)
 
 
 def _draw_producer(rng: random.Random, name: str, topics: tuple[TopicPlan, ...]) -> ProducerPlan:

@@ -1,0 +1,89 @@
+"""One partition as the ledger has it: what was committed, under which leaders, and what the log says of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.sim.cluster.shadows import Held
+from tidelog.sim.cluster.traffic import DATA
+
+SETTLE_S = 5.0
+"""How long a broker may need to carry out what it has read in the log."""
+
+
+class Committed(NamedTuple):
+    """What a leader says."""
+
+    epoch: int
+    high_watermark: int
+    in_sync: int
+    """Replicas in sync, as it knows."""
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """Of one partition."""
+
+    name: str
+    is_volatile: bool
+    batches: list[Held] = field(default_factory=list)
+    start: int = 0
+    """The largest offset up to which a leader has deleted."""
+    leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By leader epoch: node, and life of its machine."""
+    places: dict[tuple[int, int], tuple[Held, Held | None]] = field(default_factory=dict)
+    """By epoch and offset: the batch that was ever there, and the one before it."""
+    reset_epoch: int | None = None
+    """The leader of this epoch was elected from nobody: the book is cut to what it has."""
+    is_gone: bool = False
+    minimums: list[tuple[float, int]] = field(default_factory=list)
+    """`min.insync.replicas`, or the number of replicas if that is less: from when on."""
+    unclean_epoch: int | None = None
+    """The first epoch whose leader was elected without being in sync; what earlier leaders say is void."""
+
+    @property
+    def is_unclean(self) -> bool:
+        return self.unclean_epoch is not None
+
+    def minimum(self, now_s: float) -> int:
+        """So many replicas must be in sync for a commit, by any setting that a leader may still go by."""
+        since = next((i for i, (at_s, _) in enumerate(self.minimums) if at_s > now_s - SETTLE_S), len(self.minimums))
+        return min((least for _, least in self.minimums[max(0, since - 1) :]), default=1)
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].end if self.batches else 0
+
+    def index(self, offset: int) -> int:
+        return bisect_left(self.batches, offset, key=lambda batch: batch.base)
+
+
+Move = tuple[Topic, PartitionInfo, PartitionInfo]
+"""A topic, and the entry of one of its partitions before and after a record."""
+
+
+def min_isr(topic: Topic, info: PartitionInfo) -> int:
+    """Replicas that must be in sync for a commit, by the topic's settings and the brokers' default."""
+    replicas = info.replication_factor
+    return min(replicas, int(topic.configs.get("min.insync.replicas") or (2 if replicas > 2 else 1)))
+
+
+def has_moved(was: PartitionInfo, info: PartitionInfo) -> bool:
+    """A move is over: somebody may lead who came into sync with that very change."""
+    return bool(was.adding or was.removing) and not (info.adding or info.removing)
+
+
+def moves(before: ClusterImage, after: ClusterImage) -> Iterator[Move]:
+    """Partitions of topics with data that one record changes, or creates."""
+    for name, topic in after.topics.items():
+        old = before.topics.get(name)
+        if not name.startswith(DATA) or old is topic:
+            continue
+        for info in topic.partitions:
+            was = old.partitions[info.partition] if old is not None else info
+            if was is not info or old is None:
+                yield topic, was, info

@@ -1,0 +1,137 @@
+"""Administrators who move what clients are using: replicas, leaders, whole brokers, and the settings they depend on.
+
+What they ask for may be refused, and may be undone by the next of them; what must stay true is for the ledger and the
+clients to say. At the end no move may be left unfinished. What each order does follows from it and from the image of
+the broker that it is given to:
+
+| kind | what is asked for |
+|---|---|
+| move | other replicas for a partition, perhaps more or fewer |
+| call off | the end of a move |
+| prefer | that the preferred replicas lead |
+| force | that somebody leads, even if records are lost, where that is allowed |
+| rebalance | replicas spread evenly |
+| leave | all replicas away from a broker; then that it is no member any more |
+| tune | another `min.insync.replicas` |
+| change durability | the other `ack.durability`, where that is allowed |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tidelog.broker.broker import Broker
+from tidelog.broker.controller.partition_commands import ElectionType, NewReplicas, PartitionNamed
+from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import NodeId
+from tidelog.sim.cluster.scenario import Order
+from tidelog.sim.cluster.traffic import DATA, DURABILITY, UNCLEAN
+from tidelog.sim.cluster.truth import Truth
+from tidelog.sim.cluster.world import World
+from tidelog.sim.machine import ConnectionLost, Unreachable
+from tidelog.sim.seeds import stream
+
+FACTOR_MAX = 3
+RETRY_S = 0.2
+
+Work = Callable[[Broker], Coroutine[Any, Any, object]]
+Partition = tuple[Topic, PartitionInfo]
+
+
+class Movers:
+    """All of one run."""
+
+    def __init__(self, seed: int, world: World, truth: Truth) -> None:
+        self._seed = seed
+        self._world = world
+        self._truth = truth
+        self._changeable = {topic.name for topic in world.swarm.traffic.topics if topic.changes_durability}
+
+    async def carry_out(self, number: int, order: Order) -> None:
+        """Asks, and waits for the answer for `order.timeout_s` at most."""
+        rng = stream(self._seed, f"mover {number}")
+        if order.kind == "leave":
+            await self._leave(order)
+            return
+        machine = self._world.machine(order.via)
+        work = None if machine.broker is None else self._prepare(order, machine.broker.image, rng)
+        if work is not None:
+            await self._ask(order.kind, order.via, order.timeout_s, work)
+
+    async def _ask(self, kind: str, via: int, timeout_s: float, work: Work) -> bool:
+        """True if it was done."""
+        outcome = "ok"
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._world.machine(via).call(work)
+        except (TidelogError, TimeoutError, ConnectionLost, Unreachable) as error:
+            outcome = f"{type(error).__name__}: {error}"
+        self._truth.note("order", kind, f"via {via}", outcome)
+        self._truth.saw(f"order: {kind}", outcome == "ok")
+        return outcome == "ok"
+
+    # -- what is asked for -------------------------------------------------------------------------------------------
+
+    def _prepare(self, order: Order, image: ClusterImage, rng: random.Random) -> Work | None:
+        partitions = [(topic, info) for topic in self._topics(image) for info in topic.partitions]
+        if order.kind == "rebalance":
+            return lambda broker: broker.rebalance()
+        if not partitions:
+            return None
+        return self._of_one(order, partitions[order.target % len(partitions)], image, rng)
+
+    def _of_one(self, order: Order, chosen: Partition, image: ClusterImage, rng: random.Random) -> Work | None:
+        topic, info = chosen
+        named = PartitionNamed(topic.topic_id, info.partition)
+        match order.kind:
+            case "move":
+                return _move(topic, info, _draw_replicas(image, info, rng))
+            case "call off":
+                return _move(topic, info, None)
+            case "prefer":
+                return lambda broker: broker.elect_leaders(ElectionType.PREFERRED)
+            case "force" if topic.configs.get(UNCLEAN) == "true":
+                return lambda broker: broker.elect_leaders(ElectionType.UNCLEAN, [named])
+            case "tune":
+                return _configure(topic, "min.insync.replicas", str(rng.randint(1, len(info.target))))
+            case "change durability" if topic.name in self._changeable:
+                is_volatile = topic.configs.get(DURABILITY) == "replicated"
+                return _configure(topic, DURABILITY, "fsynced" if is_volatile else "replicated")
+            case _:
+                return None
+
+    @staticmethod
+    def _topics(image: ClusterImage) -> list[Topic]:
+        return [topic for topic in image.topics.values() if topic.name.startswith(DATA)]
+
+    async def _leave(self, order: Order) -> None:
+        """Asks again and again: replicas take their time to move. The broker joins anew as soon as it is gone."""
+        node = NodeId(order.via)
+        deadline_s = self._world.true_time + order.timeout_s
+        others = [other for other in self._world.swarm.nodes if other != order.via]
+        while others and self._world.true_time < deadline_s:
+            via = others[order.target % len(others)]
+            if await self._ask("rebalance", via, RETRY_S, lambda broker: broker.rebalance([node])):
+                await asyncio.sleep(RETRY_S)
+                if await self._ask("leave", via, RETRY_S, lambda broker: broker.remove_broker(node)):
+                    return
+            await asyncio.sleep(RETRY_S)
+
+
+def _draw_replicas(image: ClusterImage, info: PartitionInfo, rng: random.Random) -> list[int]:
+    live = [int(broker.node_id) for broker in image.live_brokers]
+    count = rng.choice((len(info.target), len(info.target), 1, 2, FACTOR_MAX))
+    return rng.sample(live, min(count, len(live)))
+
+
+def _move(topic: Topic, info: PartitionInfo, replicas: list[int] | None) -> Work:
+    wanted = NewReplicas(topic.topic_id, info.partition, replicas)
+    return lambda broker: broker.alter_reassignments([wanted])
+
+
+def _configure(topic: Topic, name: str, value: str) -> Work:
+    return lambda broker: broker.alter_topic_configs(topic.name, {name: value})
