@@ -93,7 +93,9 @@ class Stage:
         self.spawn("leader's disk", self.leader.writer.run())
         self.spawn("follower's disk", self.follower.writer.run())
 
-    def lead(self, epoch: int = 1, isr: tuple[int, ...] = (1, 2), minimum: int = 1) -> Partition:
+    def lead(
+        self, epoch: int = 1, isr: tuple[int, ...] = (1, 2), minimum: int = 1, lag_ms_max: int = 1_000
+    ) -> Partition:
         site = self.leader
         core = IsrLeader(
             1,
@@ -101,7 +103,7 @@ class Stage:
             site.state(),
             0,
             IsrChanged((1, 2), isr, 0, EPOCHS),
-            IsrSettings(min_isr=minimum, lag_ms_max=1_000),
+            IsrSettings(min_isr=minimum, lag_ms_max=lag_ms_max),
             int(site.clock.monotonic_s() * 1000),
         )
         surroundings = Surroundings(site.clock, site.stats, site.writer, Purgatory(), self, self.lease, self.recent)

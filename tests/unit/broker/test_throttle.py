@@ -17,6 +17,7 @@ from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import INT64_MAX
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId, TopicId
+from tidelog.replication.isr.events import Tick
 from tidelog.sim.environment import SimClock
 from tidelog.sim.loop import run
 from tidelog.transport.peer import Hello
@@ -166,6 +167,34 @@ def test_one_that_catches_up_is_proposed_for_the_in_sync_set_and_then_held_no_mo
         await until(lambda: bool(stage.asked))
         assert stage.follower.log.durable_offset == 100
         assert 1.8 < asyncio.get_running_loop().time() < 3.0, "200 kB at 100 kB/s"
+
+    play(story)
+
+
+def test_producers_do_not_wait_until_one_that_is_slow_to_catch_up_has_done_so() -> None:
+    """It is close behind long before it has everything, if the throttle is little more than what is written."""
+
+    async def story(stage: Stage) -> None:
+        loop = asyncio.get_running_loop()
+        stage.leader.write(1, *[b"x" * BATCH_BYTES] * 500)
+        throttle(stage, moving_to_2(), 1, 2)
+        partition = stage.lead(isr=(1,), lag_ms_max=30_000)
+        stage.fetch(stage.follow())
+        waits: list[float] = []
+
+        async def write() -> None:
+            began_s = loop.time()
+            await produce(partition, batch(b"x" * BATCH_BYTES, timestamp_ms=1))
+            waits.append(loop.time() - began_s)
+
+        async with asyncio.TaskGroup() as tasks:
+            while not stage.asked:
+                tasks.create_task(write())
+                await asyncio.sleep(BATCH_BYTES / (0.8 * RATE))
+                partition.tell(Tick(int(loop.time() * 1000)))
+                stage.lease.renew(loop.time())
+                assert loop.time() < 120
+        assert len(waits) > 1_000 and max(waits) < 4.0
 
     play(story)
 

@@ -41,6 +41,9 @@ class IsrSettings:
     """`min.insync.replicas`, but never more than there are replicas: below it the high watermark stands still."""
     lag_ms_max: int = 30_000
     """`replica.lag.time.max.ms`: a member that is behind for longer leaves the set."""
+    join_ms_max: int = 3_000
+    """One that is no member, and behind by no longer than this nor than `lag_ms_max`, is waited for, so that it can
+    join. More would stop producers for as long as it takes to copy so much."""
     retry_ms: int = 100
     """From an answer that changed nothing to the next attempt at an `AlterPartition`."""
     is_fsynced: bool = True

@@ -290,5 +290,5 @@ class IsrLeader:
 
     def _is_about_to_join(self, node: int) -> bool:
         """Close behind, and waited for: else the high watermark would run ahead of it for ever."""
-        follower = self._followers[node]
-        return self._is_eligible(node) and self._now_ms - follower.caught_up_ms <= self._settings.lag_ms_max
+        close_ms = min(self._settings.lag_ms_max, self._settings.join_ms_max)
+        return self._is_eligible(node) and self._now_ms - self._followers[node].caught_up_ms <= close_ms

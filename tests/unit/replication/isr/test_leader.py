@@ -111,6 +111,16 @@ def test_one_about_to_join_is_waited_for() -> None:
     assert leader.step(Tick(LAG_MS + 100))[0] == AdvanceHighWatermark(11)
 
 
+def test_one_that_is_far_behind_is_not_waited_for_even_if_members_may_lag_that_long() -> None:
+    settings = IsrSettings(1, 30_000, join_ms_max=3_000, is_fsynced=False)
+    leader = IsrLeader(1, 4, LogState(0, 10, 10, ((2, 0),)), 10, IsrChanged((1, 3), (1,), 7, EPOCHS), settings, 0)
+    append(leader)
+    leader.step(Tick(4_000))
+    assert fetch(leader, 3, 10, now_ms=4_000) == [], "it was caught up as of 4 s ago"
+    append(leader)
+    assert leader.high_watermark == 12
+
+
 # -- joining and leaving -----------------------------------------------------------------------------------------------
 
 
