@@ -43,6 +43,7 @@ from tidelog.broker.controller.partition_commands import (
     LeadersElected,
     NewReplicas,
     PartitionNamed,
+    UnfitReplica,
 )
 from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.copies import Copies
@@ -143,7 +144,15 @@ class Broker:
             self._peers.know,
         )
         self._registration = Registration(
-            config, files, self._channel, clock, lease, self._hello.incarnation, self._situation, self._tell_applied
+            config,
+            files,
+            self._channel,
+            clock,
+            lease,
+            self._hello.incarnation,
+            self._situation,
+            self._tell_applied,
+            self._unfit,
         )
         self._throttle = Throttle(self.node_id, config, clock, self.stats)
         self._isr_requests = IsrRequests(self.node_id, self._own_epoch, self._channel, self._in_force, clock)
@@ -414,6 +423,10 @@ class Broker:
 
     def _situation(self) -> Situation:
         return Situation(self._replicas.position, self._metadata.snapshot)
+
+    def _unfit(self) -> tuple[UnfitReplica, ...]:
+        """Replicas here that the cluster should not count on."""
+        return self._replicas.unfit()
 
     def _tell_applied(self, report: MetadataApplied) -> None:
         leader = self._channel.leader

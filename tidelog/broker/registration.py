@@ -28,6 +28,7 @@ from tidelog.broker.controller.commands import (
     RegisterBroker,
     ReportRemoved,
 )
+from tidelog.broker.controller.partition_commands import ReportUnfitReplicas, UnfitReplica
 from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.lease import Lease
 from tidelog.config.schema import BrokerConfig
@@ -64,8 +65,9 @@ class Registration:
         incarnation: str,
         situation: Callable[[], Situation],
         notify: Callable[[MetadataApplied], None],
+        unfit: Callable[[], tuple[UnfitReplica, ...]],
     ) -> None:
-        """`lease` is renewed by answered heartbeats."""
+        """`lease` is renewed by answered heartbeats; `unfit` are replicas here that should not be counted on."""
         self.incarnation = incarnation
         """Of this process."""
         self.epoch = -1
@@ -79,6 +81,7 @@ class Registration:
         self._lease = lease
         self._situation = situation
         self._notify = notify
+        self._unfit = unfit
         self._command: RegisterBroker
         self._wake = asyncio.Event()
         self._removed: dict[TopicId, None] = {}
@@ -190,6 +193,10 @@ class Registration:
             await self._channel.submit(command, Done, seconds_max=seconds_max)
             for topic_id in removed:
                 self._removed.pop(topic_id, None)
+        unfit = self._unfit()
+        if unfit:
+            report = ReportUnfitReplicas(self._command.node_id, self.epoch, unfit)
+            await self._channel.submit(report, Done, seconds_max=seconds_max)
 
     # -- leaving -----------------------------------------------------------------------------------------------------
 

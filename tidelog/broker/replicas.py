@@ -17,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from tidelog.broker.controller.partition_commands import UnfitReason, UnfitReplica
 from tidelog.broker.fetching import Fetcher
 from tidelog.broker.follower import Follower
 from tidelog.broker.partition import Partition, Surroundings
@@ -37,6 +38,9 @@ from tidelog.storage.partition_log import LogSettings, PartitionLog
 TICKS_PER_LAG = 10
 REOPEN_S = 5.0
 """How often a log is tried again that could not be opened, or had to be offline from its opening on."""
+
+SETTLING_S_MAX = 3.0
+"""After that another replica had better lead."""
 
 logger = structlog.get_logger("tidelog.broker")
 
@@ -195,6 +199,23 @@ class Replicas:
         """What this broker has of a partition, in whatever role."""
         led = self.partitions.get(partition_id)
         return led or self.followers.get(partition_id) or self.settling.get(partition_id)
+
+    def unfit(self) -> tuple[UnfitReplica, ...]:
+        """Those that the cluster counts on, and should not."""
+        settled_s = self._clock.monotonic_s() - SETTLING_S_MAX
+        reasons = {known: UnfitReason.OFFLINE for known in self._troubled if known not in self._manager.logs}
+        for known, holder in self.holders.items():
+            if holder.log.offline_reason is not None:
+                reasons[known] = UnfitReason.OFFLINE
+            elif isinstance(holder, Settling) and holder.begun_s < settled_s:
+                reasons[known] = UnfitReason.DAMAGED
+        if not reasons:
+            return ()
+        return tuple(
+            UnfitReplica(known.topic_id, known.partition, info.leader_epoch, reasons[known])
+            for known, (_, info) in self._held_in(self._image).items()
+            if known in reasons and (self._node_id in info.isr or info.leader == self._node_id)
+        )
 
     def _refresh(
         self, partition: Partition, config: TopicConfig, info: PartitionInfo, epochs: Mapping[int, int]

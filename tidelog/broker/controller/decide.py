@@ -35,8 +35,14 @@ from tidelog.broker.controller.decide_topics import (
     delete_topic,
     report_removed,
 )
+from tidelog.broker.controller.decide_unfit import report_unfit
 from tidelog.broker.controller.decision import Decision
-from tidelog.broker.controller.partition_commands import AlterPartition, AlterReassignments, ElectLeaders
+from tidelog.broker.controller.partition_commands import (
+    AlterPartition,
+    AlterReassignments,
+    ElectLeaders,
+    ReportUnfitReplicas,
+)
 from tidelog.broker.controller.records import (
     ClusterCreated,
     ControllerElected,
@@ -60,7 +66,7 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_topics(image, command, config)
         case RegisterBroker() | BrokerHeartbeat() | FenceBroker() | RemoveBroker():
             return _about_brokers(image, command, config)
-        case AlterPartition() | ElectLeaders() | AlterReassignments():
+        case AlterPartition() | ElectLeaders() | AlterReassignments() | ReportUnfitReplicas():
             return _about_partitions(image, command, config)
         case AllocateProducerIds():
             return _allocate_producer_ids(image)
@@ -106,7 +112,9 @@ def _about_brokers(
 
 
 def _about_partitions(
-    image: ClusterImage, command: AlterPartition | ElectLeaders | AlterReassignments, config: BrokerConfig
+    image: ClusterImage,
+    command: AlterPartition | ElectLeaders | AlterReassignments | ReportUnfitReplicas,
+    config: BrokerConfig,
 ) -> Decision:
     match command:
         case AlterPartition():
@@ -115,6 +123,8 @@ def _about_partitions(
             return elect_leaders(image, command, config)
         case AlterReassignments():
             return alter_reassignments(image, command, config)
+        case ReportUnfitReplicas():
+            return report_unfit(image, command, config)
 
 
 def _allocate_producer_ids(image: ClusterImage) -> Decision:

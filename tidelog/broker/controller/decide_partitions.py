@@ -56,13 +56,21 @@ class Partitions:
         return topic, self._changed.get((topic_id, partition), topic.partitions[partition])
 
     def settle(
-        self, topic: Topic, was: PartitionInfo, asked: PartitionInfo, *, even_unclean: bool = False
+        self,
+        topic: Topic,
+        was: PartitionInfo,
+        asked: PartitionInfo,
+        *,
+        even_unclean: bool = False,
+        unfit: NodeId | None = None,
     ) -> PartitionInfo:
-        """`leadership.settled`, remembered; `even_unclean` elects whoever is live if nobody else may lead."""
+        """`leadership.settled`, remembered; `even_unclean` elects whoever is live if nobody else may lead, and `unfit`
+        is not counted as live."""
         rules = self._rules.of(topic)
         if even_unclean:
             rules = rules.model_copy(update={"unclean_leader_election_enable": True})
-        return self.put(topic, settled(was, asked, rules, self.image.is_live))
+        is_live = self.image.is_live
+        return self.put(topic, settled(was, asked, rules, lambda node: node != unfit and is_live(node)))
 
     def put(self, topic: Topic, now: PartitionInfo) -> PartitionInfo:
         """Remembers the entry."""

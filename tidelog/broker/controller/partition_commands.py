@@ -73,6 +73,33 @@ class NewReplicas(msgspec.Struct, frozen=True):
     replicas: Sequence[int] | None
 
 
+class UnfitReason(enum.Enum):
+    """What is wrong with a replica whose broker lives."""
+
+    OFFLINE = "offline"
+    """Its log takes nothing any more, or cannot be opened: the disk has failed."""
+    DAMAGED = "damaged"
+    """It is to lead, and cannot find out what of the damaged end of its log was committed."""
+
+
+class UnfitReplica(msgspec.Struct, frozen=True, array_like=True):
+    """One replica of the reporting broker, in this leader epoch."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    reason: UnfitReason
+
+
+class ReportUnfitReplicas(Command, frozen=True, tag=True):
+    """A broker's replicas that should not be counted on (Kafka: the offline directories of a heartbeat, KIP-112 and
+    858). Answered by `Done`; said again with each heartbeat for as long as it is so."""
+
+    node_id: int
+    broker_epoch: int
+    replicas: Sequence[UnfitReplica]
+
+
 class AlterReassignments(Command, frozen=True, tag=True):
     """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun.
 

@@ -28,6 +28,7 @@ from tidelog.broker.controller.partition_commands import (
     ElectLeaders,
     LeadersElected,
     PartitionsAltered,
+    ReportUnfitReplicas,
 )
 
 WIRE_COMMANDS: tuple[type[Command], ...] = (
@@ -44,6 +45,7 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
     AlterPartition,
     ElectLeaders,
     AlterReassignments,
+    ReportUnfitReplicas,
 )
 """What a controller takes from other brokers."""
 

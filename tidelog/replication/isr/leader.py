@@ -20,7 +20,7 @@ One replica is the special case of a set of one. KIP-101, 279, 320, 497, 841, 90
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import overload
 
 from tidelog.replication.isr.events import (
@@ -190,8 +190,16 @@ class IsrLeader:
             return []
         self._broker_epochs = event.broker_epochs
         self._assign(event.replicas)
+        before = self._isr.committed
         self._isr.adopt(event.isr, event.partition_epoch)
+        self._forget(node for node in before if node not in self._isr.committed)
         return [*self._advance(), *self._expand()]
+
+    def _forget(self, nodes: Iterable[int]) -> None:
+        """The controller has put them out: perhaps their disks have failed. They count when they are heard again."""
+        for node in nodes:
+            if node in self._followers:
+                self._followers[node] = RemoteReplica(self._log_end_offset, self._now_ms, is_member=False)
 
     def _assign(self, replicas: tuple[int, ...]) -> None:
         known, committed = self._followers, self._isr.committed
