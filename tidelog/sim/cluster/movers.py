@@ -37,6 +37,8 @@ from tidelog.sim.seeds import stream
 
 FACTOR_MAX = 3
 RETRY_S = 0.2
+THROTTLES = (None, None, 0, 10_000, 100_000)
+"""Bytes per second, as `AlterReassignments` has them: the first slows the moves of what a run writes, and ends none."""
 
 Work = Callable[[Broker], Coroutine[Any, Any, object]]
 Partition = tuple[Topic, PartitionInfo]
@@ -79,7 +81,8 @@ class Movers:
     def _prepare(self, order: Order, image: ClusterImage, rng: random.Random) -> Work | None:
         partitions = [(topic, info) for topic in self._topics(image) for info in topic.partitions]
         if order.kind == "rebalance":
-            return lambda broker: broker.rebalance()
+            throttle = rng.choice(THROTTLES)
+            return lambda broker: broker.rebalance(throttle=throttle)
         if not partitions:
             return None
         return self._of_one(order, partitions[order.target % len(partitions)], image, rng)
@@ -89,7 +92,7 @@ class Movers:
         named = PartitionNamed(topic.topic_id, info.partition)
         match order.kind:
             case "move":
-                return _move(topic, info, _draw_replicas(image, info, rng))
+                return _move(topic, info, _draw_replicas(image, info, rng), rng.choice(THROTTLES))
             case "call off":
                 return _move(topic, info, None)
             case "prefer":
@@ -128,9 +131,9 @@ def _draw_replicas(image: ClusterImage, info: PartitionInfo, rng: random.Random)
     return rng.sample(live, min(count, len(live)))
 
 
-def _move(topic: Topic, info: PartitionInfo, replicas: list[int] | None) -> Work:
+def _move(topic: Topic, info: PartitionInfo, replicas: list[int] | None, throttle: int | None = None) -> Work:
     wanted = NewReplicas(topic.topic_id, info.partition, replicas)
-    return lambda broker: broker.alter_reassignments([wanted])
+    return lambda broker: broker.alter_reassignments([wanted], throttle)
 
 
 def _configure(topic: Topic, name: str, value: str) -> Work:
