@@ -1,8 +1,8 @@
 """A history, understood: operations joined with their completions, and the facts that excuse things.
 
 What a loss takes away is forgotten here, so that no rule needs to know of losses: acknowledgements that only memory
-kept become unknown outcomes, and what was seen of a partition that shows what is not on disk yet is set aside. So are
-acknowledgements of a leader alone, or of nobody: they promise nothing.
+kept become unknown outcomes, and what was seen of a partition that shows what is not on disk yet is set aside. The same
+goes for partitions that are gone. Acknowledgements of nobody (`none`) promise nothing in the first place.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def understand(history: Iterable[Op]) -> Run:
             run.acts.append(_act(op, op.index, op.time, op.type))
         else:
             _complete(op, begun, last)
-    run.acts = [kept for act in run.acts for kept in _remember(act, losses, run)]
+    for act in run.acts:
+        _remember(act, losses, run)
     run.acts += [_read(view, replica) for view, replica in run.views]
     return run
 
@@ -152,24 +153,23 @@ def _learn_of(run: Run, part: object, replica: int | None) -> None:
 # -- what is forgotten -----------------------------------------------------------------------------------------------
 
 
-def _remember(act: Act, losses: list[tuple[int, set[str]]], run: Run) -> Iterator[Act]:
-    """The act, with what is still known of it, and on the side what is set aside."""
-    if act.sends and act.outcome == "ok" and not _is_kept(act, losses):
+def _remember(act: Act, losses: list[tuple[int, set[str]]], run: Run) -> None:
+    """Leaves in the act what is still known of it, and sets the rest aside."""
+    if act.sends and act.outcome == "ok" and not _is_kept(act, losses, run.gone):
         act.outcome, act.completed, act.completed_s = "info", NEVER, float("inf")
         act.sends = [Send(send.key, None, send.value) for send in act.sends]
-    lost = {key for index, keys in losses if index > act.invoked for key in keys}
+    lost = {key for index, keys in losses if index > act.invoked for key in keys} | run.gone
     lost &= {key for poll in act.polls for key in poll.records}
     if lost:
         run.forgotten.append(replace(act, sends=[], polls=[_only(poll, lost) for poll in act.polls]))
         kept = {key for poll in act.polls for key in (*poll.records, *poll.ends)} - lost
         act.polls = [_only(poll, kept) for poll in act.polls]
-    yield act
 
 
-def _is_kept(act: Act, losses: list[tuple[int, set[str]]]) -> bool:
-    if act.durability == "replicated":
-        return all(index < act.completed for index, _ in losses)
-    return act.durability == "fsynced"
+def _is_kept(act: Act, losses: list[tuple[int, set[str]]], gone: set[str]) -> bool:
+    if act.durability == "none" or any(send.key in gone for send in act.sends):
+        return False
+    return act.durability == "fsynced" or all(index < act.completed for index, _ in losses)
 
 
 def _only(poll: Poll, keys: set[str]) -> Poll:

@@ -55,7 +55,7 @@ def missing(run: Run, versions: Versions) -> Iterator[Anomaly]:
         start = run.start(key)
         bound = max((log.places[value] for value in read if value in log.places), default=-1)
         for value, writer in writers.items():
-            if value in read or key in run.gone or not versions.is_committed(writer):
+            if value in read or not versions.is_committed(writer):
                 continue
             place = log.last_place(value) if value in log.places else None
             if place is None and _is_excused(writer, key, value, start, damaged):

@@ -16,6 +16,7 @@
 | G0, G1c, each also -process and -realtime | operations that each would have to come before the others |
 | stale-read | a poll from the leader lacks what this leader had acknowledged before |
 | acknowledged-missing | in the end a replica lacks an acknowledged record |
+| vanished | in the end a replica lacks a record that a reader was given |
 | gap, false-damage | a replica has no record at an offset, or calls a good one damaged |
 | wrong-start, unsettled | a log starts or ends elsewhere than it must |
 | unequal-replicas | two replicas differ |
@@ -45,7 +46,7 @@ from tidelog.checker.values import (
     strangers,
 )
 from tidelog.checker.versions import Versions
-from tidelog.checker.views import acknowledged_is_there, bounds, equal_replicas, no_gaps
+from tidelog.checker.views import acknowledged_is_there, bounds, equal_replicas, no_gaps, seen_is_there
 
 ACKNOWLEDGED_MIN = 100
 POLLS_MIN = 100
@@ -62,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     cycles,
     stale_reads,
     acknowledged_is_there,
+    seen_is_there,
     no_gaps,
     bounds,
     equal_replicas,

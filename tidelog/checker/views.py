@@ -27,7 +27,7 @@ def acknowledged_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
         records = dict(view.records)
         excused = run.damaged.get(view.key, set()).intersection(view.damaged)
         values = set(records.values())
-        for act in senders.get(view.key, []) if view.key not in run.gone else []:
+        for act in senders.get(view.key, []):
             for send in act.sends:
                 if send.key != view.key:
                     continue
@@ -48,6 +48,25 @@ def _missing(
     found = "" if offset is None else f", where {records.get(offset, 'nothing')} is"
     text = f"{value} of {act} was acknowledged ({act.durability}), and is {place} {_on(replica)}{found}"
     return Anomaly("acknowledged-missing", view.key, f"{text}; the log holds {view.start} to {view.high_watermark}")
+
+
+def seen_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
+    """What a reader was given stays. Other values at its offset are told as inconsistent offsets, and acknowledged
+    records as missing."""
+    seen: dict[str, set[int]] = {}
+    for act in run.acts:
+        if not act.is_view:
+            for key, offset, _ in act.polled():
+                seen.setdefault(key, set()).add(offset)
+    for view, replica in run.views:
+        damaged, log = run.damaged.get(view.key, set()), versions.log(view.key)
+        there = {offset for offset, _ in view.records}
+        for offset in sorted(seen.get(view.key, set()) - there - damaged):
+            writer = versions.writers.get(view.key, {}).get(log.shown[offset])
+            if offset >= view.start and (writer is None or writer.outcome != "ok"):
+                yield Anomaly(
+                    "vanished", view.key, f"{log.shown[offset]} was seen at {offset}, and is not {_on(replica)}"
+                )
 
 
 def no_gaps(run: Run, versions: Versions) -> Iterator[Anomaly]:

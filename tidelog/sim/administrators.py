@@ -67,7 +67,7 @@ class Administrator:
         partition = broker.partition(*where)
         assert isinstance(partition, Partition), "a machine of its own leads all its partitions"
         offset = self._rng.randint(partition.log_start_offset, partition.high_watermark)
-        self._history.start_asked[where] = max(self._history.start_asked.get(where, 0), offset)
+        self._history.ask_start(where, offset)
         partition.delete_prefix(offset)
         self._history.counters["prefix deleted"] += 1
 

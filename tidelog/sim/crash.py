@@ -3,7 +3,7 @@
 A seed draws topics and their settings, a handful of producers of every kind, readers and administrators, and what
 befalls the machine (`tidelog.sim.nemesis`). They all run on one virtual clock until the last life is over; then the
 machine comes up on a healthy disk, the clients finish, the power is cut once more, and every promise is checked
-(`tidelog.sim.checkers`).
+(`tidelog.checker`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Protocol
 
 from structlog.testing import capture_logs
 
+from tidelog.checker.operations import View
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.administrators import Administrator, Churn, create_topic
-from tidelog.sim.checkers import CHECKERS
 from tidelog.sim.counters import count_findings
-from tidelog.sim.history import History, Kind, View
+from tidelog.sim.history import History, Kind
 from tidelog.sim.loop import SimLoop, run
 from tidelog.sim.machine import Machine
 from tidelog.sim.nemesis import Nemesis
@@ -98,7 +98,7 @@ class Scenario:
                 await work
         except TimeoutError:
             self.history.violate(f"clients don't get through to a healthy broker within {FINISH_S_MAX:.0f} s")
-        self._check(await self._views_after_the_end(nemesis))
+        self.history.check(await self._views_after_the_end(nemesis))
         nemesis.check_stranger()
 
     async def _work(self, machine: Machine, topics: dict[str, tuple[int, dict[str, str]]]) -> None:
@@ -126,7 +126,8 @@ class Scenario:
                 configs["message.timestamp.type"] = "LogAppendTime"
             if rng.random() < 0.2:
                 configs["retention.bytes"] = str(rng.choice((0, 5_000)))
-                self.history.start_asked.update(dict.fromkeys(watched, ANYWHERE))
+                for where in watched:
+                    self.history.ask_start(where, ANYWHERE)
             topics[name] = (partitions, configs)
         return topics
 
@@ -145,26 +146,24 @@ class Scenario:
     def _stream(self, purpose: str) -> random.Random:
         return stream(self.seed, purpose)
 
-    async def _views_after_the_end(self, nemesis: Nemesis) -> dict[TopicPartition, View]:
+    async def _views_after_the_end(self, nemesis: Nemesis) -> list[View]:
         """What is there after one more power cut; a clean stop must not change it."""
         machine = self._machine
         assert machine is not None
-        self.history.volatile_losses += 1
+        self.history.lose()
         await machine.cut_power()
         await nemesis.boot()
-        views = {at: await read_all(machine, at) for at in sorted(self.history.watched)}
+        views = await self._read_all(machine)
         await machine.stop()
         await nemesis.boot()
-        for at, view in views.items():
-            if await read_all(machine, at) != view:
-                self.history.violate(f"{at} changed over a clean stop")
+        for before, after in zip(views, await self._read_all(machine), strict=True):
+            if before != after:
+                self.history.violate(f"{before.key} changed over a clean stop")
         await machine.stop()
         return views
 
-    def _check(self, views: dict[TopicPartition, View]) -> None:
-        for checker in CHECKERS:
-            for violation in checker(self.history, views):
-                self.history.violate(violation)
+    async def _read_all(self, machine: Machine) -> list[View]:
+        return [await read_all(machine, where, self.history) for where in sorted(self.history.watched)]
 
     def outcome(self) -> Outcome:
         history = self.history

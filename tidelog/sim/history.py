@@ -1,26 +1,31 @@
-"""What the clients of a simulated broker did, were told and saw: the material of the checkers.
+"""What the clients of a simulated broker did, were told and saw: recorded as operations, for `tidelog.checker`.
 
-A `Sent` is one record batch of a client, with values like no other in the run. What is known of it only ever grows: a
-definite error rules out the attempt it answers, an unknown outcome rules out nothing, a receipt names offsets.
+A `Sent` is one record batch of a client, with values like no other in the run, and one operation, however often it is
+attempted. What is known of it only ever grows: a definite error rules out the attempt it answers, an unknown outcome
+rules out nothing, a receipt names offsets. If all attempts were refused, the operation has failed.
 
 What an acknowledgement is worth depends on what it said. `fsynced` holds against everything. `leader` and `replicated`
-hold as long as the machine does: `volatile_losses` counts the events that may take such records (a power cut, a failed
-fsync), and a `Sent` remembers the count at its acknowledgement.
+hold as long as the machine does: `lose` tells of an event that may take such records (a power cut, a failed fsync), and
+a `Sent` remembers the count of these at its acknowledgement.
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import xxhash
 
+from tidelog.checker import Recorder, judge
+from tidelog.checker.operations import Damage, Durability, Guarantee, Poll, Prefix, Send, View
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.ids import TopicPartition
 from tidelog.model.ports import Buffer
+from tidelog.sim.loop import SimLoop
 
 PADDING = b"."
 """What clients fill up their values with."""
@@ -36,6 +41,13 @@ class Kind(enum.Enum):
     PLAIN = "plain"
     """Never the same twice."""
 
+    @property
+    def guarantee(self) -> Guarantee:
+        return _GUARANTEES[self]
+
+
+_GUARANTEES: dict[Kind, Guarantee] = {Kind.IDEMPOTENT: "sequence", Kind.KEYED: "key", Kind.PLAIN: "none"}
+
 
 @dataclass(slots=True, eq=False)
 class Sent:
@@ -50,44 +62,34 @@ class Sent:
     attempts: int = 0
     unknown: int = 0
     """Attempts of which nobody knows whether they appended."""
-    base_offset: int | None = None
-    durability: str = ""
-    """As the receipt said; empty as long as there is none."""
+    invocation: int = -1
+    durability: Durability | None = None
+    """As the receipt said; None as long as there is none."""
     losses_at_ack: int = 0
 
     @property
     def is_acknowledged(self) -> bool:
-        return bool(self.durability) and self.durability != "none"
+        return self.durability not in (None, "none")
 
     @property
     def is_refused(self) -> bool:
         """True if surely no attempt appended anything."""
-        return not self.durability and self.unknown == 0
+        return self.durability is None and self.unknown == 0
 
 
-@dataclass(slots=True)
-class View:
-    """A partition as it was read from start to end."""
-
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
-    records: dict[int, bytes]
-    damaged: list[int]
-    """Offsets that were answered with `DamagedBatch`."""
+def _true_s() -> float:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    return loop.true_time
 
 
 @dataclass(slots=True)
 class History:
     """Everything that happened in one run."""
 
+    recorder: Recorder = field(default_factory=lambda: Recorder(_true_s))
     sent: list[Sent] = field(default_factory=list)
     writers: dict[bytes, Sent] = field(default_factory=dict)
-    seen: dict[TopicPartition, dict[int, tuple[bytes, int]]] = field(default_factory=dict)
-    """By offset: the value that a reader got, and the count of volatile losses then."""
-    start_asked: dict[TopicPartition, int] = field(default_factory=dict)
-    start_promised: dict[TopicPartition, int] = field(default_factory=dict)
-    """Log starts that a later fsynced acknowledgement vouches for."""
     rotten: dict[TopicPartition, set[int]] = field(default_factory=dict)
     """Offsets whose bytes were damaged on purpose."""
     watched: set[TopicPartition] = field(default_factory=set)
@@ -99,12 +101,24 @@ class History:
     violations: list[str] = field(default_factory=list)
     hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
 
+    # -- writing -----------------------------------------------------------------------------------------------------
+
     def send(self, sent: Sent) -> None:
         """A new batch; its values are registered before anybody can see them."""
         self.sent.append(sent)
         for value in sent.values:
             assert value not in self.writers, "values must be unique"
             self.writers[value] = sent
+        sent.invocation = self.recorder.invoke(
+            sent.producer, "send", self._sends(sent, None), guarantee=sent.kind.guarantee
+        )
+
+    def _sends(self, sent: Sent, base_offset: int | None) -> list[Send]:
+        key = str(sent.partition)
+        return [
+            Send(key, None if base_offset is None else base_offset + i, self.text(value))
+            for i, value in enumerate(sent.values)
+        ]
 
     def attempt(self, sent: Sent) -> None:
         sent.attempts += 1
@@ -115,21 +129,63 @@ class History:
         sent.unknown -= 1
         self.note("refused", reason, sent.producer, sent.number)
 
-    def acknowledge(self, sent: Sent, base_offset: int | None, durability: str) -> None:
-        sent.base_offset, sent.durability, sent.losses_at_ack = base_offset, durability, self.volatile_losses
+    def acknowledge(self, sent: Sent, base_offset: int | None, durability: Durability, epoch: int) -> None:
+        sent.durability, sent.losses_at_ack = durability, self.volatile_losses
         self.note("acknowledged", sent.producer, sent.number, base_offset, durability)
+        sends = self._sends(sent, base_offset)
+        self.recorder.complete(sent.invocation, "ok", sends, durability=durability, epoch=epoch)
 
-    def see(self, partition: TopicPartition, offset: int, value: bytes) -> None:
-        """A reader was given this record. What it was given before, or what nobody sent, is checked on the spot."""
-        self.note("seen", partition, offset, value)
-        writer = self.writers.get(value)
-        if writer is None or writer.partition != partition:
-            self.violate(f"{partition} offset {offset} shows {shown(value)}, which nobody sent there")
-        before = self.seen.setdefault(partition, {}).get(offset)
-        is_excused = partition in self.volatile and before is not None and before[1] < self.volatile_losses
-        if before is not None and before[0] != value and not is_excused:
-            self.violate(f"{partition} offset {offset} showed {shown(before[0])} before, now {shown(value)}")
-        self.seen[partition][offset] = (value, self.volatile_losses)
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def show(
+        self,
+        poll: int,
+        partition: TopicPartition,
+        records: Sequence[tuple[int, bytes]],
+        *,
+        high_watermark: int,
+        epoch: int,
+    ) -> None:
+        """A reader that invoked `poll` was given records."""
+        self.note("seen", partition, records, high_watermark)
+        given = [(offset, self.text(value)) for offset, value in records]
+        parts = [Poll({str(partition): given}, {str(partition): high_watermark})]
+        self.recorder.complete(poll, "ok", parts, epoch=epoch)
+
+    def text(self, value: bytes) -> str:
+        """A value as the checker knows it: without its padding, unless it is not exactly what somebody sent."""
+        return shown(value) if value in self.writers else f"{shown(value)} and its padding"
+
+    # -- the world ---------------------------------------------------------------------------------------------------
+
+    def lose(self) -> None:
+        """What only memory held may be lost."""
+        self.volatile_losses += 1
+        self.recorder.tell("loss", map(str, sorted(self.volatile)))
+
+    def damage(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
+        """Bytes of these records are damaged on purpose."""
+        damaged = [*offsets]
+        self.rotten.setdefault(partition, set()).update(damaged)
+        self.recorder.tell("damage", [Damage(str(partition), damaged)])
+
+    def ask_start(self, partition: TopicPartition, offset: int) -> None:
+        """Somebody asks for what is before an offset to be deleted."""
+        self.recorder.tell("prefix", [Prefix(str(partition), offset, 0)])
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def check(self, views: Iterable[View]) -> None:
+        """All is over, and at rest every watched partition is as in its view, or gone if it has none."""
+        viewed = [*views]
+        present = [view.key for view in viewed]
+        self.recorder.tell("gone", [str(where) for where in sorted(self.watched) if str(where) not in present])
+        self.recorder.tell("view", viewed)
+        for sent in self.sent:
+            if sent.is_refused:
+                self.recorder.complete(sent.invocation, "fail")
+        for anomaly in judge(self.recorder.operations).anomalies:
+            self.violate(str(anomaly))
 
     def note(self, *what: object) -> None:
         """Makes an event part of the trace."""
@@ -140,9 +196,9 @@ class History:
             self.violations.append(what)
 
 
-def shown(value: bytes | None) -> str:
-    """A value as violations print it: without its padding."""
-    return "nothing" if value is None else repr(value.rstrip(PADDING).decode("ascii", "backslashreplace"))
+def shown(value: bytes) -> str:
+    """A value without its padding."""
+    return value.rstrip(PADDING).decode("ascii", "backslashreplace")
 
 
 def records_in(data: Buffer, offset: int) -> Iterable[tuple[int, bytes]]:

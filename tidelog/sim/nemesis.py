@@ -139,13 +139,13 @@ class Nemesis:
         medium.faults, medium.capacity_bytes = NO_FAULTS, CAPACITY_BYTES
         self._history.counters["duplicate recognised"] += self._machine.duplicates
         if self._rng.random() < 0.6:
-            self._history.volatile_losses += 1
+            self._history.lose()
             await self._machine.cut_power()
         else:
             await self._machine.kill()
         if medium.statistics.faults["sync_error"] > self._sync_errors:
             self._sync_errors = medium.statistics.faults["sync_error"]
-            self._history.volatile_losses += 1
+            self._history.lose()
 
     # -- damage while it is down -------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Nemesis:
         position = self._rng.randrange(len(medium.walk()[path].data))
         kind = path.rpartition(".")[2]
         if kind == "log":
-            self._history.rotten.setdefault(owner, set()).update(_offsets_at(medium, path, position))
+            self._history.damage(owner, _offsets_at(medium, path, position))
         if self._rng.random() < 0.7 or kind not in ("log", "catalog"):
             rot.flip_bit(medium, path, position, self._rng.randrange(8))
         else:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast, get_args
 
 from xxhash import xxh3_64_digest
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.proposals import ProduceReceipt
+from tidelog.checker.operations import Durability
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import Compression, split_batches
 from tidelog.model.errors import OutOfOrderSequence, TidelogError
@@ -117,7 +118,7 @@ class Producer:
         """Sends what is not known yet again, in order, until it is."""
         gaps = 0
         for sent, body in requests:
-            while not sent.durability:
+            while sent.durability is None:
                 await asyncio.sleep(RETRY_S * (0.5 + self._rng.random()))
                 try:
                     await self._attempt(sent, body, is_retry=True)
@@ -158,7 +159,7 @@ class Producer:
                 if is_retry and isinstance(error, OutOfOrderSequence):
                     raise
         else:
-            history.acknowledge(sent, receipt.base_offset, receipt.durability)
+            history.acknowledge(sent, receipt.base_offset, _durability(receipt), receipt.leader_epoch)
             return True
         return False
 
@@ -181,3 +182,9 @@ class Producer:
     def _key(body: bytes) -> int:
         """An idempotency key's producer id: this batch's alone."""
         return int.from_bytes(xxh3_64_digest(body), "big") >> 3
+
+
+def _durability(receipt: ProduceReceipt) -> Durability:
+    durability = receipt.durability
+    assert durability in get_args(Durability), durability
+    return cast("Durability", durability)

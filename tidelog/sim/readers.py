@@ -7,9 +7,10 @@ import random
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.partition_handle import FetchedBatches
+from tidelog.checker.operations import View
 from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.history import History, View, records_in
+from tidelog.sim.history import History, records_in
 from tidelog.sim.machine import ConnectionLost, Service, Unreachable
 from tidelog.sim.medium import Medium
 
@@ -35,6 +36,7 @@ class Reader:
         self._medium = medium
         self._history = history
         self._rng = rng
+        self._name = f"reader {partition}"
         self._offset = 0
         self._is_stopping = False
 
@@ -46,7 +48,7 @@ class Reader:
             try:
                 await self._fetch()
             except OffsetOutOfRange as error:
-                self._offset = error.log_start_offset
+                self._go_to(error.log_start_offset)
             except DamagedBatch:
                 await self._damaged()
             except (Unreachable, ConnectionLost, TidelogError):
@@ -73,25 +75,43 @@ class Reader:
             await partition.wait_for_data(offset, bytes_min=self._rng.choice((1, 1_000)), deadline_s=deadline_s)
             return await partition.read(offset, bytes_max=FETCH_BYTES)
 
-        fetched = await self._machine.call(fetch)
-        for at, value in records_in(fetched.data, offset):
+        poll = self._history.recorder.invoke(self._name, "poll")
+        try:
+            fetched = await self._machine.call(fetch)
+        except (Unreachable, ConnectionLost, TidelogError):
+            self._history.recorder.complete(poll, "fail")
+            raise
+        self._check(fetched, offset)
+        records = [*records_in(fetched.data, offset)]
+        self._history.show(
+            poll, self.partition, records, high_watermark=fetched.high_watermark, epoch=fetched.leader_epoch
+        )
+        self._offset = fetched.next_offset
+        if self._rng.random() >= 0.95:
+            self._go_to(self._rng.randint(0, self._offset))
+
+    def _check(self, fetched: FetchedBatches, offset: int) -> None:
+        """Nothing is left out, also where nobody could know that something is missing."""
+        for at, _ in records_in(fetched.data, offset):
             if at != offset:
                 self._history.violate(f"{self.partition} skips from {offset} to {at}")
-            self._history.see(self.partition, at, value)
             offset = at + 1
         if offset != fetched.next_offset:
             self._history.violate(f"{self.partition} ends at {offset}, but says to read on at {fetched.next_offset}")
-        self._offset = offset if self._rng.random() < 0.95 else self._rng.randint(0, offset)
+
+    def _go_to(self, offset: int) -> None:
+        self._offset = offset
+        self._history.recorder.tell("seek", [str(self.partition)], process=self._name)
 
 
-async def read_all(machine: Service, partition: TopicPartition) -> View:
+async def read_all(machine: Service, partition: TopicPartition, history: History) -> View:
     """Everything that a partition shows. Raises as the broker does."""
 
     async def read(broker: Broker) -> View:
         found = broker.partition(*partition)
         extent = await found.extent()
         start, high_watermark = extent.log_start_offset, extent.high_watermark
-        view = View(start, high_watermark, extent.log_end_offset, {}, [])
+        view = View(str(partition), start, high_watermark, extent.log_end_offset, [], [])
         offset = start
         while offset < high_watermark:
             try:
@@ -101,7 +121,7 @@ async def read_all(machine: Service, partition: TopicPartition) -> View:
                 offset += 1
                 continue
             assert fetched.next_offset > offset, f"nothing at {offset} of {partition}, below the high watermark"
-            view.records.update(records_in(fetched.data, offset))
+            view.records.extend((at, history.text(value)) for at, value in records_in(fetched.data, offset))
             offset = fetched.next_offset
         return view
 

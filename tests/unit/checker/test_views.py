@@ -99,6 +99,17 @@ def test_what_only_a_replica_shows_was_read() -> None:
     assert not story.kinds()
 
 
+def test_what_was_seen_is_gone() -> None:
+    story = in_order(Story(), "ab")
+    begun = story.begin("producer", "c")
+    story.poll("reader", (2, "c"))
+    story.end(begun, None, "info")
+    story.view("ab")
+    assert story.kinds() == {"vanished": 1}
+    story.tell("loss", K)
+    assert not story.kinds()
+
+
 # -- freshness -------------------------------------------------------------------------------------------------------
 
 
@@ -122,6 +133,15 @@ def test_a_poll_that_says_that_there_is_more_is_not_stale() -> None:
 def test_a_new_leader_and_a_copy_may_learn_late() -> None:
     assert not stale(epoch=2).kinds()
     assert not stale(replica=3).kinds()
+
+
+def test_what_the_leader_alone_acknowledged_need_not_be_shown() -> None:
+    story = Story()
+    story.send("producer", 0, "a")
+    story.send("producer", 1, "b", durability="leader")
+    story.poll("reader", (0, "a"), end=1)
+    story.poll("reader", (1, "b"))
+    assert not story.kinds()
 
 
 def test_what_is_acknowledged_while_a_poll_is_under_way_may_be_left_out() -> None:

@@ -1,18 +1,19 @@
 """The clients of a simulated cluster: producers and readers of the single broker's simulation, before any of many.
 
 Requests go to a broker drawn anew from time to time, so most are forwarded. What a client was told or shown is compared
-with the ledger at once; the checkers of `tidelog.sim.checkers` look at the whole history when all is over.
+with the ledger at once; `tidelog.checker` looks at the whole history when all is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from tidelog.broker.broker import Broker, NewTopic
+from tidelog.checker.operations import Durability
 from tidelog.model.errors import OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.cluster.ledger import Ledger
@@ -63,28 +64,39 @@ class ClusterHistory(History):
         book = self._ledger.book_of(partition)
         return book is not None and book.is_unclean
 
-    def acknowledge(self, sent: Sent, base_offset: int | None, durability: str) -> None:
+    def acknowledge(self, sent: Sent, base_offset: int | None, durability: Durability, epoch: int) -> None:
         """Another leader may be without what one leader alone has acknowledged: that promises nothing here."""
-        book = self._ledger.book_of(sent.partition)
         is_worthless = durability == "leader" or self.is_unclean(sent.partition)
         is_lossy = sent.partition in self.volatile and durability == "fsynced" and self._allows_unclean(sent.partition)
-        super().acknowledge(sent, base_offset, "none" if is_worthless else "replicated" if is_lossy else durability)
-        if not sent.is_acknowledged or base_offset is None or book is None or book.is_volatile or book.is_gone:
-            return
-        if base_offset + len(sent.values) > book.end:
-            self.violate(f"{sent.partition}: {base_offset} is acknowledged, and committed is what is below {book.end}")
+        worth: Durability = "none" if is_worthless else "replicated" if is_lossy else durability
+        super().acknowledge(sent, base_offset, worth, epoch)
+        if sent.is_acknowledged and base_offset is not None:
+            self._check(sent.partition, base_offset + len(sent.values), "acknowledged")
 
     def _allows_unclean(self, partition: TopicPartition) -> bool:
         topic = self._ledger.topic_of(partition)
         return topic is not None and topic.configs.get(UNCLEAN) == "true"
 
-    def see(self, partition: TopicPartition, offset: int, value: bytes) -> None:
-        if self.is_unclean(partition):
-            return  # an earlier leader may still show what is lost
-        super().see(partition, offset, value)
+    def show(
+        self,
+        poll: int,
+        partition: TopicPartition,
+        records: Sequence[tuple[int, bytes]],
+        *,
+        high_watermark: int,
+        epoch: int,
+    ) -> None:
+        if self.is_unclean(partition):  # an earlier leader may still show what is lost
+            self.recorder.complete(poll, "fail")
+            return
+        super().show(poll, partition, records, high_watermark=high_watermark, epoch=epoch)
+        if records:
+            self._check(partition, records[-1][0] + 1, "shown")
+
+    def _check(self, partition: TopicPartition, end: int, what: str) -> None:
         book = self._ledger.book_of(partition)
-        if book is not None and not book.is_volatile and not book.is_gone and offset >= book.end:
-            self.violate(f"{partition}: {offset} is shown, and committed is what is below {book.end}")
+        if book is not None and not book.is_volatile and not book.is_gone and end > book.end:
+            self.violate(f"{partition}: up to {end} is {what}, and committed is what is below {book.end}")
 
 
 class ClusterProducer(Producer):

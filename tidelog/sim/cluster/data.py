@@ -13,9 +13,9 @@ from typing import Protocol
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.partition import Partition
+from tidelog.checker.operations import View
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId, TopicPartition
-from tidelog.sim.checkers import CHECKERS
 from tidelog.sim.cluster.clients import (
     FAILURES,
     AnyBroker,
@@ -30,7 +30,6 @@ from tidelog.sim.cluster.shadows import Held, read_batches
 from tidelog.sim.cluster.traffic import Traffic
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
-from tidelog.sim.history import Kind, View
 from tidelog.sim.readers import read_all
 from tidelog.sim.seeds import stream
 
@@ -63,11 +62,8 @@ class Data:
         self._work: asyncio.Task[None] | None = None
         self._clients: dict[asyncio.Task[None], tuple[Client, TopicPartition | None]] = {}
         self._stopping = asyncio.Event()
-        ledger.lost = self._lost
+        ledger.lost = self.history.lose
         self._plan()
-
-    def _lost(self) -> None:
-        self.history.volatile_losses += 1
 
     def _plan(self) -> None:
         for topic in self._traffic.topics:
@@ -76,7 +72,8 @@ class Data:
             if topic.is_lossy:
                 self.history.volatile.update(watched)
             if "retention.bytes" in topic.configs:
-                self.history.start_asked.update(dict.fromkeys(watched, ANYWHERE))
+                for where in watched:
+                    self.history.ask_start(where, ANYWHERE)
 
     def _anywhere(self, purpose: str) -> AnyBroker:
         return AnyBroker(self._world, stream(self._seed, f"anywhere {purpose}"))
@@ -199,25 +196,19 @@ class Data:
 
     async def _check(self) -> None:
         self._truth.saw("replicas compared")
-        views = dict[TopicPartition, View]()
+        views: list[View] = []
         for where, partition_id, info in self._partitions():
             self._compare(where, partition_id, info)
-            views[where] = await self._view(where)
-        for checker in CHECKERS:
-            for wrong in checker(self.history, views):
-                if checker.__name__ == "nothing_is_there_twice" and self._may_repeat(wrong):
-                    continue
-                self.history.violate(wrong)
-
-    def _may_repeat(self, wrong: str) -> bool:
-        """Frames that the network repeats are requests of their own: of a plain client both may be carried out."""
-        return self._truth.counters["fault: repeat frames"] > 0 and f"of a {Kind.PLAIN.value} client" in wrong
+            views.append(await self._view(where))
+        if self._truth.counters["fault: repeat frames"]:
+            self.history.recorder.tell("repeats")
+        self.history.check(views)
 
     async def _view(self, where: TopicPartition) -> View:
         anywhere = self._anywhere(f"view {where}")
         for _ in range(100):
             try:
-                return await read_all(anywhere, where)
+                return await read_all(anywhere, where, self.history)
             except FAILURES as error:
                 self._truth.note("reading at the end", where, type(error).__name__, error)
                 await asyncio.sleep(LOOK_S)
