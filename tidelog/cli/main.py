@@ -52,6 +52,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "config": Command("config", "app", "Show, explain and check settings."),
     "bench": Command("bench", "app", "Measure a broker: throughput, latency, cost."),
     "sim": Command("sim", "sim", "Run simulations, each from one number."),
+    "check": Command("check", "check", "Judge the recorded history of a run under faults."),
     "openapi": Command("openapi", "openapi", "Print the OpenAPI document of the HTTP interface."),
 }
 

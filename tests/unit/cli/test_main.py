@@ -11,8 +11,9 @@ from tidelog import __version__
 from tidelog.cli.main import COMMANDS
 
 LEAVES = [
-    "start", "produce", "consume", "sim", "openapi", "topic create", "topic list", "topic describe", "topic alter",
-    "topic delete", "log benchmark", "log dump", "log verify", "config show", "config docs", "config check", "bench",
+    "start", "produce", "consume", "sim", "check", "openapi", "topic create", "topic list", "topic describe",
+    "topic alter", "topic delete", "log benchmark", "log dump", "log verify", "config show", "config docs",
+    "config check", "bench",
     "bench produce", "bench consume", "bench latency", "bench raw",
 ]  # fmt: skip
 
