@@ -1,11 +1,12 @@
 """For tests of programs that use tidelog: a real cluster, started and broken on purpose.
 
 `with LocalCluster() as cluster: ...` or `async with LocalCluster() as cluster: ...`; a fixture is in
-`tidelog.testing.pytest_plugin`.
+`tidelog.testing.pytest_plugin`. A `Recording` keeps the history of a test's clients, and judges it.
 """
 
 from tidelog.testing.broker_process import BrokerFailed, BrokerProcess
 from tidelog.testing.local_cluster import LocalCluster
 from tidelog.testing.private_network import NetworkUnavailable, PrivateNetwork
+from tidelog.testing.recording import Recording
 
-__all__ = ["BrokerFailed", "BrokerProcess", "LocalCluster", "NetworkUnavailable", "PrivateNetwork"]
+__all__ = ["BrokerFailed", "BrokerProcess", "LocalCluster", "NetworkUnavailable", "PrivateNetwork", "Recording"]
