@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -10,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.conftest import Cli, Ran
+from tidelog.admin import AdminClient, NewAssignment
+from tidelog.cli import moving
+from tidelog.cli.moving import watch
+from tidelog.cli.terminal import CommandError
 from tidelog.testing import BrokerProcess, LocalCluster
 from tidelog.testing.commands import HOST
 from tidelog.testing.ports import free_ports
@@ -105,6 +110,42 @@ def test_a_plan_shows_what_evening_out_would_move(on_five: Cli) -> None:
     assert on_five.succeed("cluster", "rebalance", "--throttle", "5MB") == b"nothing moved: the load is even\n"
     assert on_five.succeed("cluster", "rebalance") == b"nothing moved: the load is even\n"
     assert on_five.succeed("cluster", "rebalance", "--cancel") == b"nothing was moving\n"
+
+
+def test_moves_are_called_off_and_a_broker_that_they_wait_for_in_vain_is_named(
+    on_five: Cli, five: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def begin() -> None:
+        async with AdminClient(five.bootstrap) as admin:
+            await admin.alter_reassignments([NewAssignment("moving", 0, (2,))], throttle_bytes_per_s=1)
+            [left] = await admin.list_reassignments()
+            assert (left.adding_replicas, left.removing_replicas, left.throttle_bytes_per_s) == ((2,), (1,), 1)
+
+    async def wait() -> None:
+        async with AdminClient(five.bootstrap) as admin:
+            await watch(admin, 1)
+
+    async def create() -> None:
+        async with AdminClient(five.bootstrap) as admin:
+            await admin.create_topic("moving", replicas_assignments={0: [1]})
+
+    asyncio.run(create())
+    on_five.succeed("produce", "moving", stdin=b"".join(b"%d\n" % number for number in range(1000)))
+    asyncio.run(begin())
+    assert on_five.succeed("cluster", "rebalance", "--cancel") == b"1 partition called off\n"
+    asyncio.run(begin())
+    called_off = json.loads(on_five.succeed("cluster", "rebalance", "--cancel", "--json"))
+    assert called_off == {"partitions": 1, "outcome": "called off"}
+    asyncio.run(begin())
+    monkeypatch.setattr(moving, "LOOK_CLOSER_S", 0.5)
+    five.kill(2)
+    with pytest.raises(CommandError, match="moving-0 waits for broker 2, which is not heard of; start it again"):
+        asyncio.run(wait())
+    five.restart(2)
+    on_five.succeed("cluster", "rebalance", "--throttle", "none")
+    [partition] = json.loads(on_five.succeed("topic", "describe", "moving", "--json"))["partitions"]
+    assert len(partition["isr"]) == 1
+    on_five.succeed("topic", "delete", "moving")
 
 
 def test_brokers_join_and_leave(
