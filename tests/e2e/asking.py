@@ -34,6 +34,7 @@ def ask(
     method: str | None = None,
     media: str = "application/json",
     headers: Mapping[str, str] = MappingProxyType({}),
+    wait_s: float = ANSWER_S_MAX,
 ) -> Answer:
     """One request. Raises `OSError` if nobody answers in time."""
     data = None if body is None else json.dumps(body).encode()
@@ -41,7 +42,7 @@ def ask(
     request = urllib.request.Request(url, data, sent, method=method)
     begin_s = time.monotonic()
     try:
-        with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as answer:
+        with urllib.request.urlopen(request, timeout=wait_s) as answer:
             status, content = answer.status, answer.read()
     except urllib.error.HTTPError as error:
         status, content = error.code, error.read()
@@ -95,11 +96,13 @@ class Asked:
         partitions = ask(f"{self.url}/topics/{topic}").body["partitions"]
         return [partition["leader"] for partition in partitions]
 
-    def produce(self, topic: str, partition: int, *values: str, timeout_ms: int = 10_000) -> Answer:
+    def produce(
+        self, topic: str, partition: int, *values: str, timeout_ms: int = 10_000, wait_s: float = ANSWER_S_MAX
+    ) -> Answer:
         """Appends records."""
         records = {"records": [{"value": value} for value in values]}
         url = f"{self.url}/topics/{topic}/partitions/{partition}?timeout_ms={timeout_ms}"
-        return ask(url, records, media=JSON_RECORDS)
+        return ask(url, records, media=JSON_RECORDS, wait_s=wait_s)
 
     def values(self, topic: str, partition: int) -> list[str]:
         """All records' values."""

@@ -5,26 +5,28 @@ acknowledged record is there once, in order.
 from __future__ import annotations
 
 import asyncio
-import time
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from itertools import count
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 import pytest
 from flights import read_flights
-from flights_faults import SETTINGS, run, until_in_sync
+from flights_faults import SESSION_MS, SETTINGS, run
 
 from tests.e2e.asking import JSON_RECORDS, Asked, ask, until
+from tests.e2e.loading import Load, Probes, create, isr, metric, own_copy, partition, read, whole
 from tidelog.admin import AdminClient, NewAssignment
 from tidelog.consumer import Consumer
 from tidelog.model.ids import TopicPartition
-from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
+from tidelog.testing.faults import PROCESS_FAULTS, Fault, plan
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
-GAP_S_MAX = 10.0
+GAP_S_MAX = 5.0
 """A producer never waits longer where brokers are killed or restarted: a bound for slow machines, not a figure."""
+REJOINED_S_MAX = 10.0
+"""From a broker's ready line until it is in sync again."""
+SESSION_S = SESSION_MS / 1000
 LEADER = 1
 """Of the partition of a test's topic, when it begins: the first of its replicas."""
 
@@ -36,85 +38,36 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-async def create(cluster: LocalCluster, topic: str, configs: Mapping[str, str] | None = None) -> None:
-    """A topic of one partition, led by `LEADER`."""
-    replicas = sorted(cluster.node_ids, key=lambda node_id: (node_id - LEADER) % 3)
-    async with AdminClient(cluster.bootstrap) as admin:
-        await admin.create_topic(topic, replicas_assignments={0: replicas}, configs=configs)
-
-
-async def whole(cluster: LocalCluster, topic: str) -> None:
-    async with AdminClient(cluster.bootstrap) as admin:
-        await until_in_sync(admin, topic)
-
-
-async def read(cluster: LocalCluster, topic: str) -> list[str]:
-    """All values of partition 0."""
-    await asyncio.to_thread(until, lambda: -1 not in Asked(cluster, 1).leaders(topic))
-    return await asyncio.to_thread(Asked(cluster, 1).values, topic, 0)
-
-
-class Load:
-    """A producer that sends numbers one after another until it is told to stop, and what was acknowledged."""
-
-    def __init__(self, cluster: LocalCluster, topic: str) -> None:
-        self.acknowledged: list[tuple[int, str]] = []
-        self.gap_s_max = 0.0
-        self._cluster, self._topic = cluster, topic
-        self._is_over = False
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Load:
-        self._task = asyncio.create_task(self._run())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._is_over = True
-        assert self._task is not None
-        await self._task
-
-    async def _run(self) -> None:
-        acknowledged_s = time.monotonic()
-        async with Producer(self._cluster.bootstrap) as producer:
-            under_way: list[tuple[str, Delivery]] = []
-            for number in count():
-                if self._is_over and not under_way:
-                    return
-                if not self._is_over:
-                    value = f'"{number}"'
-                    under_way.append((value, await producer.send(self._topic, value.encode(), partition=0)))
-                while under_way and (under_way[0][1].done() or self._is_over):
-                    value, delivery = under_way.pop(0)
-                    place = await delivery
-                    assert place.offset is not None
-                    self.acknowledged.append((place.offset, value.strip('"')))
-                    now_s = time.monotonic()
-                    self.gap_s_max, acknowledged_s = max(self.gap_s_max, now_s - acknowledged_s), now_s
-                await asyncio.sleep(0.002)
-
-    def check(self, values: list[str]) -> None:
-        """What is read is what was acknowledged, each once, at the offset that was told."""
-        assert self.acknowledged
-        assert [(offset, value) for offset, value in enumerate(values)] == self.acknowledged
-
-
 # -- the load ------------------------------------------------------------------------------------------------------
 
 
-async def flights(cluster: LocalCluster, topic: str, faults: int) -> bool:
-    return await run(cluster, topic, read_flights(20_000), faults)
-
-
-async def test_the_flights_while_each_broker_is_broken_once(cluster: LocalCluster) -> None:
-    assert await flights(cluster, "flights-short", 3)
+async def test_the_flights_while_brokers_are_killed_and_paused(cluster: LocalCluster) -> None:
+    planned = [Fault("killed", (1,), 0.2), Fault("paused", (2,), 1.2 * SESSION_S)]
+    assert await run(cluster, "flights-short", read_flights(20_000), planned)
 
 
 @pytest.mark.slow
-async def test_the_flights_while_all_brokers_are_broken_in_every_way(cluster: LocalCluster) -> None:
-    assert await flights(cluster, "flights-long", 9)
+async def test_the_flights_while_brokers_are_broken_in_any_order(cluster: LocalCluster) -> None:
+    planned = [*islice(plan(1, cluster.node_ids, PROCESS_FAULTS), 9)]
+    assert await run(cluster, "flights-long", read_flights(20_000), planned)
 
 
 # -- single rules --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_a_killed_follower_holds_nobody_up_and_comes_back(cluster: LocalCluster) -> None:
+    await create(cluster, "follower")
+    async with Load(cluster, "follower") as load:
+        await asyncio.sleep(0.5)
+        cluster.kill(3)
+        await asyncio.sleep(2 * SESSION_S)
+        assert isr(Asked(cluster, LEADER), "follower") == [1, 2]
+        await asyncio.to_thread(cluster.restart, 3)
+        await asyncio.to_thread(until, lambda: 3 in isr(Asked(cluster, LEADER), "follower"), REJOINED_S_MAX)
+    load.check(await read(cluster, "follower"))
+    assert load.gap_s_max < GAP_S_MAX
+    await whole(cluster, "follower")
 
 
 @pytest.mark.slow
@@ -128,6 +81,28 @@ async def test_a_killed_leader_is_replaced_and_a_producer_notices_little(cluster
     load.check(await read(cluster, "killed"))
     assert load.gap_s_max < GAP_S_MAX
     await whole(cluster, "killed")
+
+
+@pytest.mark.slow
+async def test_a_leader_that_slept_acknowledges_nothing_of_its_own(cluster: LocalCluster) -> None:
+    """It wakes with a request before it that nobody waits for any more, and takes itself for the leader."""
+    await create(cluster, "zombie")
+    await create(cluster, "zombie-direct")
+    probes = Probes(cluster, LEADER, "zombie-direct")
+    witness = Asked(cluster, 2)
+    async with Load(cluster, "zombie") as load:
+        assert await probes.send() == [1, 2, 3]
+        cluster.pause(LEADER)
+        assert await probes.send() == []
+        await asyncio.sleep(3 * SESSION_S)
+        known = partition(witness, "zombie-direct")
+        assert known["leader"] not in (-1, LEADER) and LEADER not in known["isr"]
+        cluster.resume(LEADER)
+        for _ in range(20):
+            assert await probes.send() != [LEADER]
+    for topic, check in (("zombie", load.check), ("zombie-direct", probes.check)):
+        await whole(cluster, topic)
+        check(await read(cluster, topic))
 
 
 async def test_too_few_in_sync_refuse_acks_all_until_one_is_back(cluster: LocalCluster) -> None:
@@ -286,6 +261,7 @@ async def test_a_move_outlives_the_controller_that_began_it(cluster: LocalCluste
 
 @pytest.mark.slow
 async def test_brokers_are_restarted_in_turn_under_load(cluster: LocalCluster) -> None:
+    """A producer that retries sees no error at all."""
     await create(cluster, "rolling")
     async with Load(cluster, "rolling") as load:
         for node_id in cluster.node_ids:
@@ -293,24 +269,3 @@ async def test_brokers_are_restarted_in_turn_under_load(cluster: LocalCluster) -
             await whole(cluster, "rolling")
     load.check(await read(cluster, "rolling"))
     assert load.gap_s_max < GAP_S_MAX
-
-
-def own_copy(cluster: LocalCluster, node_id: int, topic: str) -> list[str]:
-    """What a broker has of partition 0, and knows to be committed."""
-    url = f"{cluster.broker(node_id).url}/topics/{topic}/partitions/0/records?offset=0&replica=local"
-    answer = ask(url, media=JSON_RECORDS)
-    assert answer.status == 200, answer
-    return [record["value"] for record in answer.body]
-
-
-def metric(asked: Asked, name: str) -> float:
-    """One sample of `/metrics`."""
-    with urllib.request.urlopen(f"{asked.url}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    [value] = [line.rpartition(" ")[2] for line in lines if line.rpartition(" ")[0] == name]
-    return float(value)
-
-
-def isr(asked: Asked, topic: str) -> list[int]:
-    """Of partition 0."""
-    return list(ask(f"{asked.url}/metadata?topics={topic}").body["topics"][0]["partitions"][0]["isr"])
