@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.admin import AdminClient
 from tidelog.checker import Recorder, Verdict, encode, judge
@@ -31,15 +31,22 @@ from tidelog.producer import Deliveries, Producer, RecordMetadata
 from tidelog.testing.local_cluster import LocalCluster
 
 ANSWER_S_MAX: Final = 30.0
+COMMIT_S_MAX: Final = 10.0
+"""How long a replica may need to learn that all it holds is committed, when nothing happens any more."""
 DURABILITIES: Final[dict[str, Durability]] = {"fsynced": "fsynced", "replicated": "replicated"}
 """What a leader alone acknowledges promises nothing where others may lead after it."""
+
+
+Text = Callable[[bytes | None], str]
 
 
 class Recording:
     """Of one run. A *process* is one client that does one thing after another; name it as you like."""
 
-    def __init__(self) -> None:
+    def __init__(self, known_as: Text | None = None) -> None:
+        """`known_as` makes a short name of a value, if values are long."""
         self.recorder = Recorder(time.monotonic)
+        self._text: Text = known_as or text
 
     async def send(
         self,
@@ -56,13 +63,18 @@ class Recording:
         If one of several fails, nobody knows of the others: send records one by one where that matters.
         """
         key = str(TopicPartition(topic, partition))
-        begun = [(self.recorder.invoke(process, "send", [Send(key, None, text(value))]), value) for value in values]
+        begun = [
+            (self.recorder.invoke(process, "send", [Send(key, None, self._text(value))]), value) for value in values
+        ]
         try:
             deliveries = await producer.send_batch(topic, values, keys, partition)
         except TidelogError as error:
             self._fail(begun, error)
             raise
         return asyncio.create_task(self._settle(key, begun, deliveries))
+
+    def _begin(self, process: str, key: str, value: bytes) -> int:
+        return self.recorder.invoke(process, "send", [Send(key, None, self._text(value))])
 
     async def _settle(self, key: str, begun: list[tuple[int, bytes]], deliveries: Deliveries) -> bool:
         try:
@@ -74,7 +86,7 @@ class Recording:
             self.recorder.complete(
                 invocation,
                 "ok",
-                [Send(key, where.offset, text(value))],
+                [Send(key, where.offset, self._text(value))],
                 durability=DURABILITIES.get(where.durability, "none"),
                 epoch=where.leader_epoch,
             )
@@ -96,11 +108,28 @@ class Recording:
             self.recorder.complete(invocation, "fail", error=str(error.code))
             raise
         records = {
-            str(partition): [(record.offset, text(record.value)) for record in batch]
+            str(partition): [(record.offset, self._text(record.value)) for record in batch]
             for partition, batch in found.items()
         }
         self.recorder.complete(invocation, "ok", [Poll(records)])
         return found
+
+    async def fetch(self, process: str, url: str, where: TopicPartition, offset: int) -> int:
+        """Reads a partition from its leader, through the broker at `url`, from an offset on. Returns where to go on.
+
+        Other than a poll, it is known to begin now and to see all that is committed, so the checker holds it against
+        what the leader had acknowledged before. Raises `OSError`, after which the same offset has to be read again.
+        """
+        invocation = self.recorder.invoke(process, "poll")
+        try:
+            found = await asyncio.to_thread(_get, url, where, str(offset), "")
+        except OSError as error:
+            self.recorder.complete(invocation, "fail", error=str(error))
+            raise
+        ends = {str(where): found.high_watermark}
+        records = [(at, self._text(value)) for at, value in found.records]
+        self.recorder.complete(invocation, "ok", [Poll({str(where): records}, ends)], epoch=found.leader_epoch)
+        return found.next_offset
 
     def assign(self, process: str, partitions: Sequence[TopicPartition]) -> None:
         """From now on the process reads these, and goes on in those that it read before."""
@@ -111,17 +140,18 @@ class Recording:
         self.recorder.tell("fault", [what])
 
     async def view(self, cluster: LocalCluster, topic: str) -> None:
-        """Reads the own copy of each in-sync replica of each partition from start to end. Nobody may write meanwhile.
-
-        Raises `OSError` if a broker does not answer.
+        """Reads the own copy of each in-sync replica of each partition from start to end, as soon as it knows that all
+        it holds is committed. Nobody may write meanwhile. Raises `OSError` if a broker does not answer.
         """
         async with AdminClient(cluster.bootstrap) as admin:
             described = await admin.describe_topic(topic)
         for found in described.partitions:
             where = TopicPartition(topic, found.partition_id)
+            newest = await asyncio.to_thread(_get, cluster.broker(found.leader).url, where, "earliest", "")
             for node_id in found.isr:
                 url = cluster.broker(node_id).url
-                view = await asyncio.to_thread(read_copy, url, where)
+                await asyncio.to_thread(_wait_until_committed, url, where, newest.log_end_offset)
+                view = await asyncio.to_thread(read_copy, url, where, self._text)
                 self.recorder.tell("view", [view], replica=node_id)
 
     def judge(self, *, acknowledged_min: int = 100, polls_min: int = 100, faults_min: int = 1) -> Verdict:
@@ -139,25 +169,53 @@ class Recording:
 
 
 def text(value: bytes | None) -> str:
-    """A value in a history."""
+    """How a value is known in a history, unless a recording is told otherwise."""
     return "" if value is None else value.decode("utf-8", "backslashreplace")
 
 
-def read_copy(url: str, where: TopicPartition) -> View:
-    """All that one broker holds of a partition and knows to be committed. Raises `OSError`."""
-    records: list[tuple[int, str]] = []
-    start, offset, end = -1, 0, 0
-    while start < 0 or offset < end:
-        query = f"offset={offset if start >= 0 else 'earliest'}&replica=local"
-        address = f"{url}/topics/{where.topic}/partitions/{where.partition}/batches?{query}"
-        with urllib.request.urlopen(address, timeout=ANSWER_S_MAX) as answer:  # noqa: S310 - a broker of this test
-            body, headers = answer.read(), answer.headers
-        end = int(headers["Tidelog-High-Watermark"])
-        if start < 0:
-            start = offset = int(headers["Tidelog-Log-Start-Offset"])
-        for batch in iter_batches(body):
-            records += [(one.offset, text(one.value)) for one in decode_batch(batch) if one.offset >= offset]
-            offset = batch.header.next_offset
-        if not body:  # less than is committed: the checker will call it a gap
-            break
-    return View(str(where), start, end, int(headers["Tidelog-Log-End-Offset"]), records)
+class _Found(NamedTuple):
+    """Of one request."""
+
+    records: list[tuple[int, bytes | None]]
+    next_offset: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    leader_epoch: int
+
+
+def _get(url: str, where: TopicPartition, offset: str, replica: str) -> _Found:
+    """Reads once, from the leader unless `replica` says otherwise. Raises `OSError`."""
+    query = f"offset={offset}" + (f"&replica={replica}" if replica else "")
+    address = f"{url}/topics/{where.topic}/partitions/{where.partition}/batches?{query}"
+    with urllib.request.urlopen(address, timeout=ANSWER_S_MAX) as answer:  # noqa: S310 - a broker of this test
+        body, headers = answer.read(), answer.headers
+    start = int(headers["Tidelog-Log-Start-Offset"])
+    records: list[tuple[int, bytes | None]] = []
+    first = next_offset = start if offset == "earliest" else int(offset)
+    for batch in iter_batches(body):
+        records += [(record.offset, record.value) for record in decode_batch(batch) if record.offset >= first]
+        next_offset = batch.header.next_offset
+    high_watermark, end = int(headers["Tidelog-High-Watermark"]), int(headers["Tidelog-Log-End-Offset"])
+    return _Found(records, next_offset, start, high_watermark, end, int(headers["Tidelog-Leader-Epoch"]))
+
+
+def read_copy(url: str, where: TopicPartition, known_as: Text = text) -> View:
+    """All that one broker holds of a partition and knows to be committed. Raises `OSError`.
+
+    If less is there than is committed, the view has a gap.
+    """
+    found = _get(url, where, "earliest", "local")
+    records, start = found.records, found.log_start_offset
+    while found.records and found.next_offset < found.high_watermark:
+        found = _get(url, where, str(found.next_offset), "local")
+        records = records + found.records
+    values = [(offset, known_as(value)) for offset, value in records]
+    return View(str(where), start, found.high_watermark, found.log_end_offset, values)
+
+
+def _wait_until_committed(url: str, where: TopicPartition, end: int) -> None:
+    """A replica learns a little later than its leader what is committed. If it takes too long, the checker tells."""
+    deadline_s = time.monotonic() + COMMIT_S_MAX
+    while _get(url, where, "earliest", "local").high_watermark < end and time.monotonic() < deadline_s:
+        time.sleep(0.05)
