@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
+from tidelog.broker.fetch_session import Question, Session
 from tidelog.broker.partition import Partition
 from tidelog.broker.replica_messages import (
     FetchReplicas,
@@ -36,7 +36,6 @@ from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer, Clock
 from tidelog.replication.isr.events import (
     Diverging,
-    FetchVerdict,
     FollowerFetched,
     FollowerSynced,
     OutOfRange,
@@ -46,61 +45,6 @@ from tidelog.transport.peer import Answer, Hello
 
 PARTITION_BYTES_MAX = 1 << 20
 WAIT_MS_MAX = 5_000
-
-
-@dataclass(slots=True)
-class _Question:
-    """What a follower wants to know of one partition."""
-
-    state: FollowerState
-    verdict: FetchVerdict | FetchStatus
-
-
-@dataclass(slots=True, eq=False)
-class _Session:
-    """One follower process."""
-
-    name: str
-    incarnation: str
-    is_throttled: Callable[[PartitionId], bool]
-    number: int = 0
-    granted: int = 0
-    """How many bytes of throttled replicas the follower would take now."""
-    questions: dict[PartitionId, _Question] = field(default_factory=dict)
-    ready: dict[PartitionId, None] = field(default_factory=dict)
-    moved: dict[PartitionId, None] = field(default_factory=dict)
-    """Where only the high watermark has moved."""
-    held: dict[PartitionId, None] = field(default_factory=dict)
-    """There is data for these, and no allowance."""
-    told: dict[PartitionId, int] = field(default_factory=dict)
-    """The high watermark that each partition's last answer named."""
-    waiter: asyncio.Future[None] | None = None
-
-    def note(self, partition_id: PartitionId, log_end_offset: int) -> None:
-        """The partition's log, or its high watermark, has moved."""
-        question = self.questions.get(partition_id)
-        if question is None:
-            return
-        if question.state.fetch_offset < log_end_offset:
-            self.has_data(partition_id)
-        else:
-            self.moved[partition_id] = None
-
-    def has_data(self, partition_id: PartitionId) -> None:
-        """The question can be answered, as soon as the throttle lets it."""
-        if self.is_throttled(partition_id):
-            self.held[partition_id] = None
-        else:
-            self.make_ready(partition_id)
-
-    def make_ready(self, partition_id: PartitionId) -> None:
-        self.ready[partition_id] = None
-        self.wake()
-
-    def wake(self) -> None:
-        """Its fetch is answered now, if one waits."""
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
 
 
 class ReplicationService:
@@ -120,7 +64,7 @@ class ReplicationService:
         self._partitions = partitions
         self._broker_epoch = broker_epoch
         self._clock = clock
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, Session] = {}
         """By follower; a broker has one process."""
 
     # -- from the partitions -----------------------------------------------------------------------------------------
@@ -160,7 +104,7 @@ class ReplicationService:
             return Answer(ReplicasFetched((), is_session_lost=True))
         session.number = asked.number + 1
         for topic_id, partition in asked.forgotten:
-            self._close(session, PartitionId(TopicId(topic_id), partition))
+            session.close(PartitionId(TopicId(topic_id), partition))
             session.told.pop(PartitionId(TopicId(topic_id), partition), None)
         for state in asked.changed:
             self._open(session, asked, state)
@@ -173,31 +117,24 @@ class ReplicationService:
         if broker_epoch < self._broker_epoch(replica):
             raise StaleBrokerEpoch(f"broker {replica} has registered again since; this is an earlier life of it")
 
-    def _session(self, caller: Hello, asked: FetchReplicas) -> _Session | None:
+    def _session(self, caller: Hello, asked: FetchReplicas) -> Session | None:
         session = self._sessions.get(asked.replica)
         if asked.number == 0:
             if session is not None:
                 session.wake()
             is_throttled = partial(self._is_held, asked.replica)
-            session = self._sessions[asked.replica] = _Session(asked.session, caller.incarnation, is_throttled)
+            session = self._sessions[asked.replica] = Session(asked.session, caller.incarnation, is_throttled)
             return session
         if session is None or (session.name, session.number) != (asked.session, asked.number):
             return None
         return session
 
-    @staticmethod
-    def _close(session: _Session, partition_id: PartitionId) -> None:
-        session.questions.pop(partition_id, None)
-        session.ready.pop(partition_id, None)
-        session.held.pop(partition_id, None)
-        session.moved.pop(partition_id, None)
-
-    def _open(self, session: _Session, asked: FetchReplicas, state: FollowerState) -> None:
+    def _open(self, session: Session, asked: FetchReplicas, state: FollowerState) -> None:
         """Asks the partition's core; opens the question, ready if it can be answered now."""
         partition_id = PartitionId(TopicId(state.topic_id), state.partition)
-        self._close(session, partition_id)
+        session.close(partition_id)
         partition = self._partitions.get(partition_id)
-        question = session.questions[partition_id] = _Question(state, FetchStatus.UNKNOWN_EPOCH)
+        question = session.questions[partition_id] = Question(state, FetchStatus.UNKNOWN_EPOCH)
         if partition is None or state.leader_epoch > partition.leader_epoch:
             session.make_ready(partition_id)
             return
@@ -222,7 +159,7 @@ class ReplicationService:
         elif session.told.get(partition_id) != partition.high_watermark:
             session.moved[partition_id] = None
 
-    async def _wait(self, session: _Session, seconds: float) -> None:
+    async def _wait(self, session: Session, seconds: float) -> None:
         """`held` data waits for the allowance of this side; the follower asks again when it has one itself."""
         if session.held and session.granted:
             seconds = min(seconds, self._throttle.sending.ready_in_s())
@@ -259,7 +196,7 @@ class ReplicationService:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def _answer(self, session: _Session, bytes_max: int) -> Answer:
+    def _answer(self, session: Session, bytes_max: int) -> Answer:
         entries: list[PartitionFetched] = []
         payload: list[Buffer] = []
         room = bytes_max
@@ -267,7 +204,7 @@ class ReplicationService:
             if room <= 0:
                 break
             entry, data = self._entry(session.questions[partition_id], partition_id, min(room, PARTITION_BYTES_MAX))
-            self._close(session, partition_id)
+            session.close(partition_id)
             entries.append(entry)
             payload.extend(data)
             room -= entry.size
@@ -277,7 +214,7 @@ class ReplicationService:
             partition = self._partitions.get(partition_id)
             if partition is not None and session.told.get(partition_id) != partition.high_watermark:
                 entry, _ = self._entry(question, partition_id, 0)
-                self._close(session, partition_id)
+                session.close(partition_id)
                 entries.append(entry)
         session.moved.clear()
         for entry in entries:
@@ -286,14 +223,14 @@ class ReplicationService:
         self._stats.replica_fetched_bytes += bytes_max - room
         return Answer(ReplicasFetched(tuple(entries)), payload)
 
-    def _answer_held(self, session: _Session, room: int, entries: list[PartitionFetched], payload: list[Buffer]) -> int:
+    def _answer_held(self, session: Session, room: int, entries: list[PartitionFetched], payload: list[Buffer]) -> int:
         """Adds what the throttle allows; how much room is left."""
         for partition_id in sorted(session.held, key=lambda held: self._missing(session, held)):
             allowed = min(room, self._allowance(session), PARTITION_BYTES_MAX)
             if allowed <= 0:
                 break
             entry, data = self._entry(session.questions[partition_id], partition_id, allowed)
-            self._close(session, partition_id)
+            session.close(partition_id)
             entries.append(entry)
             payload.extend(data)
             room -= entry.size
@@ -301,20 +238,20 @@ class ReplicationService:
             self._throttle.sent(entry.size)
         return room
 
-    def _allowance(self, session: _Session) -> int:
+    def _allowance(self, session: Session) -> int:
         """How many bytes of replicas that are held to the throttle this session may be sent now."""
         return min(session.granted, self._throttle.sending.allowance())
 
     def _is_held(self, replica: int, partition_id: PartitionId) -> bool:
         return self._throttle.is_held(partition_id, replica)
 
-    def _missing(self, session: _Session, partition_id: PartitionId) -> int:
+    def _missing(self, session: Session, partition_id: PartitionId) -> int:
         """How many records the follower lacks."""
         partition = self._partitions.get(partition_id)
         return 0 if partition is None else partition.log_end_offset - session.questions[partition_id].state.fetch_offset
 
     def _entry(
-        self, question: _Question, partition_id: PartitionId, bytes_max: int
+        self, question: Question, partition_id: PartitionId, bytes_max: int
     ) -> tuple[PartitionFetched, Sequence[Buffer]]:
         partition = self._partitions.get(partition_id)
         verdict = question.verdict
