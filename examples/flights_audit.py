@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 
 from rich.table import Table
 
-from tidelog.checker import Recorder, Verdict, judge
+from tidelog.checker import Verdict, judge
 from tidelog.checker.operations import Durability, Poll, Send
 from tidelog.consumer import ConsumerRecord
 from tidelog.model.ids import TopicPartition
 from tidelog.producer import RecordMetadata
+from tidelog.testing import LocalCluster, Recording
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -31,7 +32,8 @@ class Accounts:
     """Of all records, by number."""
 
     def __init__(self, rows: Sequence[bytes]) -> None:
-        self.history = Recorder(time.monotonic)
+        self._recording = Recording(lambda value: str(number_of(value)))
+        self.history = self._recording.recorder
         self.acknowledged: dict[int, Place] = {}
         self.refused: set[int] = set()
         self.keys: list[bytes] = []
@@ -85,6 +87,10 @@ class Accounts:
             for partition, found in batches.items()
         }
         self.history.complete(self.history.invoke(reader, "poll"), "ok", [Poll(records)])
+
+    async def view(self, cluster: LocalCluster, topic: str) -> None:
+        """Each replica's own copy goes into the history."""
+        await self._recording.view(cluster, topic)
 
     def audit(self, records: Iterable[ConsumerRecord]) -> Audit:
         """Compares with all that there is."""

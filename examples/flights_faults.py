@@ -139,7 +139,7 @@ async def run(
     network: PrivateNetwork | None = None,
     history: Path | None = None,
 ) -> bool:
-    """Writes, reads and breaks, then reads all, compares and reports. True if everything is as it was promised."""
+    """Writes, reads and breaks, then reads all, from each replica too, and reports. True if all is as promised."""
     accounts, faults, over = Accounts(rows), Faults(cluster, network), asyncio.Event()
     partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     async with AdminClient(cluster.bootstrap) as admin:
@@ -154,6 +154,7 @@ async def run(
             await loading
             seconds = time.monotonic() - started_s
             found = await read_all(cluster.bootstrap, partitions, accounts)
+            await accounts.view(cluster, topic)
         finally:
             loading.cancel()
             reading.cancel()
