@@ -318,11 +318,19 @@ class ReplicationMachine(RuleBasedStateMachine):
             else:
                 assert info.leader == info.replicas[0] or info.replicas[0] not in info.isr
 
-    @rule(which=WHICH, wanted=st.lists(NODES, min_size=1, max_size=4, unique=True), again=st.booleans())
-    def reassign(self, which: int, wanted: list[NodeId], again: bool) -> None:
+    @rule(
+        which=WHICH,
+        wanted=st.lists(NODES, min_size=1, max_size=4, unique=True),
+        throttle=st.sampled_from([None, 0, 1_000, 2_000]),
+        again=st.booleans(),
+    )
+    def reassign(self, which: int, wanted: list[NodeId], throttle: int | None, again: bool) -> None:
         topic, info = self.pick(which)
-        command = AlterReassignments([NewReplicas(topic.topic_id, info.partition, wanted)])
+        before = self.image.moves_throttle
+        command = AlterReassignments([NewReplicas(topic.topic_id, info.partition, wanted)], throttle)
         if self.ask(command) is not None:
+            is_moving = any(found.is_moving for _, found in self.partitions())
+            assert self.image.moves_throttle == (is_moving and (before if throttle is None else throttle))
             now = self.pick_exactly(topic, info)[1]
             assert now.target == tuple(wanted)
             assert now.adding or now.removing or now.replicas == tuple(wanted)
@@ -354,6 +362,10 @@ class ReplicationMachine(RuleBasedStateMachine):
             assert planned(self.image, leaving) == []
 
     # -- what always holds ---------------------------------------------------------------------------------------------
+
+    @invariant()
+    def a_throttle_ends_with_the_last_move(self) -> None:
+        assert self.image.moves_throttle == 0 or any(info.is_moving for _, info in self.partitions())
 
     @invariant()
     def whoever_may_lead_has_everything_acknowledged(self) -> None:

@@ -11,8 +11,10 @@ One throttle holds for all moves of the cluster. Whoever begins a move may set i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from tidelog.broker.controller.apply import apply_all
 from tidelog.broker.controller.decide_partitions import Partitions
 from tidelog.broker.controller.decision import Decision
 from tidelog.broker.controller.leadership import as_record
@@ -34,10 +36,19 @@ def alter_reassignments(image: ClusterImage, command: AlterReassignments, config
     partitions = Partitions(image, config)
     for wanted in command.partitions:
         _reassign(partitions, wanted)
-    records: list[MetadataRecord] = [*as_record(partitions.changes)]
-    if command.throttle not in (None, image.moves_throttle):
-        records.append(MovesThrottled(command.throttle))
-    return Decision(tuple(records))
+    changes = as_record(partitions.changes)
+    return Decision((*changes, *_throttled(image, changes, command.throttle)))
+
+
+def _throttled(
+    image: ClusterImage, changes: Sequence[MetadataRecord], throttle: int | None
+) -> tuple[MovesThrottled, ...]:
+    """The record that sets the throttle; none if that is the throttle already, or if nothing moves."""
+    if throttle is None:
+        return ()
+    after = apply_all(image, changes, image.position)
+    is_moving = any(info.is_moving for topic in after.topics.values() for info in topic.partitions)
+    return (MovesThrottled(throttle),) if is_moving and throttle != after.moves_throttle else ()
 
 
 def _reassign(partitions: Partitions, wanted: NewReplicas) -> None:

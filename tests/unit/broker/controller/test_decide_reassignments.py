@@ -245,7 +245,9 @@ def test_a_throttle_is_changed_and_taken_off_while_replicas_move() -> None:
 
 def test_a_throttle_without_a_move_is_none() -> None:
     cluster = IsrCluster()
+    image = cluster.image
     cluster.do(AlterReassignments((), 1_000))
+    assert cluster.image is image
     cluster.reassign(1, 2, throttle=1_000)
     assert cluster.image.moves_throttle == NO_THROTTLE
     with pytest.raises(InvalidRequest, match="-1 is no throttle"):
