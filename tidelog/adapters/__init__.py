@@ -1,1 +1,1 @@
-"""Production adapters of the ports: the system's clock and entropy, and the disk thread."""
+"""Production adapters of the ports: the system's clock and entropy, and the disk threads."""

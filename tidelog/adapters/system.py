@@ -1,17 +1,11 @@
-"""The real clock, the real entropy, and the one thread that waits for the disk."""
+"""The real clock and the real entropy."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 import secrets
 import socket
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
-
-T = TypeVar("T")
 
 
 def host_name() -> str:
@@ -40,17 +34,3 @@ class SystemEntropy:
 
     def uniform(self, low: float, high: float) -> float:
         return self._random.uniform(low, high)
-
-
-class DiskThread:
-    """`BlockingRunner`: one thread, so that fsyncs queue behind each other and gather what waits (group commit)."""
-
-    def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="tidelog-disk")
-
-    async def run(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
-
-    def close(self) -> None:
-        """Waits for the call under way, if any."""
-        self._executor.shutdown(wait=True)

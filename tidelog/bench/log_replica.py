@@ -18,7 +18,8 @@ import msgspec
 import structlog
 import uvloop
 
-from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy
+from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.quorum.campaign import Campaigner
@@ -93,7 +94,7 @@ class LogReplica:
         self.elected = asyncio.Event()
         self._clock, self._entropy = SystemClock(), SystemEntropy()
         self._stats = Stats()
-        self._runner = DiskThread()
+        self._runner = DiskThreads()
         self._writer = LogWriter(self._runner, self._clock, self._stats)
         quorum = Majority(range(1, count + 1))
         incarnation = self._entropy.token_hex(16)

@@ -2,7 +2,7 @@
 
 Start: disk, broker, listener (so that port 0 becomes a number), then the broker joins its cluster under that address
 and is ready; until then it may be stopped as at any time. Stop: the listener ends its waits and takes no more requests,
-the broker commits what is appended, the logs are marked clean, the disk thread ends.
+the broker commits what is appended, the logs are marked clean, the disk threads end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from functools import partial
 import structlog
 import uvloop
 
-from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy, host_name
+from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
 from tidelog.broker.http.server import HttpServer, start_http
@@ -48,7 +49,7 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
 
 async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     stop_requested = _stop_on_signals()
-    disk, entropy = DiskThread(), SystemEntropy()
+    disk, entropy = DiskThreads(), SystemEntropy()
     contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
     network = TcpNetwork(http_address=lambda: config.http_listener)
     broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), entropy, disk, network, contacts)

@@ -1,4 +1,4 @@
-"""Group commit: one task that makes appended logs durable, on the disk thread, and reports back.
+"""Group commit: one task that makes appended logs durable, on the disk threads, and reports back.
 
 While a round of fsyncs runs, appends to the same logs go on and gather; the next round covers them all. So under load
 an fsync serves whatever came during the one before it, and a lone record waits for one fsync only.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from tidelog.broker.stats import Stats
@@ -140,13 +141,27 @@ class LogWriter:
         dirty = [listener for listener in self._in_round if listener.log.is_dirty]
         commits = [listener.log.begin_commit() for listener in dirty]
         started_s = self._clock.monotonic_s()
-        errors = await self._runner.run(lambda: [attempt(commit) for commit in commits]) if commits else []
+        errors = await self._sync(commits) if commits else []
         self._count(commits, errors, self._clock.monotonic_s() - started_s)
         for listener, commit, error in zip(dirty, commits, errors, strict=True):
             listener.log.end_commit(commit, error)
         for listener in self._in_round:
             listener.committed()
         self._in_round = {}
+
+    async def _sync(self, commits: list[Commit]) -> list[OSError | None]:
+        """Fsyncs the files of all commits together, then does the rest of each; the first error of each, if any."""
+        errors: list[OSError | None] = [None] * len(commits)
+        owners = [number for number, commit in enumerate(commits) for _ in commit.files]
+        syncs = [partial(attempt, sync) for commit in commits for sync in commit.syncs]
+        for number, error in zip(owners, await self._runner.run_all(syncs), strict=True):
+            errors[number] = errors[number] or error
+        unfinished = [number for number, commit in enumerate(commits) if commit.has_rest and errors[number] is None]
+        if unfinished:
+            rests = [partial(attempt, commits[number].run_rest) for number in unfinished]
+            for number, error in zip(unfinished, await self._runner.run_all(rests), strict=True):
+                errors[number] = error
+        return errors
 
     def _count(self, commits: list[Commit], errors: list[OSError | None], seconds: float) -> None:
         self._stats.commits += len(commits)
@@ -156,10 +171,10 @@ class LogWriter:
         self._stats.fsync_failures += sum(error is not None for error in errors)
 
 
-def attempt(commit: Commit) -> OSError | None:
-    """Runs a commit; the error, if it failed."""
+def attempt(sync: Callable[[], None]) -> OSError | None:
+    """Makes something durable; the error, if it failed."""
     try:
-        commit.run()
+        sync()
     except OSError as error:
         return error
     return None

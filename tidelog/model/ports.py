@@ -125,9 +125,13 @@ class Files(Protocol):
 
 
 class BlockingRunner(Protocol):
-    """Runs a blocking call away from the event loop, one at a time and in order."""
+    """Runs blocking calls away from the event loop, one at a time and in order, but for what is asked for together."""
 
     async def run(self, call: Callable[[], T]) -> T: ...
+
+    async def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """Runs calls that must not raise, in any order or at the same time; ends with the last of them."""
+        ...
 
 
 class FrameConnection(Protocol):

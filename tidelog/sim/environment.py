@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tidelog.sim.faults import Crashed
@@ -57,13 +57,18 @@ class SimRunner:
         self._free_at = 0.0
 
     async def run(self, call: Callable[[], T]) -> T:
+        return (await self.run_all([call]))[0]
+
+    async def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """Each call has an instant of its own, so they may happen in any order, and a crash may come in between."""
         loop = asyncio.get_running_loop()
         start = max(loop.time(), self._free_at)
         duration = self._rng.expovariate(1 / self.mean_s)
         self._free_at = start + duration
-        future: asyncio.Future[T] = loop.create_future()
-        loop.call_at(start + duration * self._rng.random(), self._execute, call, future, self._free_at)
-        return await future
+        futures: list[asyncio.Future[T]] = [loop.create_future() for _ in calls]
+        for call, future in zip(calls, futures, strict=True):
+            loop.call_at(start + duration * self._rng.random(), self._execute, call, future, self._free_at)
+        return [await future for future in futures]
 
     def _execute(self, call: Callable[[], T], future: asyncio.Future[T], end_s: float) -> None:
         loop = future.get_loop()

@@ -25,7 +25,6 @@ from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.segment import Segment
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import remove_segment
-from tidelog.storage.unsynced import Commit
 
 Mutant = Callable[[], AbstractContextManager[None]]
 
@@ -43,7 +42,7 @@ def patched(owner: object, name: str, replacement: object) -> Iterator[None]:
 
 def skip_fsync() -> AbstractContextManager[None]:
     """Acknowledges without asking the disk."""
-    return patched(Commit, "run", lambda commit: None)
+    return patched(log_writer, "attempt", lambda sync: None)
 
 
 def skip_directory_fsync() -> AbstractContextManager[None]:
@@ -108,7 +107,7 @@ def forget_producers_at_restart() -> AbstractContextManager[None]:
 def retry_a_failed_fsync() -> AbstractContextManager[None]:
     """Asks the kernel again, which has marked the lost pages clean."""
     attempt = log_writer.attempt
-    return patched(log_writer, "attempt", lambda commit: attempt(commit) and attempt(commit))
+    return patched(log_writer, "attempt", lambda sync: attempt(sync) and attempt(sync))
 
 
 def trust_the_page_cache() -> AbstractContextManager[None]:

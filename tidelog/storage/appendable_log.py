@@ -3,7 +3,7 @@
 The write path has three steps, so that one fsync serves all that waited (group commit) and the event loop never blocks:
 
 1. `append` gathers many batches into one write per file. They can be read, and must not be acknowledged yet.
-2. `begin_commit` hands out what is to be made durable; its `run` does nothing but fsyncs, on the disk thread, while
+2. `begin_commit` hands out what is to be made durable; its `run` does nothing but fsyncs, on the disk threads, while
    further appends go on.
 3. `end_commit` moves `durable_offset` up to what the commit covered, or takes the log offline: a failed fsync is final,
    because the kernel marks the lost pages clean and a second fsync would lie.

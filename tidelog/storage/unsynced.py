@@ -30,10 +30,24 @@ class Commit:
     def fsyncs(self) -> int:
         return len(self.files) + (self.directory is not None)
 
+    @property
+    def syncs(self) -> list[Callable[[], None]]:
+        """One fsync for each file, to be done in any order, or at the same time."""
+        return [file.sync for file in self.files.values()]
+
+    @property
+    def has_rest(self) -> bool:
+        """True if something is left to be done once the files are durable."""
+        return self.directory is not None or self.afterwards is not None
+
     def run(self) -> None:
-        """Fsyncs each file once, then the directory if names changed. Raises the first `OSError`."""
-        for file in self.files.values():
-            file.sync()
+        """Fsyncs each file once, and does the rest. Raises the first `OSError`."""
+        for sync in self.syncs:
+            sync()
+        self.run_rest()
+
+    def run_rest(self) -> None:
+        """Fsyncs the directory, if names changed, and does what is asked for afterwards. Raises `OSError`."""
         if self.directory is not None:
             self._opened.files.sync_dir(self.directory)
         if self.afterwards is not None:

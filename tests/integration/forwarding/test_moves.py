@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -267,13 +267,13 @@ def stall(cluster: Cluster, node: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_leaders_verdict_on_the_deadline_arrives(two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = two.sites[1].broker.log_writer._runner
-    run, release = runner.run, asyncio.Event()
+    run_all, release = runner.run_all, asyncio.Event()
 
-    async def stalled(call: Callable[[], object]) -> object:
+    async def stalled(calls: Sequence[Callable[[], object]]) -> list[object]:
         await release.wait()
-        return await run(call)
+        return await run_all(calls)
 
-    monkeypatch.setattr(runner, "run", stalled)
+    monkeypatch.setattr(runner, "run_all", stalled)
     with pytest.raises(TimedOutAfterAppend, match="appended, but not committed in time"):
         await produce(two, batches(), timeout_s=0.05)
     release.set()

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.integration.http.wire import TIMEOUT_S, Address, Reply, Wire, ask
-from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy
+from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.server import HttpServer, start_http
@@ -163,7 +164,7 @@ async def site() -> AsyncIterator[Site]:
 @pytest.fixture
 async def disk_site(tmp_path: Path) -> AsyncIterator[Site]:
     """A broker on a real directory, with topic `t` of one partition."""
-    disk = DiskThread()
+    disk = DiskThreads()
     made = Site(DiskFiles(str(tmp_path / "data")), disk)
     await made.start()
     await made.topic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tests.integration.http.conftest import JSON_V2, Site, simulated
@@ -170,3 +170,7 @@ class SlowDisk:
     async def run(self, call: Callable[[], T]) -> T:
         await self.is_free.wait()
         return call()
+
+    async def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        await self.is_free.wait()
+        return [call() for call in calls]

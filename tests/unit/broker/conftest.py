@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.adapters.system import DiskThread, SystemClock, SystemEntropy
+from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.partition import Partition
 from tidelog.broker.proposals import ProduceReceipt
@@ -32,7 +33,7 @@ class Bench:
         self.files = files
         self.clock = SystemClock()
         self.broker: Broker
-        self._disk = DiskThread()
+        self._disk = DiskThreads()
         self._network = SimNetwork(random.Random(1))
 
     def make(self, settings: Mapping[str, object] | None = None) -> Broker:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import pytest
@@ -28,6 +28,10 @@ class Gate:
     async def run(self, call: Callable[[], T]) -> T:
         await self.open.wait()
         return call()
+
+    async def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        await self.open.wait()
+        return [call() for call in calls]
 
 
 class Log:
