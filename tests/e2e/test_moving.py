@@ -236,6 +236,26 @@ async def test_brokers_are_added_removed_and_replaced_under_load_while_others_ar
         await asyncio.to_thread(load.check, cluster)
 
 
+async def test_a_broker_that_is_lost_for_good_is_replaced_under_load(cluster: LocalCluster) -> None:
+    async with AdminClient(cluster.bootstrap) as admin:
+        await admin.create_topic("lost", partitions=3, replication_factor=3)
+        async with Load(cluster.bootstrap, "lost", 3).running() as load:
+            await load.grow(300)
+            cluster.wipe(2)
+            fourth = await asyncio.to_thread(cluster.add)
+            await admin.rebalance(leaving=[2])
+            async with asyncio.timeout(MOVED_S_MAX):
+                while await admin.list_reassignments():
+                    await asyncio.sleep(0.05)
+            await admin.remove_broker(2)
+            cluster.forget(2)
+            await load.grow(300)
+        described = await settled(cluster, admin, "lost")
+        assert {node for found in described.partitions for node in found.replicas} == {1, 3, fourth}
+        await check_copies(cluster, admin, "lost")
+        await asyncio.to_thread(load.check, cluster)
+
+
 # -- single rules ------------------------------------------------------------------------------------------------------
 
 
