@@ -557,11 +557,8 @@ class Broker:
 
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
         """What this broker holds of a partition, leader or not; None if it holds nothing, or cannot open it."""
-        led = self._replicas.partitions.get(partition_id)
-        if led is not None:
-            return led
-        follower = self._replicas.followers.get(partition_id)
-        return None if follower is None else LocalCopy(follower, self.node_id, self.purgatory, self.stats)
+        replica = self._replicas.partitions.get(partition_id) or self._replicas.followers.get(partition_id)
+        return None if replica is None else LocalCopy(replica, self.node_id, self.purgatory, self.stats)
 
 
 def _as_placed(name: str, configs: Mapping[str, str], placed: TopicPlaced) -> Topic:

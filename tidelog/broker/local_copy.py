@@ -1,7 +1,8 @@
-"""A follower's copy of a partition as readers see it (KIP-392): committed records, up to where this follower knows so.
+"""A broker's own copy of a partition as readers see it (KIP-392): committed records, up to where it knows so.
 
-The follower's high watermark is a little behind the leader's, so a copy may show less than the leader does, but never
-what the leader would not. An offset past the copy's end is out of range here, even if the leader has it already.
+A follower's high watermark is a little behind the leader's, so a copy may show less than the leader does, but never
+what the leader would not. An offset past the copy's end is out of range here, even if the leader has it already. A
+broker that leads, or led until it was cut off, may be read in the same way: nothing is said of being up to date.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from tidelog.broker.committed import first_since, has_bytes, read_when_repaired
 from tidelog.broker.follower import Follower
+from tidelog.broker.partition import Partition
 from tidelog.broker.partition_handle import Extent, FetchedBatches
 from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.stats import Stats
@@ -20,37 +22,37 @@ from tidelog.storage.partition_log import PartitionLog
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
-    """A `ReadHandle` for a partition that this broker follows."""
+    """A `ReadHandle` for a partition that this broker holds."""
 
-    follower: Follower
+    replica: Follower | Partition
     node_id: int
     purgatory: Purgatory
     stats: Stats
 
     @property
     def topic(self) -> str:
-        return self.follower.topic
+        return self.replica.topic
 
     @property
     def topic_id(self) -> TopicId:
-        return self.follower.partition_id.topic_id
+        return self.replica.partition_id.topic_id
 
     @property
     def partition(self) -> int:
-        return self.follower.partition_id.partition
+        return self.replica.partition_id.partition
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """As `Partition.read`."""
         log = self._log()
-        high_watermark = self.follower.high_watermark
+        high_watermark = self.replica.high_watermark
         try:
             try:
                 read = log.read(offset, bytes_max, high_watermark)
             except DamagedBatch:
                 self.stats.damaged_reads += 1
-                read = await read_when_repaired(self.follower, self.purgatory, offset, bytes_max, high_watermark)
+                read = await read_when_repaired(self.replica, self.purgatory, offset, bytes_max, high_watermark)
         except OffsetOutOfRange as error:
-            error.high_watermark, error.leader_epoch = high_watermark, self.follower.leader_epoch
+            error.high_watermark, error.leader_epoch = high_watermark, self.replica.leader_epoch
             raise
         self.stats.read_bytes += len(read.data)
         return FetchedBatches(
@@ -59,33 +61,33 @@ class LocalCopy:
             log.log_start_offset,
             high_watermark,
             log.log_end_offset,
-            self.follower.leader_epoch,
+            self.replica.leader_epoch,
             self.node_id,
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """As `Partition.wait_for_data`."""
-        await self.purgatory.wait([self.follower.watchers], lambda: self._has_bytes(offset, bytes_min), deadline_s)
+        await self.purgatory.wait([self.replica.watchers], lambda: self._has_bytes(offset, bytes_min), deadline_s)
 
     def _has_bytes(self, offset: int, bytes_min: int) -> bool:
-        follower = self.follower
-        return not follower.is_readable or has_bytes(follower.log, offset, bytes_min, follower.high_watermark)
+        replica = self.replica
+        return not replica.is_readable or has_bytes(replica.log, offset, bytes_min, replica.high_watermark)
 
     async def extent(self) -> Extent:
         """Where the copy begins and ends now."""
         log = self._log()
-        follower = self.follower
+        replica = self.replica
         return Extent(
-            log.log_start_offset, follower.high_watermark, log.log_end_offset, follower.leader_epoch, self.node_id
+            log.log_start_offset, replica.high_watermark, log.log_end_offset, replica.leader_epoch, self.node_id
         )
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """As `Partition.offset_for_timestamp`."""
-        return first_since(self._log(), timestamp_ms, self.follower.high_watermark)
+        return first_since(self._log(), timestamp_ms, self.replica.high_watermark)
 
     def _log(self) -> PartitionLog:
-        if not self.follower.is_readable:
+        if not self.replica.is_readable:
             raise LeaderNotAvailable(
                 f"broker {self.node_id}'s copy of {self.topic}-{self.partition} is being brought in line; try again"
             )
-        return self.follower.log
+        return self.replica.log

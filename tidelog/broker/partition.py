@@ -116,6 +116,7 @@ class Partition:
         surroundings: Surroundings,
     ) -> None:
         self.topic = topic
+        self.partition_id = partition_id
         self.topic_id = partition_id.topic_id
         self.partition = partition_id.partition
         self.leader_epoch = leader_epoch

@@ -11,7 +11,9 @@ import pytest
 from tests.unit.broker.conftest import batch
 from tests.unit.broker.replication_stage import Stage, play
 from tidelog.broker.lease import Lease
+from tidelog.broker.local_copy import LocalCopy
 from tidelog.broker.partition import Partition
+from tidelog.broker.purgatory import Purgatory
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.sim.environment import SimClock
 from tidelog.sim.loop import run
@@ -56,5 +58,17 @@ def test_without_a_lease_a_leader_answers_nothing_as_a_leader(call: str) -> None
             await CALLS[call](partition)
         assert caught.value.definite and caught.value.retriable
         assert stage.leader.log.log_end_offset == 1
+
+    play(story)
+
+
+def test_what_is_here_can_be_read_without_a_lease_by_whoever_asks_for_just_that() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a")
+        partition = stage.lead(isr=(1,))
+        await asyncio.sleep(9)
+        copy = LocalCopy(partition, 1, Purgatory(), stage.leader.stats)
+        assert (await copy.extent()).high_watermark == 1
+        assert (await copy.read(0, bytes_max=1 << 20)).next_offset == 1
 
     play(story)
