@@ -108,6 +108,14 @@ def test_what_an_unclean_election_loses_is_excused_and_nothing_else() -> None:
     assert outcome.counters["unclean election"] >= 1
 
 
+@pytest.mark.parametrize("kind", ["rot of a replica", "rot of all copies"])
+def test_damaged_batches_are_repaired(kind: str) -> None:
+    outcome = run_scenario(scenario(Strike(2.5, kind, (3,), 0.4, 0.9)))
+    assert outcome.violations == ()
+    assert outcome.counters["batch rotted"] >= 3
+    assert outcome.counters["batch repaired from a peer"] >= 2
+
+
 @pytest.mark.parametrize("mutant", OBVIOUS, ids=lambda mutant: mutant.__name__)
 def test_an_obvious_bug_is_found_at_once(mutant: Mutant) -> None:
     with mutant():

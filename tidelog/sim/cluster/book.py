@@ -62,8 +62,14 @@ class Book:
         return bisect_left(self.batches, offset, key=lambda batch: batch.base)
 
 
-Move = tuple[Topic, PartitionInfo, PartitionInfo]
-"""A topic, and the entry of one of its partitions before and after a record."""
+class Move(NamedTuple):
+    """What a record does to a partition."""
+
+    topic: Topic
+    was: PartitionInfo
+    info: PartitionInfo
+    lost: dict[int, bool]
+    """The node whose registration follows in the same decision, with less than it had; true if on another disk."""
 
 
 def min_isr(topic: Topic, info: PartitionInfo) -> int:
@@ -77,7 +83,7 @@ def has_moved(was: PartitionInfo, info: PartitionInfo) -> bool:
     return bool(was.adding or was.removing) and not (info.adding or info.removing)
 
 
-def moves(before: ClusterImage, after: ClusterImage) -> Iterator[Move]:
+def moves(before: ClusterImage, after: ClusterImage, lost: dict[int, bool]) -> Iterator[Move]:
     """Partitions of topics with data that one record changes, or creates."""
     for name, topic in after.topics.items():
         old = before.topics.get(name)
@@ -86,4 +92,4 @@ def moves(before: ClusterImage, after: ClusterImage) -> Iterator[Move]:
         for info in topic.partitions:
             was = old.partitions[info.partition] if old is not None else info
             if was is not info or old is None:
-                yield topic, was, info
+                yield Move(topic, was, info, lost)

@@ -26,7 +26,7 @@ from tidelog.sim.cluster.clients import (
     create,
 )
 from tidelog.sim.cluster.ledger import Ledger
-from tidelog.sim.cluster.shadows import Held, read_batches
+from tidelog.sim.cluster.shadows import Held, ends_at, read_batches
 from tidelog.sim.cluster.traffic import Traffic
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
@@ -186,6 +186,8 @@ class Data:
             if not role:
                 yield f"{where}: node {node} has no role"
                 return
+            if self._ledger.is_rotten(partition_id) and ends_at(role.log) < role.log.log_end_offset:
+                yield f"{where}: node {node} cannot read on at {ends_at(role.log)}"
             if isinstance(role, Partition) != (node == info.leader):
                 yield f"{where}: node {node} has another role than the metadata says"
             ends[node] = role.high_watermark, role.log.log_end_offset

@@ -54,6 +54,8 @@ STRIKES: dict[str, float] = {
     "controller dies": 1.5,
     "controller sleeps": 1.5,
     "controller alone": 1.5,
+    "rot of a replica": 2.0,
+    "rot of all copies": 1.0,
 }
 """Kinds of faults, with their weights."""
 
@@ -73,12 +75,14 @@ MOVES: dict[str, float] = {
 MOVES_SHARE = 0.4
 """Of the seeds with data, those with such commands."""
 
+DATA_ROT = ("rot of a replica", "rot of all copies")
 STORM_STRIKES = {
     kind: STRIKES[kind]
     for kind in (
         *("kill", "crash", "pause", "isolate", "cut one way", "split", "deafen", "slow network", "wipe", "stop"),
         *("leader dies", "leader sleeps", "leader without followers", "leader without controller", "lame follower"),
         *("last one leaves", "controller sleeps", "lose answers", "flap", "power cut of all"),
+        *DATA_ROT,
     )
 }
 STORM: dict[str, int | str] = {
@@ -96,9 +100,12 @@ def draw_scenario(seed: int) -> Scenario:
     rng = stream(seed, "cluster")
     swarm = _with_traffic(seed, _draw_swarm(rng))
     is_storm = "controller.lease.ms" in swarm.settings or (bool(swarm.traffic.topics) and seed % 2 == 0)
+    has_moves = bool(swarm.traffic.topics) and rng.random() < MOVES_SHARE
     kinds = STORM_STRIKES if is_storm else STRIKES
+    if has_moves:  # whoever moves replicas away may move the last good copy
+        kinds = {kind: weight for kind, weight in kinds.items() if kind not in DATA_ROT}
     steps: list[Strike | Order] = [*_draw_strikes(rng, swarm, kinds), *_draw_orders(rng, swarm, ORDERS)]
-    if swarm.traffic.topics and rng.random() < MOVES_SHARE:
+    if has_moves:
         steps += _draw_orders(rng, swarm, MOVES)
     ending = rng.choice(("healed", "core"))
     return Scenario(seed, swarm, tuple(sorted(steps, key=lambda step: step.at_s)), ending)
@@ -144,7 +151,8 @@ def _draw_strikes(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> 
     if not kinds:
         return []
     weights = [known[kind] for kind in kinds]
-    count = rng.randint(1, 2 + int(swarm.chaos_s * (4.0 if known is STORM_STRIKES else 1.5)))
+    is_storm = len(known) <= len(STORM_STRIKES)
+    count = rng.randint(1, 2 + int(swarm.chaos_s * (4.0 if is_storm else 1.5)))
     return [_draw_strike(rng, swarm, rng.choices(kinds, weights)[0]) for _ in range(count)]
 
 

@@ -51,10 +51,12 @@ class Ledger(Rule):
         """Nodes whose last registered process ended, and not cleanly."""
         self._wiped: dict[int, None] = {}
         """Nodes whose registered disk is no more."""
+        self._rotten: dict[PartitionId, dict[int, None]] = {}
+        """Replicas that had bits turned over."""
         self._moves: list[Move] = []
         """What the entry at hand changes, record by record."""
         self._lost: dict[int, bool] = {}
-        """Nodes that registered in the entry at hand with less than they had: true if that is another disk."""
+        """Of the newest moves (`Move.lost`)."""
 
     def attach(self, truth: Truth) -> None:
         self._truth = truth
@@ -68,13 +70,15 @@ class Ledger(Rule):
             before = step.before.brokers.get(NodeId(node))
             if not record.is_clean:
                 self._lost[node] = before is not None and before.storage != record.storage
+            self._lost = {}
             if self.process_of(node) == record.incarnation:
                 self._died.pop(node, None)
                 self._wiped.pop(node, None)
         if isinstance(record, ConfigsAltered) and (topic := step.after.topic_by_id(record.topic_id)) is not None:
             self._configured(topic)
         if step.before.topics is not step.after.topics:
-            self._moves += moves(step.before, step.after)
+            self._lost = {}
+            self._moves += moves(step.before, step.after, self._lost)
         yield from ()
 
     def _configured(self, topic: Topic) -> None:
@@ -87,11 +91,10 @@ class Ledger(Rule):
     def settled(self, truth: Truth) -> Iterator[str]:
         """Several decisions may share an entry of the log; each must be right for what it found."""
         found, self._moves = self._moves, []
-        lost, self._lost = self._lost, {}
         last: dict[PartitionId, PartitionInfo] = {}
-        for topic, was, info in found:
-            yield from self._changed(topic, was, info, lost)
-            last[PartitionId(topic.topic_id, info.partition)] = info
+        for move in found:
+            yield from self._changed(*move)
+            last[PartitionId(move.topic.topic_id, move.info.partition)] = move.info
         for partition_id, info in last.items():
             yield from self._missing(self.books[partition_id], partition_id, info)
 
@@ -167,9 +170,32 @@ class Ledger(Rule):
             if info is None or book.is_gone:
                 continue
             members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
-            if node in members and not any(other != node and self._stands(book, other) for other in members):
+            rotten = self._rotten.get(partition_id, {})
+            sound = [other for other in members if other != node and other not in rotten and self._stands(book, other)]
+            if (node in members and not sound) or (rotten and node not in rotten):
                 return False
         return True
+
+    def members(self, partition_id: PartitionId) -> list[int]:
+        """Of ISR and ELR, those that the controller is right about."""
+        info, book = self._info(partition_id), self.books[partition_id]
+        nodes = [] if info is None else [int(node) for node in (*info.isr, *info.elr)]
+        return [node for node in nodes if self._stands(book, node)]
+
+    def has_safely(self, node: int, partition_id: PartitionId, batch: Held) -> bool:
+        """True if that batch is on this node's disk, sound."""
+        shadow = self.shadow(node, partition_id)
+        is_sound = node not in self._rotten.get(partition_id, {})
+        return is_sound and batch.end <= shadow.durable and shadow.batches.get(batch.base) == batch
+
+    def rots(self, node: int, partition_id: PartitionId) -> None:
+        """Something of this replica is damaged on the disk, and is to be repaired."""
+        self._rotten.setdefault(partition_id, {})[node] = None
+        self.shadow(node, partition_id).is_rotten = True
+
+    def is_rotten(self, partition_id: PartitionId) -> bool:
+        """True if anything of it was ever damaged."""
+        return partition_id in self._rotten
 
     def _stands(self, book: Book, node: int) -> bool:
         """True if the controller is not wrong about this member."""

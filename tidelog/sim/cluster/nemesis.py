@@ -21,13 +21,16 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | swizzle | nodes are clogged one by one, and freed in another order (FoundationDB) |
 | repeat frames | requests arrive again, later, on any connection of the same caller |
 | rot | a bit of the metadata turns over while the machine is down |
+| rot of a replica, rot of all copies | bits of committed batches turn over: `DataRot` |
 | wipe | the disk is replaced by an empty one |
 | restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
 
 from __future__ import annotations
 
+from tidelog.sim.cluster.data_rot import DataRot
 from tidelog.sim.cluster.disk_strikes import DiskStrikes
+from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.network_strikes import NetworkStrikes
 from tidelog.sim.cluster.process_strikes import ProcessStrikes
 from tidelog.sim.cluster.role_strikes import RoleStrikes
@@ -39,12 +42,13 @@ from tidelog.sim.seeds import stream
 class Nemesis:
     """Carries out the strikes of one run."""
 
-    def __init__(self, seed: int, world: World) -> None:
+    def __init__(self, seed: int, world: World, ledger: Ledger) -> None:
         self._seed = seed
         self._world = world
         self._effects: Effects = {}
-        for strikes in (ProcessStrikes(world), NetworkStrikes(world), DiskStrikes(world), RoleStrikes(world)):
-            self._effects |= strikes.effects()
+        parts = (ProcessStrikes(world), NetworkStrikes(world), DiskStrikes(world), RoleStrikes(world))
+        for part in (*parts, DataRot(world, ledger)):
+            self._effects |= part.effects()
 
     async def strike(self, strike: Strike) -> None:
         """Does it, and returns when it is over."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidelog.broker.follower import Follower
 from tidelog.broker.partition import Partition
+from tidelog.broker.repairer import Repairer
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.book import Committed
 from tidelog.sim.cluster.ledger import Ledger
@@ -45,6 +46,7 @@ class ReplicaWatch:
                 (Partition, "_execute", self._commit),
                 (Partition, "delete_prefix", self._delete_prefix),
                 (Follower, "_execute", self._follow),
+                (Repairer, "put_back", self._repair),
                 (Machine, "_end", self._end),
                 (Machine, "stop", self._stop),
                 (Machine, "replace_disk", self._replace_disk),
@@ -109,9 +111,10 @@ class ReplicaWatch:
 
     def _commit(self, original: Any) -> Any:
         def execute(partition: Partition, effects: Any) -> None:
-            protocol = partition._protocol
-            said = Committed(partition.leader_epoch, protocol.high_watermark, len(protocol.in_sync))
-            self._ledger.commits(_id(partition), int(partition._node_id), said)
+            node, protocol = int(partition._node_id), partition._protocol
+            if self._ledger.is_running(node):  # a paused process that dies still turns over what was ready in it
+                said = Committed(partition.leader_epoch, protocol.high_watermark, len(protocol.in_sync))
+                self._ledger.commits(_id(partition), node, said)
             original(partition, effects)
 
         return execute
@@ -127,10 +130,18 @@ class ReplicaWatch:
         def execute(follower: Follower, effects: Any) -> None:
             original(follower, effects)
             shadow = self._shadows.get(follower.log)
-            if shadow is not None:
+            if shadow is not None and self._ledger.is_running(shadow.node):
                 self._ledger.follows(follower.partition_id, shadow.node, follower.high_watermark)
 
         return execute
+
+    def _repair(self, original: Any) -> Any:
+        async def put_back(*args: Any) -> bool:
+            is_repaired: bool = await original(*args)
+            self._world.truth.saw("batch repaired from a peer", is_repaired)
+            return is_repaired
+
+        return put_back
 
     # -- machines ----------------------------------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ class Run:
         if swarm.is_calm_at_first:
             await self._wait_until_up(world)
         data.begin()
-        nemesis, administrators = Nemesis(scenario.seed, world), Administrators(world, self._truth)
+        nemesis, administrators = Nemesis(scenario.seed, world, self._ledger), Administrators(world, self._truth)
         movers = Movers(scenario.seed, world, self._truth)
         async with asyncio.TaskGroup() as group:
             for node in swarm.nodes[swarm.voters :]:

@@ -44,6 +44,8 @@ class Shadow:
         self.batches: dict[int, Held] = {}
         """By base offset, in order."""
         self.agreed = 0
+        self.is_rotten = False
+        """Damaged on the disk: what cannot be read is what it was."""
         self._start = self._durable = 0
 
     @property
@@ -74,7 +76,10 @@ class Shadow:
     def opened(self, log: PartitionLog) -> None:
         """Somebody has the log again; what it holds now is read. Raises as reads of the disk do."""
         self.log, self.agreed = log, 0
-        self.batches = {batch.base: batch for batch in read_batches(log)}
+        kept = self.batches if self.is_rotten else {}
+        found = {base: batch for base, batch in kept.items() if batch.end <= log.log_end_offset}
+        found |= {batch.base: batch for batch in read_batches(log, skips_damage=self.is_rotten)}
+        self.batches = dict(sorted(found.items()))
 
     def appended(self, batches: Iterable[Held]) -> None:
         self.batches.update((batch.base, batch) for batch in batches)
@@ -105,15 +110,24 @@ class Shadow:
         self._start = self._durable = 0
 
 
-def read_batches(log: PartitionLog) -> list[Held]:
-    """All that a log holds, up to the first damage."""
+def read_batches(log: PartitionLog, *, skips_damage: bool = False) -> list[Held]:
+    """All that a log holds, up to the first damage, or but for what is damaged."""
     found: list[Held] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
             extent = log.read(offset, READ_BYTES, log.log_end_offset)
         except TidelogError:
-            break
+            if not skips_damage:
+                break
+            offset += 1
+            continue
         found += [held(batch) for batch in iter_batches(extent.data)]
         offset = extent.next_offset
     return found
+
+
+def ends_at(log: PartitionLog) -> int:
+    """The end of what can be read without a gap."""
+    batches = read_batches(log)
+    return batches[-1].end if batches else log.log_start_offset

@@ -39,6 +39,9 @@ RECORDED: Mapping[type, str] = {
 
 DATA_SEEN = (
     "ISR expands",
+    "batch repaired from a peer",
+    "batch rotted",
+    "good copy comes back",
     "ISR shrinks below the minimum",
     "ISR shrinks to the minimum",
     "excused loss of what memory held",

@@ -1,0 +1,149 @@
+"""Bits that turn over in batches that clients were promised, while the broker is down.
+
+A *fault atlas* says what may rot, for whoever takes the last good copy cannot demand that it be there: a batch that was
+committed, and is not in the last stretch of its log, where a log cannot tell rot from a torn tail; on one broker of the
+run, the same one each time; and only if another member of ISR or ELR has it on its disk, which is not taken away from
+then on. Or, on purpose, a batch on every broker that has it: then it is nobody's until one of the copies is as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.sim import rot
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.shadows import Held, held
+from tidelog.sim.cluster.world import World
+from tidelog.sim.machine import Machine
+from tidelog.storage.rows import Kind, RowCodec
+
+FLIPS_MAX = 3
+
+
+class Place(NamedTuple):
+    """Where a batch lies on a broker's disk."""
+
+    node: int
+    path: str
+    position: int
+    size: int
+
+
+class DataRot:
+    """Of one run."""
+
+    def __init__(self, world: World, ledger: Ledger) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._rotting: int | None = None
+        """The broker whose disk turns over bits."""
+
+    def effects(self) -> Effects:
+        """By kind."""
+        return {"rot of a replica": self._of_a_replica, "rot of all copies": self._of_all_copies}
+
+    async def _of_a_replica(self, strike: Strike, rng: random.Random) -> None:
+        node = self._rotting = strike.nodes[0] if self._rotting is None else self._rotting
+        async with self._world.keepers[node].down(Machine.cut_power):
+            for _ in range(1 + int(strike.amount * FLIPS_MAX)):
+                found = [
+                    (partition_id, place)
+                    for partition_id in sorted(self._ledger.books)
+                    for batch, place in self._batches(node, partition_id)
+                    if self._is_elsewhere(node, partition_id, batch)
+                ]
+                if found:
+                    partition_id, place = rng.choice(found)
+                    self._flip(partition_id, place, rng)
+            await asyncio.sleep(strike.lasts_s)
+
+    async def _of_all_copies(self, strike: Strike, rng: random.Random) -> None:
+        """All replicas lose the same batch, and the first of them to be switched off again has it back."""
+        nodes = list(self._world.swarm.nodes)
+        async with AsyncExitStack() as downs:
+            for node in nodes:
+                await downs.enter_async_context(self._world.keepers[node].down(Machine.cut_power))
+            places = self._copies_of_one(rng)
+            flipped = [(place, self._flip(partition_id, place, rng)) for partition_id, place in places]
+        await asyncio.sleep(strike.lasts_s)
+        if flipped:
+            place, (position, before) = flipped[0]
+            async with self._world.keepers[place.node].down(Machine.cut_power):
+                medium = self._world.machine(place.node).disk.medium
+                if place.path in medium.walk():
+                    rot.overwrite(medium, place.path, position, before)
+                    self._world.truth.saw("good copy comes back")
+
+    # -- what may rot ------------------------------------------------------------------------------------------------
+
+    def _batches(self, node: int, partition_id: PartitionId) -> list[tuple[Held, Place]]:
+        """Committed batches that are safely on a disk."""
+        medium, book = self._world.machine(node).disk.medium, self._ledger.books[partition_id]
+        if book.is_gone:
+            return []
+        directory = f"topics/{partition_id.topic_id}/{partition_id.partition}/"
+        files = {path: bytes(file.durable) for path, file in medium.walk().items() if path.startswith(directory)}
+        known = _known_durable(partition_id, files)
+        committed = {batch for batch in book.batches if batch.base >= book.start and batch.base in known}
+        segments = [path for path in files if path.endswith(".log")]
+        return [one for path in segments for one in _in_file(node, path, files[path]) if one[0] in committed]
+
+    def _is_elsewhere(self, node: int, partition_id: PartitionId, batch: Held) -> bool:
+        return any(
+            other != node and self._ledger.has_safely(other, partition_id, batch)
+            for other in self._ledger.members(partition_id)
+        )
+
+    def _copies_of_one(self, rng: random.Random) -> list[tuple[PartitionId, Place]]:
+        """A batch of the newest member, wherever it is."""
+        partitions = [one for one in sorted(self._ledger.books) if self._ledger.members(one)]
+        if not partitions:
+            return []
+        partition_id = rng.choice(partitions)
+        copies = [self._batches(node, partition_id) for node in self._ledger.members(partition_id)]
+        common = [batch for batch, _ in copies[0] if all(batch in dict(others) for others in copies)]
+        if not common:
+            return []
+        batch = rng.choice(common)
+        everywhere = [dict(self._batches(node, partition_id)) for node in self._world.swarm.nodes]
+        return [(partition_id, places[batch]) for places in everywhere if batch in places]
+
+    def _flip(self, partition_id: PartitionId, place: Place, rng: random.Random) -> tuple[int, bytes]:
+        """Where, and what was there."""
+        medium = self._world.machine(place.node).disk.medium
+        position = place.position + rng.randrange(place.size)
+        before = bytes(medium.walk()[place.path].durable[position : position + 1])
+        rot.flip_bit(medium, place.path, position, rng.randrange(8))
+        self._ledger.rots(place.node, partition_id)
+        self._world.truth.note("rot", place.node, place.path, position)
+        self._world.truth.saw("batch rotted")
+        return position, before
+
+
+def _known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[int]:
+    """Base offsets of the batches that the catalog says were on the disk when something later was written."""
+    codec = RowCodec(partition_id)
+    catalogs = [content for path, content in files.items() if path.endswith(".catalog")]
+    rows = [row for content in catalogs for row in codec.bodies(content) if row is not None]
+    durable = max((row.durable for row in rows), default=0)
+    return {row.base_offset for row in rows if row.kind == Kind.BATCH and row.sequence < durable}
+
+
+def _in_file(node: int, path: str, content: bytes) -> list[tuple[Held, Place]]:
+    found = []
+    position = 0
+    try:
+        for batch in iter_batches(content):
+            found.append((held(batch), Place(node, path, position, len(batch.data))))
+            position += len(batch.data)
+    except TidelogError:
+        pass  # what stands behind another damage is left alone
+    return found
