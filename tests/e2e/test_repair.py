@@ -5,11 +5,15 @@ right again with another broker's copy, whoever finds them first: a reader, a fo
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +104,38 @@ def test_a_reader_of_a_damaged_batch_waits_for_its_repair(cluster: LocalCluster,
     assert metric(cluster, node_id, "tidelog_damaged_batches_total") >= 1
     until(lambda: metric(cluster, node_id, "tidelog_repaired_batches_total") == repaired + 1)
     assert metric(cluster, node_id, "tidelog_damaged_ranges") == 0
+
+
+def verify(cluster: LocalCluster, topic: str) -> tuple[int, dict[int, dict[str, Any]]]:
+    """Exit status, and what was found of each broker's replica."""
+    command = [sys.executable, "-m", "tidelog", "log", "verify", "--cluster", "--topic", topic, "--json"]
+    ended = subprocess.run([*command, "--bootstrap", cluster.bootstrap], capture_output=True, check=False)
+    assert ended.stderr == b"", ended
+    (partition,) = json.loads(ended.stdout)
+    assert (partition["start_offset"], partition["end_offset"]) == (0, RECORDS)
+    return ended.returncode, {replica["broker_id"]: replica for replica in partition["replicas"]}
+
+
+def test_replicas_are_compared_by_command(cluster: LocalCluster) -> None:
+    topic = filled(cluster)
+    paths = {node_id: log_file(cluster, node_id, topic) for node_id in cluster.node_ids}
+    whole = paths[LEADER].read_bytes()
+    status, found = verify(cluster, topic)
+    assert status == 0
+    assert all(replica["is_whole"] and not replica["repaired"] for replica in found.values())
+    rot(paths[FOLLOWER], VALUES[9])
+    status, found = verify(cluster, topic)
+    assert status == 0
+    assert [one["start_offset"] for one in found[FOLLOWER]["repaired"]] == [9]
+    for path in paths.values():
+        rot(path, VALUES[9])
+    status, found = verify(cluster, topic)
+    assert status == 1
+    assert [replica["damaged"][0]["start_offset"] for replica in found.values()] == [9, 9, 9]
+    assert all(replica["differs_at"] is None for replica in found.values()), "rows still say what belongs there"
+    with paths[LEADER].open("r+b") as file:
+        file.write(whole)
+    until(lambda: verify(cluster, topic)[0] == 0)
 
 
 def test_the_scrubber_finds_what_nobody_reads() -> None:

@@ -22,6 +22,7 @@ from tidelog.admin.results import (
     NewAssignment,
     NewTopic,
     ReassignmentDescription,
+    ReplicaVerification,
     TopicDescription,
     TopicPlacement,
     VoterDescription,
@@ -63,6 +64,7 @@ POSITION_TIMEOUT_S = 2.0
 _PLANNED = msgspec.json.Decoder(_Planned)
 _REASSIGNMENTS = msgspec.json.Decoder(_Reassignments)
 _ELECTED = msgspec.json.Decoder(_Elected)
+_VERIFICATION = msgspec.json.Decoder(ReplicaVerification)
 _PLACEMENT = msgspec.json.Decoder(TopicPlacement)
 _CONFIGS = msgspec.json.Decoder(_Configs)
 _BROKERS = msgspec.json.Decoder(_Brokers)
@@ -281,6 +283,27 @@ class AdminClient:
         """Has the first replica of each partition lead where it is in sync; how many partitions changed leaders."""
         body = await self._change("POST", "/topics/-/partitions:elect", {"election_type": "preferred"}, safe=True)
         return len(decode_answer(_ELECTED, body).data)
+
+    # -- replicas that rot ---------------------------------------------------------------------------------------
+
+    async def verify_replica(
+        self,
+        topic: str,
+        partition: int,
+        broker_id: int,
+        *,
+        offset: int = 0,
+        to: int | None = None,
+        names_batches: bool = False,
+    ) -> ReplicaVerification:
+        """Has a broker read and check its replica from `offset` on, up to `to` or the high watermark, or less far: go
+        on at `next_offset`. What is found damaged is repaired soon.
+
+        Raises `UnknownTopic`, `UnknownPartition`, `NotFound` if it holds none, `LeaderNotAvailable` if it is down.
+        """
+        path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/replicas/{broker_id}/verification"
+        query = f"?offset={offset}" + ("" if to is None else f"&to={to}") + ("&batches=true" if names_batches else "")
+        return decode_answer(_VERIFICATION, await self._read(path + query))
 
     # -- offsets -------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ from tidelog.broker.scrubbing import BackgroundScrubber
 from tidelog.broker.settling import Settler, Settling
 from tidelog.broker.stats import Stats
 from tidelog.broker.throttle import Throttle
+from tidelog.broker.verifying import Verifier
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.config.values import split_address
@@ -174,6 +175,7 @@ class Broker:
         self._repairer = Repairer(
             self.node_id, self._replicas.holder, lambda: self.image, copies, self.log_writer, self.stats
         )
+        self.verifier = service.verifier = Verifier(self.node_id, self._replicas.holder, self.log_writer, self._peers)
         self._settler = Settler(copies, self._repairer, self.log_writer, clock)
         self.scrubber = BackgroundScrubber(lambda: {**self._replicas.holders}, self.log_writer, config, self.stats)
         self._replication = ReplicationService(

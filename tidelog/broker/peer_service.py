@@ -11,7 +11,7 @@ from tidelog.broker.controller.commands import Command, CommandAnswer, Controlle
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
-from tidelog.broker.repair_messages import REPAIR_MESSAGES, RecoverQuery
+from tidelog.broker.repair_messages import REPAIR_MESSAGES, RecoverQuery, VerifyQuery
 from tidelog.broker.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasSynced
 from tidelog.model.errors import NotController
 from tidelog.transport.peer import Answer, Hello
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.broker.quorum.metadata import ClusterMetadata
     from tidelog.broker.replication_service import ReplicationService
     from tidelog.broker.routing import Routing
+    from tidelog.broker.verifying import Verifier
 
 PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *QUORUM_MESSAGES,
@@ -42,6 +43,7 @@ class PeerService:
     routing: Routing
     replication: ReplicationService
     copies: Copies
+    verifier: Verifier
     whereabouts: Callable[[], ControllerElsewhere | None]
     """Of the active controller, if it is another broker and known."""
 
@@ -51,6 +53,8 @@ class PeerService:
             return await self.replication.fetch(caller, message)
         if isinstance(message, RecoverQuery):
             return self.copies.answer(message)
+        if isinstance(message, VerifyQuery):
+            return Answer(await self.verifier.answer(message))
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
         if isinstance(message, FetchSnapshot):

@@ -53,5 +53,47 @@ class RecoverReply(msgspec.Struct, frozen=True, tag=True):
     held: tuple[Held, ...]
 
 
-REPAIR_MESSAGES: Final = (RecoverQuery, RecoverReply)
+class VerifyQuery(msgspec.Struct, frozen=True, tag=True):
+    """Has a replica read and check what it holds of [offset, to), as far as it is committed, or the first part of that.
+    Answered by `VerifyReply`."""
+
+    topic_id: str
+    partition: int
+    offset: int
+    to: int
+    names_batches: bool = False
+
+
+class DamagedRange(msgspec.Struct, frozen=True, array_like=True):
+    """Offsets [start, end) that a disk has lost."""
+
+    start: int
+    end: int
+    reason: str
+
+
+class NamedBatch(msgspec.Struct, frozen=True, array_like=True):
+    """A batch by its catalog row."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    digest: bytes
+
+
+class VerifyReply(msgspec.Struct, frozen=True, tag=True):
+    """What was found up to `next_offset`."""
+
+    log_start_offset: int
+    high_watermark: int
+    next_offset: int
+    size: int
+    checksum: bytes
+    """XXH3, 128 bits, over the digests of the batches that the catalog names there."""
+    damaged: tuple[DamagedRange, ...]
+    batches: tuple[NamedBatch, ...] = ()
+    """If they were asked for."""
+
+
+REPAIR_MESSAGES: Final = (RecoverQuery, RecoverReply, VerifyQuery, VerifyReply)
 """All messages of this page: a peer node has to know them."""

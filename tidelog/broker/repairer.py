@@ -88,6 +88,8 @@ class Repairer:
         holder = self._holder(partition_id)
         if holder is None or not holder.log.damage or holder.log.offline_reason is not None:
             return False
+        for damage in holder.log.damaged_ranges()[:WANTED_MAX]:
+            holder.log.look_again(damage)
         wanted = _identities(holder.log)
         for node_id in self.others(partition_id):
             if not wanted:

@@ -12,7 +12,8 @@ import typer
 
 from tidelog.cli.data_dir import StoredLog, containing, metadata_records, stored
 from tidelog.cli.log_benchmark import benchmark
-from tidelog.cli.options import Json
+from tidelog.cli.log_cluster import verify_cluster
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from tidelog.cli.record_text import as_object
 from tidelog.cli.tables import byte_progress, print_table
 from tidelog.cli.terminal import EXIT_ERROR, CommandError, UsageError, counted, print_json
@@ -24,7 +25,9 @@ from tidelog.storage.dump import Dumped, dump_batches, dump_rows
 from tidelog.storage.segment import Damage
 from tidelog.storage.verify import verify as verify_log
 
-app = typer.Typer(help="Look into the data of a stopped broker, verify it; measure a log.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look into the data of a stopped broker; verify it, or a cluster's; measure a log.", no_args_is_help=True
+)
 app.command()(benchmark)
 
 DEFAULT_DATA_DIR = "tidelog-data"
@@ -56,17 +59,36 @@ class Check:
 
 
 @app.command()
-def verify(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: Json = False) -> None:
+def verify(
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    is_of_cluster: Annotated[
+        bool, typer.Option("--cluster", help="Compare the replicas of a running cluster instead.")
+    ] = False,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="With --cluster: only this one.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
     """Read everything there is and check it.
 
     Nothing is changed. Exit status 1 if anything is damaged. What a crash cut short is none: it was never
     acknowledged, and the next start of the broker puts it in order.
 
+    With --cluster, brokers that run read and check their replicas up to the high watermark, and what these hold is
+    compared. Brokers repair what is found damaged, as long as one good copy is left; what is whole again within ten
+    seconds is told, and is no failure. Exit status 1 if a replica is damaged still, differs, or cannot be asked.
+
     \b
     Examples:
       tidelog log verify
       tidelog log verify --data-dir /var/lib/tidelog --json
+      tidelog log verify --cluster --topic flights
     """
+    if is_of_cluster:
+        if not verify_cluster(bootstrap, topic, as_json=as_json):
+            raise typer.Exit(EXIT_ERROR)
+        return
+    if topic is not None:
+        raise UsageError("--topic goes with --cluster; the logs of a data directory are verified together")
     with stored(data_dir) as logs, byte_progress() as progress:
         bar = progress.add_task("verifying", total=sum(log.log_bytes() for log in logs))
         checks = [_check(log, lambda size: progress.advance(bar, size)) for log in logs]

@@ -221,6 +221,13 @@ class PartitionLog(AppendableLog):
         if self.damage.note(damage):
             self.on_damage()
 
+    def look_again(self, damage: Damage) -> None:
+        """Forgets what is known to be damaged as far as it can be read now: disks have moods. Reads one batch."""
+        start = max(damage.start, self.log_start_offset)
+        extent = self.extent(start, 1, self.log_end_offset)
+        if extent.data:
+            self.damage.forget(damage.start, extent.next_offset)
+
     def hold(self, segment: Segment) -> Callable[[], None]:
         """Keeps a segment's files open until what is returned is called: for who reads, or repairs, elsewhere than on
         the event loop's thread. Raises `OSError`, `Overloaded`."""

@@ -96,6 +96,20 @@ def test_another_batch_in_that_place_is_left_where_it_is() -> None:
     play(story)
 
 
+def test_what_is_whole_again_by_itself_is_damaged_no_more() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b")
+        stage.harm(1, 1, 2, 3)
+        find(stage)
+        await asyncio.sleep(5)
+        assert stage.site.log.damage
+        stage.harm(1, 1)  # the same bit turns back
+        await until(lambda: not stage.site.log.damage)
+        assert stage.site.stats.repaired_batches == 0
+
+    play(story)
+
+
 def test_a_role_that_has_ended_is_not_repaired_for() -> None:
     async def story(stage: RepairStage) -> None:
         stage.write(b"a", b"b")

@@ -26,6 +26,7 @@ from tidelog.broker.http import (
     stream_v3,
     topics_v2,
     topics_v3,
+    verification_v3,
 )
 from tidelog.broker.http.envelope import ResourceList
 from tidelog.broker.http.media import BATCHES_TYPE, JSON_TYPE, Embedded
@@ -61,6 +62,11 @@ _READ_BATCHES: Final = (
     _REPLICA,
 )
 _OFFSET_TYPE: Final = Query("offset_type", {"enum": ["earliest_and_latest"]}, "The only one there is.")
+_VERIFY: Final = (
+    Query("offset", _INTEGER, "Where to begin; the log's start by default."),
+    Query("to", _INTEGER, "Where to end (exclusive), clipped to the high watermark. An answer may end before."),
+    Query("batches", {"type": "boolean"}, "`true`: name every batch."),
+)
 _V2_ANSWER: Final = (topics_v2.ANSWER_TYPE,)
 _V2_RECORDS: Final = (Embedded.JSON.value, Embedded.BINARY.value, JSON_TYPE)
 
@@ -208,6 +214,8 @@ V3: Final = (
         ResourceList[partitions_v3.ReplicaV3]),
     _v3("GET", f"{_PARTITION}/replicas/{{broker_id}}", _DESCRIBE, topic, partitions_v3.get_replica, None,
         partitions_v3.ReplicaV3),
+    _v3("GET", f"{_PARTITION}/replicas/{{broker_id}}/verification", _DESCRIBE, topic, verification_v3.verify_replica,
+        None, verification_v3.VerificationV3, query=_VERIFY),
     _v3("POST", f"{_TOPIC}/records", _WRITE, topic, stream_v3.produce_stream, json_body.RecordV3,
         records_v3.ReceiptV3, query=_PRODUCE, has_raw_body=True),
     _v3("POST", f"{_TOPIC}/records:batch", _WRITE, topic, produce_v3.produce_entries, json_body.EntriesV3,

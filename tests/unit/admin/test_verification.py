@@ -1,0 +1,108 @@
+"""Replicas walked side by side: which one is damaged, which differs and where, and which cannot be asked."""
+
+from __future__ import annotations
+
+from tidelog.admin.results import DamagedOffsets, NamedBatch, ReplicaVerification
+from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck
+from tidelog.model.errors import LeaderNotAvailable
+
+RANGE = 4
+"""Offsets that a replica comes at a time: each is a batch."""
+
+
+class Replicas:
+    """What each broker has: a digest for every offset. Damage is repaired after it was told `repairs_after` times."""
+
+    def __init__(self, *contents: str) -> None:
+        self.contents = dict(enumerate(contents, start=1))
+        self.starts = dict.fromkeys(self.contents, 0)
+        self.damage: dict[int, set[int]] = {}
+        self.repairs_after = 10**6
+        self.down: set[int] = set()
+
+    async def verify_replica(
+        self,
+        topic: str,
+        partition: int,
+        broker_id: int,
+        *,
+        offset: int = 0,
+        to: int | None = None,
+        names_batches: bool = False,
+    ) -> ReplicaVerification:
+        if broker_id in self.down:
+            raise LeaderNotAvailable(f"broker {broker_id} cannot be asked now")
+        content = self.contents[broker_id]
+        start = max(offset, self.starts[broker_id])
+        end = max(start, min(len(content), start + RANGE, len(content) if to is None else to))
+        damaged = [at for at in sorted(self.damage.get(broker_id, ())) if start <= at < end]
+        self.repairs_after -= bool(damaged)
+        if self.repairs_after <= 0:
+            self.damage.clear()
+        return ReplicaVerification(
+            broker_id,
+            self.starts[broker_id],
+            len(content),
+            start,
+            end,
+            end - start,
+            content[start:end],
+            tuple(DamagedOffsets(at, at + 1, "rotten") for at in damaged),
+            tuple(NamedBatch(at, at + 1, 1, content[at]) for at in range(start, end)) if names_batches else None,
+        )
+
+
+async def check(replicas: Replicas) -> PartitionCheck:
+    compared: list[int] = []
+    found = await PartitionVerifier(replicas, "t", 0, list(replicas.contents), compared.append).verify()
+    assert sum(compared) == found.end_offset - found.start_offset
+    return found
+
+
+def of(found: PartitionCheck, broker_id: int) -> ReplicaCheck:
+    return found.replicas[broker_id - 1]
+
+
+async def test_equal_replicas_are_whole() -> None:
+    found = await check(Replicas("abcdefghij", "abcdefghij", "abcdefghij"))
+    assert found.is_whole
+    assert (found.start_offset, found.end_offset, found.bytes) == (0, 10, 10)
+
+
+async def test_only_what_all_know_to_be_committed_is_compared() -> None:
+    replicas = Replicas("abcdefghij", "abcdefgXYZ"[:7], "abcdefghij")
+    replicas.starts[3] = 2
+    found = await check(replicas)
+    assert found.is_whole
+    assert (found.start_offset, found.end_offset) == (2, 7)
+
+
+async def test_the_first_batch_that_differs_is_named() -> None:
+    found = await check(Replicas("abcdefghij", "abcdefghij", "abcdeXgXij"))
+    assert of(found, 3).differs_at == 5
+    assert [replica.is_whole for replica in found.replicas] == [True, True, False]
+
+
+async def test_damage_that_is_repaired_is_told_and_is_no_failure() -> None:
+    replicas = Replicas("abcdefghij", "abcdefghij")
+    replicas.damage, replicas.repairs_after = {2: {6}}, 2
+    found = await check(replicas)
+    assert found.is_whole
+    assert of(found, 2).repaired == [DamagedOffsets(6, 7, "rotten")]
+
+
+async def test_a_broker_that_is_down_is_told_and_the_others_are_compared() -> None:
+    replicas = Replicas("abcdefghij", "abcdefghij", "abcdefghiX")
+    replicas.down = {1}
+    found = await check(replicas)
+    assert not of(found, 1).is_whole
+    assert of(found, 1).error is not None
+    assert of(found, 2).is_whole
+    assert of(found, 3).differs_at == 9
+
+
+async def test_nobody_to_ask_is_no_success() -> None:
+    replicas = Replicas("ab", "ab")
+    replicas.down = {1, 2}
+    found = await check(replicas)
+    assert not found.is_whole

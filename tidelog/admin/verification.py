@@ -1,0 +1,172 @@
+"""Comparing the replicas of a partition while they serve: is everything that is committed on every one of them, whole?
+
+The replicas are walked side by side, range by range, up to the lowest of their high watermarks. Each reads and checks
+its own batches and answers with a checksum of what its catalog names; so a few bytes for each range cross the network.
+Where checksums differ, the batches of that range are named and the first that differs is found. What is damaged the
+brokers repair by themselves; after the walk each damaged place is looked at again, until it is whole or time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidelog.admin.results import DamagedOffsets, ReplicaVerification
+from tidelog.model.errors import TidelogError
+
+REPAIR_S_MAX = 10.0
+POLL_S = 0.25
+
+
+class Asked(Protocol):
+    """Of `AdminClient`."""
+
+    async def verify_replica(
+        self,
+        topic: str,
+        partition: int,
+        broker_id: int,
+        *,
+        offset: int = 0,
+        to: int | None = None,
+        names_batches: bool = False,
+    ) -> ReplicaVerification:
+        """See there."""
+        ...
+
+
+@dataclass(slots=True)
+class ReplicaCheck:
+    """What became of one replica."""
+
+    broker_id: int
+    damaged: list[DamagedOffsets] = field(default_factory=list)
+    """Damaged, and not repaired in time."""
+    repaired: list[DamagedOffsets] = field(default_factory=list)
+    """Found damaged, and whole since."""
+    differs_at: int | None = None
+    """The first offset at which it holds another batch than the replica that it was compared with."""
+    error: str | None = None
+    """Why it could not be verified."""
+
+    @property
+    def is_whole(self) -> bool:
+        """What is committed is there, now."""
+        return not self.damaged and self.differs_at is None and self.error is None
+
+
+@dataclass(slots=True)
+class PartitionCheck:
+    """One partition's replicas, compared over [start_offset, end_offset)."""
+
+    topic: str
+    partition: int
+    replicas: list[ReplicaCheck]
+    start_offset: int = 0
+    end_offset: int = 0
+    bytes: int = 0
+    """Of one replica."""
+
+    @property
+    def is_whole(self) -> bool:
+        """All replicas are."""
+        return all(replica.is_whole for replica in self.replicas)
+
+
+class PartitionVerifier:
+    """Of one partition. `advance` is told how many offsets of it were compared."""
+
+    def __init__(
+        self, admin: Asked, topic: str, partition: int, replicas: Sequence[int], advance: Callable[[int], object]
+    ) -> None:
+        """`replicas[0]` is what the others are compared with."""
+        self._admin = admin
+        self._advance = advance
+        self._found = PartitionCheck(topic, partition, [ReplicaCheck(broker_id) for broker_id in replicas])
+
+    async def verify(self) -> PartitionCheck:
+        """Never raises for a replica that cannot be asked: it is told with the others."""
+        found = self._found
+        extents = [await self._ask(replica, 0, 0) for replica in found.replicas]
+        known = [extent for extent in extents if extent is not None]
+        if known:
+            found.start_offset = max(extent.log_start_offset for extent in known)
+            found.end_offset = max(found.start_offset, min(extent.high_watermark for extent in known))
+        offset = found.start_offset
+        while offset < found.end_offset:
+            end = await self._compare(offset)
+            if end is None:
+                break
+            self._advance(end - offset)
+            offset = end
+        await self._await_repairs()
+        return found
+
+    async def _compare(self, offset: int) -> int | None:
+        """One range: where it ends; None if nobody can be asked any more."""
+        end = self._found.end_offset
+        first: ReplicaVerification | None = None
+        for replica in self._found.replicas:
+            answer = await self._ask(replica, offset, end if first is None else first.next_offset)
+            if answer is None:
+                continue
+            replica.damaged += [one for one in answer.damaged if one not in replica.damaged]
+            if first is None:
+                first = answer
+                self._found.bytes += answer.bytes
+            elif replica.differs_at is None and not _are_alike(answer, first):
+                replica.differs_at = await self._first_difference(replica, first.broker_id, offset, first.next_offset)
+        return None if first is None else min(max(first.next_offset, offset + 1), end)
+
+    async def _first_difference(self, replica: ReplicaCheck, other: int, offset: int, to: int) -> int | None:
+        """None if there is none after all: one of them has only come less far."""
+        mine = await self._ask(replica, offset, to, names_batches=True)
+        theirs = await self._ask(ReplicaCheck(other), offset, to, names_batches=True)
+        if mine is None or theirs is None:
+            return None
+        pairs = zip(mine.batches or (), theirs.batches or (), strict=False)
+        different = next((min(a.base_offset, b.base_offset) for a, b in pairs if a != b), None)
+        if different is not None or mine.next_offset == theirs.next_offset:
+            return different
+        return await self._first_difference(replica, other, min(mine.next_offset, theirs.next_offset), to)
+
+    async def _ask(
+        self, replica: ReplicaCheck, offset: int, to: int, *, names_batches: bool = False
+    ) -> ReplicaVerification | None:
+        if replica.error is not None:
+            return None
+        try:
+            return await self._admin.verify_replica(
+                self._found.topic,
+                self._found.partition,
+                replica.broker_id,
+                offset=offset,
+                to=to,
+                names_batches=names_batches,
+            )
+        except TidelogError as error:
+            replica.error = error.message
+            return None
+
+    async def _await_repairs(self) -> None:
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + REPAIR_S_MAX
+        while any(replica.damaged for replica in self._found.replicas):
+            for replica in self._found.replicas:
+                for damaged in list(replica.damaged):
+                    again = await self._ask(replica, damaged.start_offset, damaged.end_offset)
+                    if again is not None and not again.damaged:
+                        replica.damaged.remove(damaged)
+                        replica.repaired.append(damaged)
+            if loop.time() >= give_up_s:
+                return
+            await asyncio.sleep(POLL_S)
+
+
+def _are_alike(one: ReplicaVerification, other: ReplicaVerification) -> bool:
+    """Ranges that do not begin together cannot be compared: something was deleted meanwhile."""
+    if one.offset != other.offset:
+        return True
+    return (one.checksum, one.next_offset) == (other.checksum, other.next_offset)

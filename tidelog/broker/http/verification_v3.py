@@ -1,0 +1,102 @@
+"""REST v3: one replica read and checked while it serves, for comparing replicas. Not in Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Metadata, Place
+from tidelog.broker.http.topics_v2 import partition_of
+from tidelog.broker.repair_messages import VerifyQuery, VerifyReply
+from tidelog.model.cluster import PartitionInfo, Topic
+from tidelog.model.errors import LeaderNotAvailable, NotFound
+from tidelog.model.ids import OFFSET_MAX, NodeId
+from tidelog.transport.peer import PeerLost, PeerUnreachable
+
+
+class DamagedShown(Struct, frozen=True):
+    """Offsets that the disk has lost; `end_offset` is exclusive."""
+
+    start_offset: int
+    end_offset: int
+    reason: str
+
+
+class BatchShown(Struct, frozen=True):
+    """A batch, as the replica's catalog names it; `digest` is XXH3-128 of all its bytes."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    digest: str
+
+
+class VerificationV3(Struct, frozen=True):
+    """What a replica holds from `offset` on, up to `next_offset`. Replicas with equal checksums hold the same."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+    broker_id: int
+    log_start_offset: int
+    high_watermark: int
+    offset: int
+    next_offset: int
+    bytes: int
+    checksum: str
+    damaged: Sequence[DamagedShown]
+    batches: Sequence[BatchShown] | None
+
+
+async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
+    """Reads and checks a replica, from `offset` up to `to` or less far."""
+    place = Place(context, call)
+    topic = context.broker.topic(call.topic_name())
+    partition = partition_of(topic, call)
+    node_id = NodeId(params.node_number(call.path["broker_id"]))
+    if node_id not in partition.replicas:
+        raise NotFound(f"broker {node_id} has no replica of {topic.name}-{partition.partition}")
+    asked = VerifyQuery(
+        topic.topic_id,
+        partition.partition,
+        params.optional_integer(call.query, "offset", 0),
+        params.optional_integer(call.query, "to", OFFSET_MAX),
+        params.boolean(call.query, "batches") is True,
+    )
+    try:
+        reply = await context.broker.verifier.verify(node_id, asked)
+    except (PeerUnreachable, PeerLost, TimeoutError):
+        raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
+    return json_answer(_shown(place, topic, partition, node_id, asked, reply))
+
+
+def _shown(
+    place: Place, topic: Topic, partition: PartitionInfo, node_id: NodeId, asked: VerifyQuery, reply: VerifyReply
+) -> VerificationV3:
+    named = [
+        BatchShown(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.digest.hex())
+        for batch in reply.batches
+    ]
+    return VerificationV3(
+        "KafkaReplicaVerification",
+        place.metadata("topics", topic.name, "partitions", partition.partition, "replicas", node_id, "verification"),
+        place.cluster_id,
+        topic.name,
+        partition.partition,
+        node_id,
+        reply.log_start_offset,
+        reply.high_watermark,
+        max(asked.offset, reply.log_start_offset),
+        reply.next_offset,
+        reply.size,
+        reply.checksum.hex(),
+        [DamagedShown(one.start, one.end, one.reason) for one in reply.damaged],
+        named if asked.names_batches else None,
+    )

@@ -1,0 +1,123 @@
+"""`tidelog log verify --cluster`: the replicas of a running cluster, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tidelog.admin import AdminClient, PartitionDescription, TopicDescription
+from tidelog.admin.results import DamagedOffsets
+from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck
+from tidelog.cli.connection import connected, run
+from tidelog.cli.tables import count_progress, print_table
+from tidelog.cli.terminal import counted, print_json
+from tidelog.model.ids import TopicPartition
+
+SHOWN_MAX = 20
+
+
+def verify_cluster(bootstrap: str, topic: str | None, *, as_json: bool) -> bool:
+    """Prints what was found; True if all replicas are whole."""
+    checks = run(_verify(bootstrap, topic))
+    if as_json:
+        print_json([_document(check) for check in checks])
+    else:
+        _print(checks)
+    return all(check.is_whole for check in checks)
+
+
+async def _verify(bootstrap: str, topic: str | None) -> list[PartitionCheck]:
+    async with connected(AdminClient(bootstrap), bootstrap) as admin:
+        topics = await admin.describe_topics(None if topic is None else [topic])
+        partitions = [(one, found) for one in topics for found in one.partitions]
+        records = await _records(admin, partitions)
+        checks = []
+        with count_progress() as progress:
+            bar = progress.add_task("comparing offsets", total=sum(records.values()))
+            advance: Callable[[int], object] = lambda count: progress.advance(bar, count)  # noqa: E731
+            for one, found in partitions:
+                progress.update(bar, description=f"comparing {one.topic_name}-{found.partition_id}")
+                verifier = PartitionVerifier(admin, one.topic_name, found.partition_id, _in_order(found), advance)
+                checks.append(await verifier.verify())
+        return checks
+
+
+async def _records(
+    admin: AdminClient, partitions: Sequence[tuple[TopicDescription, PartitionDescription]]
+) -> dict[TopicPartition, int]:
+    """How much there is to compare."""
+    wanted = [TopicPartition(topic.topic_name, found.partition_id) for topic, found in partitions]
+    ends = await admin.list_offsets(wanted)
+    return {key: (end.high_watermark or 0) - (end.log_start_offset or 0) for key, end in ends.items()}
+
+
+def _in_order(found: PartitionDescription) -> list[int]:
+    """The leader first: the others are compared with it."""
+    return sorted(found.replicas, key=lambda node: node != found.leader)
+
+
+def _document(check: PartitionCheck) -> dict[str, Any]:
+    return {
+        "topic_name": check.topic,
+        "partition_id": check.partition,
+        "start_offset": check.start_offset,
+        "end_offset": check.end_offset,
+        "bytes": check.bytes,
+        "is_whole": check.is_whole,
+        "replicas": [
+            {
+                "broker_id": replica.broker_id,
+                "is_whole": replica.is_whole,
+                "damaged": [_offsets(one) for one in replica.damaged],
+                "repaired": [_offsets(one) for one in replica.repaired],
+                "differs_at": replica.differs_at,
+                "error": replica.error,
+            }
+            for replica in check.replicas
+        ],
+    }
+
+
+def _offsets(damaged: DamagedOffsets) -> dict[str, Any]:
+    return {"start_offset": damaged.start_offset, "end_offset": damaged.end_offset, "reason": damaged.reason}
+
+
+def _print(checks: Sequence[PartitionCheck]) -> None:
+    rows = [
+        [check.topic, check.partition, replica.broker_id, check.start_offset, check.end_offset, _state(replica)]
+        for check in checks
+        for replica in check.replicas
+    ]
+    print_table(["topic", "partition", "broker", "start", "end", "state"], rows)
+    for check in checks:
+        for replica in check.replicas:
+            for line in _explained(replica):
+                print(f"{check.topic}-{check.partition} on broker {replica.broker_id}: {line}")
+    replicas = [replica for check in checks for replica in check.replicas]
+    bad = sum(not replica.is_whole for replica in replicas)
+    if bad:
+        print(f"{bad} of {counted(len(replicas), 'replica')} not whole")
+    else:
+        print(f"{counted(len(replicas), 'replica')}, all whole and equal")
+
+
+def _state(replica: ReplicaCheck) -> str:
+    if replica.error is not None:
+        return "UNKNOWN"
+    if replica.differs_at is not None:
+        return "DIFFERS"
+    if replica.damaged:
+        return "DAMAGED"
+    return "repaired" if replica.repaired else "whole"
+
+
+def _explained(replica: ReplicaCheck) -> Iterator[str]:
+    if replica.error is not None:
+        yield f"cannot be verified: {replica.error}"
+    if replica.differs_at is not None:
+        yield f"holds another batch than the leader at offset {replica.differs_at}"
+    for word, ranges in (("damaged", replica.damaged), ("repaired meanwhile", replica.repaired)):
+        for one in ranges[:SHOWN_MAX]:
+            yield f"offsets {one.start_offset}-{one.end_offset - 1} {word}: {one.reason}"
+        if len(ranges) > SHOWN_MAX:
+            yield f"and {len(ranges) - SHOWN_MAX} more ranges {word}; --json lists all"
