@@ -219,6 +219,11 @@ def change_min_isr(world: World, dice: Dice) -> None:
     world.truth.saw("the minimum of in-sync replicas changes", world.controller.tell(changed))
 
 
+def change_durability(world: World, dice: Dice) -> None:
+    changed = AlterTopicConfigs(TOPIC, {"ack.durability": "fsynced" if dice.chance(0.5) else "replicated"})
+    world.truth.saw("the durability of acknowledgements changes", world.controller.tell(changed))
+
+
 def change_unclean(world: World, dice: Dice) -> None:
     allowed = str(world.topic.is_unclean_allowed and dice.chance(0.5)).lower()
     world.controller.tell(AlterTopicConfigs(TOPIC, {"unclean.leader.election.enable": allowed}))
@@ -274,6 +279,7 @@ ACTIONS: dict[str, Action] = {
     "swap_out_and_in": swap_out_and_in,
     "call_off": call_off,
     "change_min_isr": change_min_isr,
+    "change_durability": change_durability,
     "change_unclean": change_unclean,
     "rescue": rescue,
     "fail_sync": _any(fail_sync),

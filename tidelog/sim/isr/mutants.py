@@ -275,6 +275,10 @@ def _disk_only(lost: leadership.Lost, _: object) -> bool:
     return lost.loss is leadership.Loss.DISK
 
 
+def _forgetting_what_was(lost: leadership.Lost, _: object) -> leadership.Lost:
+    return lost
+
+
 def _in_any_life(image: Any, _: PartitionInfo, member: Any) -> bool:
     return bool(image.is_live(member.node_id))
 
@@ -312,6 +316,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "answers to any question": Mutant(Parts(follower=AnyAnswer)),
     "answers to any question, if they fit": Mutant(Parts(follower=AnyAnswerThatFits)),
     "unclean restart not noticed": Mutant(patches=((leadership.Lost, "takes_acknowledged", _disk_only),)),
+    "durability as of now, not of the life": Mutant(patches=((leadership.Lost, "of", _forgetting_what_was),)),
     "no new reign when a replica goes": Mutant(patches=((leadership, "_numbered", _not_for_removals),)),
     "leaders not told of another min ISR": Mutant(Parts(tells_min_isr=False)),
     "answers before their metadata": Mutant(Parts(waits_for_metadata=False)),

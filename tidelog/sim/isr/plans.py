@@ -29,7 +29,7 @@ CRASHES: Odds = {
 }  # fmt: skip
 CONTROL: Odds = {
     "give_up": 3.0, "lose": 1.5, "repeat": 1.5, "fence": 2.0, "prefer": 1.5, "move": 0.8, "swap_out_and_in": 0.5,
-    "call_off": 0.3, "change_min_isr": 0.6, "change_unclean": 0.3, "rescue": 0.5, "power": 0.5, "fail_over": 0.4,
+    "call_off": 0.3, "change_min_isr": 0.6, "change_durability": 0.3, "change_unclean": 0.3, "rescue": 0.5, "power": 0.5, "fail_over": 0.4,
 }  # fmt: skip
 DISK: Odds = {
     "fail_sync": 0.6, "power": 1.5, "lose_checkpoint": 0.5, "checkpoint": 1.0, "delete_prefix": 0.8, "fence": 1.0,

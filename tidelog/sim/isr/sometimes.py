@@ -38,6 +38,7 @@ CONTROL = (
     "a replica is taken away and given back",
     "an in-sync set: new leader elected",
     "replicas begin to move",
+    "the durability of acknowledgements changes",
     "the minimum of in-sync replicas changes",
 )
 DISK = ("a log is started over", "an fsync fails")

@@ -95,8 +95,7 @@ class Truth:
     def _judge_registration(self, command: RegisterBroker, before: ClusterImage, after: ClusterImage) -> None:
         now, old = partition_of(after), next((b for b in before.brokers.values() if b.node_id == command.node_id), None)
         is_other_disk = old is None or old.storage != command.storage
-        is_fsynced = after.topics[TOPIC].configs["ack.durability"] == "fsynced"
-        is_unclean = old is not None and command.clean_epoch != old.epoch and not is_fsynced
+        is_unclean = old is not None and command.clean_epoch != old.epoch and not _is_fsynced(before, old.epoch)
         if is_other_disk or is_unclean:
             self.saw("an unclean restart is noticed", is_unclean and command.node_id in partition_of(before).isr)
             is_out = command.node_id not in (*now.isr, *now.elr)
@@ -161,11 +160,11 @@ class Truth:
         """Whoever may be elected holds everything committed; the leader does in any case."""
         if self._is_unclean_pending:
             return
-        topic, now = self._image.topics[TOPIC], partition_of(self._image)
-        is_fsynced = topic.configs["ack.durability"] == "fsynced"
+        now = partition_of(self._image)
         for node in (*now.isr, *now.elr):
             broker = self._image.brokers[node]
             disk, process = self._disks[broker.storage], self._processes[broker.incarnation]
+            is_fsynced = _is_fsynced(self._image, broker.epoch)
             if not is_fsynced and not process.is_running:
                 continue  # it may have lost something, and when it comes back it says so
             has_all = disk.log[disk.start : len(self.committed)] == self.committed[disk.start :]
@@ -218,3 +217,9 @@ class Truth:
     def judge_end(self) -> None:
         values = [value for _, value in self.committed]
         self.require("nothing is there twice", len(set(values)) == len(values), values)
+
+
+def _is_fsynced(image: ClusterImage, broker_epoch: int) -> bool:
+    """Whether all that was acknowledged in this life is on the disk."""
+    topic = image.topics[TOPIC]
+    return topic.configs["ack.durability"] == "fsynced" and broker_epoch >= topic.volatile_before

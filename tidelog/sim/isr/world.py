@@ -31,7 +31,14 @@ from tidelog.model.ids import NodeId
 from tidelog.replication.isr import events as isr
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Propose
+from tidelog.replication.protocol import (
+    AdvanceHighWatermark,
+    Append,
+    Appended,
+    AppendRefused,
+    DurabilityChanged,
+    Propose,
+)
 from tidelog.sim.isr.controller import (
     TOPIC_ID,
     SimController,
@@ -142,14 +149,18 @@ class World:
                 process.high_watermark = 0
             return
         epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
-        min_isr, changed = news_of(self.controller.settings(image), info, epochs)
+        settings = self.controller.settings(image)
+        is_fsynced = settings.ack_durability == "fsynced"
+        min_isr, changed = news_of(settings, info, epochs)
         if process.core is None or process.core.leader_epoch != info.leader_epoch:
             self._end_role(process)
             if info.leader == process.node:
-                self._lead(process, info.leader_epoch, changed, min_isr.min_isr)
+                rules = isr.IsrSettings(min_isr.min_isr, LAG_MS_MAX, RETRY_MS, is_fsynced)
+                self._lead(process, info.leader_epoch, changed, rules)
             elif info.leader != NO_LEADER:
                 process.core = self.parts.follower(info.leader_epoch, process.disk.state(), process.high_watermark)
         elif process.leading is not None:
+            self.execute(process, process.leading.step(DurabilityChanged(is_fsynced)))
             if self.parts.tells_min_isr:
                 self.execute(process, process.leading.step(min_isr))
             self.execute(process, process.leading.step(changed))
@@ -173,8 +184,7 @@ class World:
         if process.following is not None:
             self.react(process, process.following.step(isr.Truncated(len(process.disk.log))))
 
-    def _lead(self, process: Process, leader_epoch: int, changed: isr.IsrChanged, min_isr: int) -> None:
-        settings = isr.IsrSettings(min_isr, LAG_MS_MAX, RETRY_MS, self.topic.is_fsynced)
+    def _lead(self, process: Process, leader_epoch: int, changed: isr.IsrChanged, settings: isr.IsrSettings) -> None:
         core = self.parts.leader(
             process.node, leader_epoch, process.disk.state(), process.high_watermark, changed, settings, self.now_ms
         )
