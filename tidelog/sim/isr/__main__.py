@@ -12,7 +12,7 @@ from tidelog.adapters.system import SystemClock
 from tidelog.sim.isr.describe import state_text
 from tidelog.sim.isr.mutants import MUTANTS, Mutant, planted
 from tidelog.sim.isr.plans import MIXES, Plan, Step, draw_plan
-from tidelog.sim.isr.replication import Replication
+from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.run import Batch, Outcome, run_plan, run_seeds, shrink
 from tidelog.sim.isr.sometimes import SOMETIMES
 from tidelog.sim.isr.world import Parts
@@ -148,7 +148,7 @@ def _tell(outcome: Outcome) -> int:
     return 1 if outcome.failure is not None else 0
 
 
-def _show(number: int, step: Step, world: Replication) -> None:
+def _show(number: int, step: Step, world: Repairing) -> None:
     _say(f"{number:4d} {step.action:16} {state_text(world)}")
 
 

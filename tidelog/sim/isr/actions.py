@@ -16,7 +16,7 @@ from tidelog.model.cluster import NO_LEADER
 from tidelog.sim.isr.controller import TOPIC, TOPIC_ID
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.process import Process
-from tidelog.sim.isr.replication import Replication as World
+from tidelog.sim.isr.repairing import Repairing as World
 from tidelog.sim.isr.wire import CONTROLLER
 
 Action = Callable[[World, Dice], None]
@@ -68,6 +68,7 @@ def round_of(world: World, dice: Dice) -> None:
         if world.newest > process.known:
             world.learn(process, world.newest)
         world.sync(process, dice)
+        world.ask_for_copies(process, dice)
         world.fetch(process)
         world.tick(process)
     for _ in range(len(world.wire.messages)):
@@ -151,7 +152,8 @@ def _is_needed(world: World, node: int) -> bool:
     """Nobody else that the controller counts with is sure to hold what this node does: a loss would be its due."""
     now = world.controller.now
     others = [other for other in (*now.isr, *now.elr) if other != node]
-    return not any(world.registered(other) is not None for other in others)
+    holders = [world.registered(other) for other in others]
+    return not any(holder is not None and not holder.disk.faulty for holder in holders)
 
 
 def checkpoint(world: World, process: Process, dice: Dice) -> None:
@@ -245,6 +247,66 @@ def fail_sync(world: World, process: Process, dice: Dice) -> None:
         process.disk.fail_sync()
 
 
+def rot(world: World, dice: Dice) -> None:
+    """A batch of some disk, one near the end more often than others."""
+    disks = [process.disk for process in world.current.values() if len(process.disk.log) > process.disk.start]
+    if disks:
+        disk = dice.pick(disks)
+        end = len(disk.log)
+        world.rot(disk, dice.between(max(disk.start, end - 3) if dice.chance(0.7) else disk.start, end - 1))
+
+
+def rot_and_restart(world: World, dice: Dice) -> None:
+    """The leader's end rots while it is down for a moment; it may lead again, or another."""
+    leader = world.controller.now.leader
+    process = None if leader == NO_LEADER else world.registered(leader)
+    if process is None or len(process.disk.log) == process.disk.start:
+        return
+    checkpoint(world, process, dice)
+    world.end(process)
+    for _ in range(dice.between(1, 2)):
+        end = len(process.disk.log)
+        world.rot(process.disk, dice.between(max(process.disk.start, end - 3), end - 1))
+    if dice.chance(0.6):
+        world.register(world.new_process(process.node, process.disk))
+
+
+def rot_heir(world: World, dice: Dice) -> None:
+    """The leader's session ends, and of who comes next a batch has rotted that it does not know to be committed."""
+    now = world.controller.now
+    heir = next((world.registered(node) for node in now.isr if node != now.leader), None)
+    if heir is None or heir.core is None or heir.core.high_watermark >= len(heir.disk.log):
+        return
+    world.rot(heir.disk, dice.between(heir.core.high_watermark, len(heir.disk.log) - 1))
+    world.fence(now.leader)
+    world.learn(heir, world.newest)
+    is_unheard = dice.chance(0.5)
+    for other in world.running():
+        if dice.chance(0.1 if is_unheard else 0.5):
+            world.learn(other, world.newest)
+    if is_unheard:
+        world.ask_for_copies(heir, dice)
+        world.wire.deliver_newest(dice)
+        world.wire.deliver_newest(dice)
+
+
+def bounce(world: World, process: Process, dice: Dice) -> None:
+    """A broker restarts at once: nobody has noticed its end when its new life is registered. Where a new leader asks
+    others what was committed, one of those."""
+    settling = [other for other in world.running() if other.settling is not None]
+    if settling:
+        process = dice.pick([other for other in world.running() if other is not settling[0]] or settling)
+    if world.current[process.node] is not process:
+        return
+    (power if dice.chance(0.7) else kill)(world, process, dice)
+    fresh = world.new_process(process.node, process.disk)
+    for say in (world.register, world.heartbeat):
+        say(fresh)
+        while world.wire.newest_between(CONTROLLER, fresh.node):
+            world.wire.deliver_newest(dice)
+        world.learn(fresh, world.newest)
+
+
 def lose_checkpoint(world: World, process: Process, dice: Dice) -> None:
     process.disk.high_watermark = process.disk.start
 
@@ -282,6 +344,11 @@ ACTIONS: dict[str, Action] = {
     "change_durability": change_durability,
     "change_unclean": change_unclean,
     "rescue": rescue,
+    "ask_for_copies": _any(lambda world, process, dice: world.ask_for_copies(process, dice)),
+    "rot": rot,
+    "rot_and_restart": rot_and_restart,
+    "rot_heir": rot_heir,
+    "bounce": _any(bounce),
     "fail_sync": _any(fail_sync),
     "lose_checkpoint": _any(lose_checkpoint),
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tidelog.sim.isr.process import Process
-from tidelog.sim.isr.replication import Replication
+from tidelog.sim.isr.repairing import Repairing
 
 
-def state_text(world: Replication) -> str:
+def state_text(world: Repairing) -> str:
     """Everything that matters after a step."""
     now = world.controller.now
     sets = f"leader {now.leader} of epoch {now.leader_epoch}, {now.partition_epoch}: isr {_nodes(now.isr)}"

@@ -29,6 +29,8 @@ class Disk:
         """The checkpoint."""
         self.clean_epoch = -1
         """The clean mark."""
+        self.faulty: dict[int, None] = {}
+        """Offsets of batches that have rotted. Which they were is known: the catalog is kept apart from the data."""
         self.is_offline = False
         """An fsync has failed: nothing is written any more in this life."""
 
@@ -43,31 +45,48 @@ class Disk:
         """The system has dropped what it was to write, and calls it clean: it will never say so again."""
         self.is_offline = True
 
+    def readable(self, at: int) -> int:
+        """How far the batches from there on are whole."""
+        return min((offset for offset in self.faulty if offset >= at), default=len(self.log))
+
+    def delete_prefix(self, to: int) -> None:
+        self.start = max(self.start, to)
+        self._forget_faults()
+
+    def _forget_faults(self) -> None:
+        """Of what is not there any more."""
+        self.faulty = {offset: None for offset in self.faulty if self.start <= offset < len(self.log)}
+
     def truncate(self, to: int) -> None:
         """Durably, with what is left."""
         del self.log[to:]
+        self._forget_faults()
         self.durable = self.kept = to
 
     def start_over(self, at: int, filler: Sequence[Entry]) -> None:
         """Drops all; `filler` stands for what is below the new start, and keeps comparisons short."""
         self.log[:] = filler
         assert len(self.log) == at
+        self.faulty.clear()
         self.start = self.base = self.durable = self.kept = at
 
     def drop(self) -> None:
         """The replica was taken away: its log is deleted."""
         self.log.clear()
+        self.faulty.clear()
         self.start = self.base = self.durable = self.kept = self.high_watermark = 0
 
     def lose_power(self, dice: Dice) -> None:
         """Of what was not synced, some is gone: a tail, torn anywhere, which opening the log cuts off."""
         del self.log[dice.between(self.kept, len(self.log)) :]
+        self._forget_faults()
 
     def open(self) -> None:
         """A process begins: what is there, it makes durable, and it believes no mark beyond it. Of what a failed fsync
         has dropped nothing is there."""
         if self.is_offline:
             del self.log[self.kept :]
+            self._forget_faults()
         self.is_offline = False
         self.durable = self.kept = len(self.log)
         self.high_watermark = min(max(self.high_watermark, self.start), len(self.log))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.broker.controller.partition_commands import ElectionType, ElectLeaders
 from tidelog.sim.isr.actions import NAMED
 from tidelog.sim.isr.dice import Dice
-from tidelog.sim.isr.replication import Replication as World
+from tidelog.sim.isr.repairing import Repairing as World
 
 ROUND_MS = 10
 
@@ -20,14 +20,15 @@ class Healing:
     def run(self) -> None:
         """Comes to rest, has one batch more committed, and comes to rest again."""
         self._recover()
-        self._rest()
+        if not self._rest():
+            return
         world = self._world
         leader = world.registered(world.controller.now.leader)
         assert leader is not None
         before = len(world.truth.committed)
         world.produce(leader)
-        self._rest()
-        world.truth.require("a healed partition commits", len(world.truth.committed) == before + 1)
+        is_at_rest = self._rest()
+        world.truth.require("a healed partition commits", is_at_rest and len(world.truth.committed) == before + 1)
         world.truth.judge_end()
 
     def _recover(self) -> None:
@@ -35,21 +36,26 @@ class Healing:
         world = self._world
         world.wire.cuts.clear()
         for process in world.running():
-            if world.current[process.node] is not process or process.disk.is_offline:
+            if world.current[process.node] is not process or process.disk.is_offline or process.disk.faulty:
                 world.end(process)
         for process in list(world.current.values()):
             if not process.is_running:
                 world.register(world.new_process(process.node, process.disk))
 
-    def _rest(self) -> None:
+    def _rest(self) -> bool:
+        """False if that is not to be had any more, because no whole copy of something is left."""
         world = self._world
         for _ in range(80 + 2 * max(len(disk.log) for disk in world.disks.values())):
             self._round()
             if self._is_at_rest():
-                return
+                return True
+        if world.is_anything_gone():
+            world.truth.saw("the last copies are lost")
+            return False
         now, committed = world.controller.now, len(world.truth.committed)
         logs = {storage: disk.log for storage, disk in world.disks.items()}
         world.truth.require("a healed partition comes to rest", False, now, f"{committed} committed", logs)
+        return False
 
     def _round(self) -> None:
         world = self._world
@@ -60,6 +66,7 @@ class Healing:
             if world.newest > process.known:
                 world.learn(process, world.newest)
             world.sync(process, self._dice, is_all=True)
+            world.ask_for_copies(process, self._dice)
             world.fetch(process)
             world.tick(process)
         while world.wire.deliver_oldest(self._dice):
@@ -84,5 +91,6 @@ class Healing:
             holder is not None
             and holder.disk.log[holder.disk.start :] == committed[holder.disk.start :]
             and holder.known == world.newest
+            and not holder.disk.faulty
             for holder in holders
         )

@@ -30,6 +30,7 @@ from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.in_sync_set import InSyncSet
 from tidelog.replication.isr.leader import IsrLeader
 from tidelog.replication.isr.remote_replica import RemoteReplica
+from tidelog.replication.isr.settlement import Answered, Cut, Settlement, SettlementEffect
 from tidelog.sim.isr.disk import Disk
 from tidelog.sim.isr.world import SHIPPED, Parts
 
@@ -266,6 +267,47 @@ class CheckpointCuts(Disk):
         super().open()
 
 
+class CutsAtDamage(Disk):
+    """Opens a log up to its first damaged batch, as if that were a torn tail."""
+
+    def open(self) -> None:
+        if self.faulty:
+            self.truncate(min(self.faulty))
+        super().open()
+
+
+# -- settling damage ---------------------------------------------------------------------------------------------------
+
+
+class AnybodyDenies(Settlement):
+    """Takes a denial from any replica, member or not."""
+
+    def _is_binding(self, answer: Answered) -> bool:
+        is_other_life = self._members.get(answer.node, answer.broker_epoch) != answer.broker_epoch
+        return not is_other_life and answer.leader_epoch == self._leader_epoch
+
+
+class AnyLifeDenies(Settlement):
+    """Takes a denial from a member that lives again, and may have lost what it had."""
+
+    def _is_binding(self, answer: Answered) -> bool:
+        return answer.node in self._members and answer.leader_epoch == self._leader_epoch
+
+
+class AnyEpochDenies(Settlement):
+    """Takes a denial from a member that may still acknowledge to an earlier leader."""
+
+    def _is_binding(self, answer: Answered) -> bool:
+        return self._members.get(answer.node) == answer.broker_epoch
+
+
+class SettlesNothing(Settlement):
+    """Cuts what is damaged at or above the high watermark, and asks nobody."""
+
+    def _on_answer(self, answer: Answered) -> list[SettlementEffect]:
+        return [Cut(answer.offset)] if answer.offset in self._open else []
+
+
 # -- the controller ----------------------------------------------------------------------------------------------------
 
 Patch = tuple[object, str, Any]
@@ -321,6 +363,11 @@ MUTANTS: Mapping[str, Mutant] = {
     "leaders not told of another min ISR": Mutant(Parts(tells_min_isr=False)),
     "answers before their metadata": Mutant(Parts(waits_for_metadata=False)),
     "failed fsyncs are repeated": Mutant(Parts(disk=RetriesSync)),
+    "logs cut at their first damaged batch": Mutant(Parts(disk=CutsAtDamage)),
+    "denials of any replica": Mutant(Parts(settlement=AnybodyDenies)),
+    "denials of any life": Mutant(Parts(settlement=AnyLifeDenies)),
+    "denials of any epoch": Mutant(Parts(settlement=AnyEpochDenies)),
+    "damaged ends are cut unasked": Mutant(Parts(settlement=SettlesNothing)),
     "logs cut at their checkpoint": Mutant(Parts(disk=CheckpointCuts)),
 }
 

@@ -25,15 +25,21 @@ CALM: Odds = {
 NETWORK: Odds = {"arrive_late": 5.0, "lose": 3.0, "repeat": 3.0, "give_up": 2.0, "cut": 0.8, "mend": 1.5}
 CRASHES: Odds = {
     "kill": 0.8, "power": 1.2, "stop": 0.6, "wipe": 0.3, "replace_disk": 0.3, "checkpoint": 2.0, "fence": 1.5,
-    "fail_over": 0.6, "delete_prefix": 0.4,
+    "fail_over": 0.6, "bounce": 0.6, "delete_prefix": 0.4,
 }  # fmt: skip
 CONTROL: Odds = {
     "give_up": 3.0, "lose": 1.5, "repeat": 1.5, "fence": 2.0, "prefer": 1.5, "move": 0.8, "swap_out_and_in": 0.5,
-    "call_off": 0.3, "change_min_isr": 0.6, "change_durability": 0.3, "change_unclean": 0.3, "rescue": 0.5, "power": 0.5, "fail_over": 0.4,
+    "call_off": 0.3, "change_min_isr": 0.6, "change_durability": 0.3, "change_unclean": 0.3, "rescue": 0.5,
+    "power": 0.5, "fail_over": 0.4,
 }  # fmt: skip
 DISK: Odds = {
     "fail_sync": 0.6, "power": 1.5, "lose_checkpoint": 0.5, "checkpoint": 1.0, "delete_prefix": 0.8, "fence": 1.0,
     "fail_over": 0.6,
+}  # fmt: skip
+ROT: Odds = {
+    "rot": 1.0, "rot_and_restart": 0.7, "rot_heir": 3.0, "bounce": 1.5, "ask_for_copies": 6.0, "fence": 1.0,
+    "power": 0.5, "kill": 0.5, "fail_over": 0.6, "checkpoint": 0.5, "arrive_late": 2.0, "lose_checkpoint": 0.3,
+    "prefer": 0.4,
 }  # fmt: skip
 
 MIXES: Mapping[str, tuple[Odds, ...]] = {
@@ -41,7 +47,8 @@ MIXES: Mapping[str, tuple[Odds, ...]] = {
     "crashes": (CRASHES, {"arrive_late": 2.0, "give_up": 1.0, "rescue": 0.5}),
     "control": (CONTROL, {"arrive_late": 2.0}),
     "disk": (DISK, {"arrive_late": 2.0, "give_up": 1.0, "rescue": 0.5}),
-    "everything": (NETWORK, CRASHES, CONTROL, DISK),
+    "rot": (ROT, {"give_up": 1.0, "rescue": 0.5}),
+    "everything": (NETWORK, CRASHES, CONTROL, DISK, ROT),
     "swarm": (),
 }
 """`swarm` takes from all."""
@@ -91,7 +98,7 @@ def draw_plan(mix: str, seed: int) -> Plan:
     odds = {name: weight * rng.choice((0.5, 1, 1, 2)) for name, weight in CALM.items()}
     odds["sync"] *= rng.choice((0.1, 1, 1))
     calmer = rng.choice((0.15, 0.4, 1.0))
-    for kind in MIXES[mix] or (NETWORK, CRASHES, CONTROL, DISK):
+    for kind in MIXES[mix] or MIXES["everything"]:
         for name, weight in kind.items():
             tamed = rng.choice(TAMED if MIXES[mix] else (0.0, 0.0, *TAMED)) * calmer
             odds[name] = odds.get(name, 0.0) + weight * tamed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.replication.isr.events import StartOver, Truncate
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.isr.settlement import Settlement
 from tidelog.sim.isr.disk import Disk
 
 
@@ -23,6 +24,10 @@ class Process:
         self.known = -1
         """The image that is in force here."""
         self.core: IsrLeader | IsrFollower | None = None
+        self.role_epoch = -1
+        """Of the role, once it has one; that of a leader which is still settling, too."""
+        self.settling: Settlement | None = None
+        """It is to lead once it knows what of its log's damaged end was committed."""
         self.high_watermark = disk.high_watermark
         """What the last role knew."""
         self.attempts: list[int] = []
@@ -42,5 +47,6 @@ class Process:
         """What it knew stays; what it asked for is nobody's any more."""
         if self.core is not None:
             self.high_watermark = self.core.high_watermark
-        self.core = None
+        self.core = self.settling = None
+        self.role_epoch = -1
         self.attempts.clear()

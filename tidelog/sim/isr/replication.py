@@ -61,9 +61,9 @@ class Replication(World):
                     self.truth.followed(process, core, to)
                 case isr.DeletePrefix(to):
                     assert to <= disk.durable
-                    disk.start = max(disk.start, to)
+                    disk.delete_prefix(to)
                 case isr.Truncate(to):
-                    self.truth.judge_cut(process, core, to)
+                    self.truth.judge_cut(process, core.leader_epoch, to)
                     process.cutting = effect
                 case isr.StartOver():
                     self.truth.saw("a log is started over")
@@ -141,8 +141,11 @@ class Replication(World):
         match verdict:
             case isr.Serve(at) if at < start:
                 return isr.FetchOutOfRange(correlation, start, len(log)), []
+            case isr.Serve(at) if at in leader.disk.faulty:
+                self.truth.saw("a damaged batch is asked for")
+                return None
             case isr.Serve(at):
-                sent = log[at : at + dice.between(0, ANSWERED_MAX)]
+                sent = log[at : min(at + dice.between(0, ANSWERED_MAX), leader.disk.readable(at))]
                 epochs = lineage_of(log[: at + len(sent)], at)
                 return isr.Fetched(correlation, at, at + len(sent), epochs, core.high_watermark, start), sent
             case isr.Diverging(epoch, end_offset):

@@ -16,7 +16,7 @@ from tidelog.sim.isr.actions import ACTIONS
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.healing import Healing
 from tidelog.sim.isr.plans import Plan, Step, draw_plan
-from tidelog.sim.isr.replication import Replication
+from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.sometimes import SOMETIMES
 from tidelog.sim.isr.world import SHIPPED, Parts
 
@@ -25,7 +25,7 @@ COUNTED_FROM_RUNS = 5_000
 """In fewer runs, rare things may well not happen."""
 STEP_MS = 4
 
-Observer = Callable[[int, Step, Replication], None]
+Observer = Callable[[int, Step, Repairing], None]
 """Told each step, once it was taken."""
 
 
@@ -52,7 +52,7 @@ class Outcome:
 def run_plan(plan: Plan, parts: Parts = SHIPPED, observer: Observer | None = None) -> Outcome:
     """Runs one plan. What is raised, a broken invariant of the judge's or of the code's own or anything else, ends it
     and is its outcome."""
-    world = Replication(plan.topic, parts)
+    world = Repairing(plan.topic, parts)
     failure = None
     try:
         for number, step in enumerate(plan.steps):

@@ -42,12 +42,21 @@ CONTROL = (
     "the minimum of in-sync replicas changes",
 )
 DISK = ("a log is started over", "an fsync fails")
+ROT = (
+    "a batch rots, and was committed",
+    "a batch rots, and was not committed",
+    "a damaged batch is asked for",
+    "a damaged batch is repaired",
+    "a damaged end is cut",
+    "a leader has to settle first",
+)
 
 SOMETIMES: Mapping[str, tuple[str, ...]] = {
     "network": (*ALWAYS, *NETWORK),
     "crashes": (*ALWAYS, *CRASHES),
     "control": (*ALWAYS, *CONTROL),
     "disk": (*ALWAYS, *DISK),
-    "everything": (*ALWAYS, *NETWORK, *CRASHES, *CONTROL, *DISK),
-    "swarm": (*ALWAYS, *NETWORK, *CRASHES, *CONTROL, *DISK),
+    "rot": (*ALWAYS, *ROT),
+    "everything": (*ALWAYS, *NETWORK, *CRASHES, *CONTROL, *DISK, *ROT),
+    "swarm": (*ALWAYS, *NETWORK, *CRASHES, *CONTROL, *DISK, *ROT),
 }

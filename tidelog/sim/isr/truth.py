@@ -183,16 +183,18 @@ class Truth:
         if is_unclean or core.leader_epoch < self._unclean_epoch or self._is_unclean_pending:
             return
         start = process.disk.start
+        if to <= start:
+            return  # its log begins here: it shows nothing
         is_same = process.disk.log[start:to] == self.committed[start:to] and to <= len(self.committed)
         self.require("committed is for ever", is_same, f"node {process.node} shows something else below {to}")
 
-    def judge_cut(self, process: Process, core: IsrFollower, to: int) -> None:
+    def judge_cut(self, process: Process, leader_epoch: int, to: int) -> None:
         """Nobody cuts what is committed, but for one that nobody counts with, and that follows a leader of the past."""
         self.saw("an uncommitted tail is cut", to >= len(self.committed))
         now = partition_of(self._image)
-        if self._is_unclean_pending or core.leader_epoch < self._unclean_epoch:
+        if self._is_unclean_pending or leader_epoch < self._unclean_epoch:
             return
-        if core.leader_epoch == now.leader_epoch or process.node in (*now.isr, *now.elr):
+        if leader_epoch == now.leader_epoch or process.node in (*now.isr, *now.elr):
             lost = [one for one, other in zip(process.disk.log[to:], self.committed[to:], strict=False) if one == other]
             self.require("nobody cuts what is committed", not lost, f"node {process.node} cuts {lost} from {to} on")
 

@@ -52,6 +52,18 @@ class Wire:
         self.messages.pop(dice.pick(passing) if is_any else passing[0]).deliver(dice)
         return True
 
+    def newest_between(self, one: int, other: int) -> bool:
+        """What was sent last, in either direction, is between these, and is not held up."""
+        if not self.messages:
+            return False
+        ends = self.messages[-1].sender, self.messages[-1].receiver
+        return sorted(ends) == sorted((one, other)) and ends not in self.cuts
+
+    def deliver_newest(self, dice: Dice) -> None:
+        """What was sent last overtakes all else."""
+        if self.messages:
+            self.messages.pop().deliver(dice)
+
     def lose(self, dice: Dice) -> bool:
         """False if there is nothing to lose."""
         if not self.messages:

@@ -31,6 +31,7 @@ from tidelog.model.ids import NodeId
 from tidelog.replication.isr import events as isr
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.isr.settlement import Settlement
 from tidelog.replication.protocol import (
     AdvanceHighWatermark,
     Append,
@@ -69,6 +70,7 @@ class Parts:
 
     leader: type[IsrLeader] = IsrLeader
     follower: type[IsrFollower] = IsrFollower
+    settlement: type[Settlement] = Settlement
     disk: type[Disk] = Disk
     waits_for_metadata: bool = True
     """Answers about in-sync sets count when what was decided before them is in force."""
@@ -148,18 +150,17 @@ class World:
                 process.disk.drop()
                 process.high_watermark = 0
             return
-        epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
-        settings = self.controller.settings(image)
-        is_fsynced = settings.ack_durability == "fsynced"
-        min_isr, changed = news_of(settings, info, epochs)
-        if process.core is None or process.core.leader_epoch != info.leader_epoch:
+        if process.role_epoch != info.leader_epoch:
             self._end_role(process)
             if info.leader == process.node:
-                rules = isr.IsrSettings(min_isr.min_isr, LAG_MS_MAX, RETRY_MS, is_fsynced)
-                self._lead(process, info.leader_epoch, changed, rules)
+                process.role_epoch = info.leader_epoch
+                self._take_over(process, image)
             elif info.leader != NO_LEADER:
+                process.role_epoch = info.leader_epoch
                 process.core = self.parts.follower(info.leader_epoch, process.disk.state(), process.high_watermark)
         elif process.leading is not None:
+            min_isr, changed = self._news(image)
+            is_fsynced = self.controller.settings(image).ack_durability == "fsynced"
             self.execute(process, process.leading.step(DurabilityChanged(is_fsynced)))
             if self.parts.tells_min_isr:
                 self.execute(process, process.leading.step(min_isr))
@@ -184,9 +185,35 @@ class World:
         if process.following is not None:
             self.react(process, process.following.step(isr.Truncated(len(process.disk.log))))
 
-    def _lead(self, process: Process, leader_epoch: int, changed: isr.IsrChanged, settings: isr.IsrSettings) -> None:
+    def _news(self, image: ClusterImage) -> tuple[isr.MinIsrChanged, isr.IsrChanged]:
+        epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
+        return news_of(self.controller.settings(image), partition_of(image), epochs)
+
+    def _take_over(self, process: Process, image: ClusterImage) -> None:
+        """Leads, if the end of the log is whole; else it has to be settled first what of it was committed."""
+        info = partition_of(image)
+        members = {int(node): image.brokers[node].epoch for node in (*info.isr, *info.elr) if node != process.node}
+        known = min(max(process.high_watermark, process.disk.start), len(process.disk.log))
+        process.settling = self.parts.settlement(info.leader_epoch, members, known, process.disk.faulty)
+        self.truth.saw("a leader has to settle first", not process.settling.is_settled)
+        self.lead_if_settled(process)
+
+    def lead_if_settled(self, process: Process) -> None:
+        """By the image that is in force; if that has another leader epoch, another role is on its way."""
+        if process.settling is None or not process.settling.is_settled:
+            return
+        process.settling = None
+        image = self.controller.history[process.known]
+        min_isr, changed = self._news(image)
+        is_fsynced = self.controller.settings(image).ack_durability == "fsynced"
         core = self.parts.leader(
-            process.node, leader_epoch, process.disk.state(), process.high_watermark, changed, settings, self.now_ms
+            process.node,
+            process.role_epoch,
+            process.disk.state(),
+            min(process.high_watermark, len(process.disk.log)),
+            changed,
+            isr.IsrSettings(min_isr.min_isr, LAG_MS_MAX, RETRY_MS, is_fsynced),
+            self.now_ms,
         )
         process.core = core
         self.truth.took_office(process, core)
@@ -230,7 +257,7 @@ class World:
         """An administrator deletes what is committed and durable."""
         core, disk = process.leading, process.disk
         if core is not None:
-            disk.start = dice.between(disk.start, max(disk.start, min(core.high_watermark, disk.durable)))
+            disk.delete_prefix(dice.between(disk.start, max(disk.start, min(core.high_watermark, disk.durable))))
             core.step(isr.PrefixDeleted(disk.start))
 
     def tick(self, process: Process) -> None:
@@ -358,7 +385,7 @@ class World:
     def end(self, process: Process) -> None:
         """The process is no more; what it knew of high watermarks is what the disk has."""
         process.is_running = False
-        process.core, process.cutting = None, None
+        process.core = process.settling = process.cutting = None
         process.attempts.clear()
 
     def stop(self, process: Process, dice: Dice) -> None:

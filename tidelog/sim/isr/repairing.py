@@ -1,0 +1,117 @@
+"""Damage in a walk: batches rot, brokers ask each other for copies, and new leaders settle what was committed.
+
+The shells' part (`Copies`, `Repairer`, `Settler`) cut down to what the core can see. A copy is right if it is the same
+batch, as its digest would tell. Whoever has asked before asks again: answers may be long out of date.
+"""
+
+from __future__ import annotations
+
+from tidelog.model.holdings import Holding
+from tidelog.replication.isr.settlement import Answered, Cut, CutDone, PutBack, Repaired, Settlement
+from tidelog.sim.isr.controller import partition_of
+from tidelog.sim.isr.dice import Dice
+from tidelog.sim.isr.disk import Disk, Entry
+from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.replication import Replication
+
+NO_EPOCH = -1
+
+
+class Repairing(Replication):
+    """A world whose disks rot."""
+
+    def ask_for_copies(self, process: Process, dice: Dice) -> None:
+        """Of a damaged batch, from another replica that the process knows of."""
+        damaged = process.settling.open if process.settling is not None else [*process.disk.faulty]
+        if not damaged or process.role_epoch == NO_EPOCH:
+            return
+        image = self.controller.history[process.known]
+        others = [node for node in partition_of(image).replicas if node != process.node and node in image.brokers]
+        if others:
+            other = self.processes[image.brokers[dice.pick(others)].incarnation]
+            self.ask_for_copy(process, other, dice.pick(damaged))
+
+    def ask_for_copy(self, process: Process, other: Process, offset: int) -> None:
+        """The question names the batch, and the answer's copy proves that it is this one."""
+        if offset >= len(process.disk.log):
+            return
+        wanted, role_epoch = process.disk.log[offset], process.role_epoch
+
+        def arrive(_: Dice) -> None:
+            if not other.is_running:
+                return
+            is_known = other.role_epoch != NO_EPOCH and other.cutting is None
+            holding = holding_of(other.disk, offset, wanted) if is_known else Holding.UNKNOWN
+            known = 0 if not is_known else other.high_watermark if other.core is None else other.core.high_watermark
+            answer = Answered(other.node, other.broker_epoch, other.role_epoch, known, offset, holding)
+            self.wire.send(other.node, process.node, lambda _: self._copy_answered(process, role_epoch, wanted, answer))
+
+        self.wire.send(process.node, other.node, arrive)
+
+    def _copy_answered(self, process: Process, role_epoch: int, wanted: Entry, answer: Answered) -> None:
+        is_same = process.disk.log[answer.offset : answer.offset + 1] == [wanted]
+        if not process.is_running or process.role_epoch != role_epoch or not is_same:
+            return
+        if process.settling is not None:
+            self._settle(process, process.settling, answer)
+        elif answer.holding is Holding.HAVE:
+            self._put_back(process, answer.offset)
+
+    def _settle(self, process: Process, core: Settlement, answer: Answered) -> None:
+        for effect in core.step(answer):
+            match effect:
+                case PutBack(offset):
+                    self._put_back(process, offset)
+                    core.step(Repaired(offset))
+                case Cut(offset):
+                    self.truth.saw("a damaged end is cut")
+                    self.truth.judge_cut(process, process.role_epoch, offset)
+                    process.disk.truncate(offset)
+                    core.step(CutDone(offset))
+        self.lead_if_settled(process)
+
+    def _put_back(self, process: Process, offset: int) -> None:
+        self.truth.saw("a damaged batch is repaired", offset in process.disk.faulty)
+        process.disk.faulty.pop(offset, None)
+
+    # -- the fault atlas -----------------------------------------------------------------------------------------------
+
+    def rot(self, disk: Disk, offset: int) -> None:
+        """Damages a batch, if another that the controller counts with has it whole: who takes the last good copy cannot
+        demand that it be there."""
+        others = [other for other in self.counted_on() if other is not disk]
+        if any(holding_of(other, offset, disk.log[offset]) is Holding.HAVE for other in others) or (
+            others and not any(other.faulty for other in others) and offset >= len(self.truth.committed)
+        ):
+            self.truth.saw("a batch rots, and was committed", offset < len(self.truth.committed))
+            self.truth.saw("a batch rots, and was not committed", offset >= len(self.truth.committed))
+            disk.faulty[offset] = None
+
+    def counted_on(self) -> list[Disk]:
+        """The disks of ISR and ELR."""
+        image = self.controller.image
+        now = self.controller.now
+        return [self.disks[image.brokers[node].storage] for node in (*now.isr, *now.elr)]
+
+    def is_anything_gone(self) -> bool:
+        """No whole copy of some damaged batch is left, wherever the controller would find one."""
+        image = self.controller.image
+        disks = [self.disks[image.brokers[node].storage] for node in self.controller.now.replicas]
+        return any(
+            not any(holding_of(other, offset, disk.log[offset]) is Holding.HAVE for other in disks)
+            for disk in disks
+            for offset in disk.faulty
+        )
+
+
+def holding_of(disk: Disk, offset: int, wanted: Entry) -> Holding:
+    """As `storage.copies.find_copy`."""
+    if offset < disk.start:
+        return Holding.DELETED
+    if offset >= len(disk.log):
+        return Holding.DONT_HAVE
+    if offset in disk.faulty:
+        return Holding.HAVE_FAULTY
+    if disk.log[offset] == wanted:
+        return Holding.HAVE
+    return Holding.UNKNOWN if disk.log[offset][0] == wanted[0] else Holding.DONT_HAVE
