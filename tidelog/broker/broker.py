@@ -351,6 +351,10 @@ class Broker:
         """For a partition: its log has grown, or its high watermark has moved."""
         self._replication.progressed(partition)
 
+    def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
+        """For a partition: these followers have to say again how far their logs go."""
+        self._replication.ask_anew(PartitionId(partition.topic_id, partition.partition), nodes)
+
     def alter(self, partition: Partition, effect: AlterPartition) -> None:
         """For a partition: another in-sync set is wanted."""
         self._isr_requests.add(partition, effect)

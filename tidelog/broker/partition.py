@@ -79,6 +79,10 @@ class Replication(Protocol):
         """The log has grown, or its high watermark has moved: followers that wait may be served."""
         ...
 
+    def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
+        """What these followers have said of their logs counts no more: they have to say it again."""
+        ...
+
     def alter(self, partition: Partition, effect: AlterPartition) -> None:
         """Asks the controller; `Partition.altered` is told once what became of it."""
         ...
@@ -371,7 +375,9 @@ class Partition:
         self._execute(self._protocol.step(event))
         after = self._protocol.in_sync
         if after != before:
-            self._stats.isr_shrinks += len([node for node in before if node not in after])
+            dropped = [node for node in before if node not in after]
+            self._replication.ask_anew(self, dropped)
+            self._stats.isr_shrinks += len(dropped)
             self._stats.isr_expands += len([node for node in after if node not in before])
             self._drop_recent()
         self._complete_committed()

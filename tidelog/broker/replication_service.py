@@ -77,6 +77,14 @@ class ReplicationService:
             if session.held and self._allowance(session):
                 session.wake()
 
+    def ask_anew(self, partition_id: PartitionId, nodes: Sequence[int]) -> None:
+        """Answers what these followers have asked about it, so that they ask again: an open question of a follower that
+        was put out of the in-sync set says nothing any more, and where nothing is written it would stay open."""
+        for node in nodes:
+            session = self._sessions.get(node)
+            if session is not None and partition_id in session.questions and partition_id not in session.held:
+                session.make_ready(partition_id)
+
     def _release(self) -> None:
         """Other replicas are held to the throttle than before, or it is another one."""
         for session in self._sessions.values():

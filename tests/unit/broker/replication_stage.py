@@ -141,6 +141,9 @@ class Stage:
     def progressed(self, partition: Partition) -> None:
         self.service.progressed(partition)
 
+    def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
+        self.service.ask_anew(PARTITION, nodes)
+
     def alter(self, partition: Partition, effect: AlterPartition) -> None:
         self.asked.append(effect)
 

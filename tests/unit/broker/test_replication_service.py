@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.unit.broker.conftest import batch, produce
-from tests.unit.broker.replication_stage import PARTITION, Stage, play
+from tests.unit.broker.replication_stage import EPOCHS, PARTITION, Stage, play
 from tidelog.broker.replica_messages import (
     FetchReplicas,
     FetchStatus,
@@ -17,6 +17,7 @@ from tidelog.broker.replica_messages import (
     ReplicasSynced,
 )
 from tidelog.model.errors import StaleBrokerEpoch
+from tidelog.replication.isr.events import IsrChanged
 from tidelog.transport.peer import Hello
 
 
@@ -107,6 +108,20 @@ def test_an_open_question_is_answered_when_the_leadership_ends() -> None:
         stage.service.forget(PARTITION)
         (entry,) = (await asking).partitions
         assert entry.status is FetchStatus.UNKNOWN_EPOCH
+
+    play(story)
+
+
+def test_who_was_put_out_of_the_set_is_asked_again_where_nothing_is_written() -> None:
+    """Kept: its question stayed open, the leader had forgotten what it said, and too few in sync let nobody write."""
+
+    async def story(stage: Stage) -> None:
+        partition = stage.lead(minimum=2)
+        stage.fetch(stage.follow())
+        await asyncio.sleep(1)
+        partition.tell(IsrChanged((1, 2), (1,), 1, EPOCHS))
+        await asyncio.sleep(1)
+        assert [effect.isr for effect in stage.asked] == [((1, 11), (2, 12))]
 
     play(story)
 
