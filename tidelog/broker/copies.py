@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.broker.purgatory import Watchers
 from tidelog.broker.repair_messages import WANTED_MAX, Held, RecoverQuery, RecoverReply, Wanted
+from tidelog.model.batch_header import parse_header
 from tidelog.model.errors import InternalError, InvalidRequest, TidelogError
 from tidelog.model.holdings import Holding
 from tidelog.model.ids import PartitionId, TopicId
@@ -76,7 +77,7 @@ class Copies:
         for wanted in asked.wanted:
             if size >= REPLY_BYTES_MAX:
                 break
-            holding, data = self._look(holder.log, Identity(wanted.offset, wanted.epoch, wanted.digest))
+            holding, data = self._look(holder, Identity(wanted.offset, wanted.epoch, wanted.digest))
             held.append(Held(holding, len(data)))
             payload.append(data)
             size += len(data)
@@ -84,11 +85,15 @@ class Copies:
         return Answer(reply, [b"".join(payload)])
 
     @staticmethod
-    def _look(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:
+    def _look(holder: Holder, wanted: Identity) -> tuple[Holding, bytes]:
         try:
-            return find_copy(log, wanted)
+            holding, data = find_copy(holder.log, wanted)
         except TidelogError:
             return Holding.UNKNOWN, b""
+        if holding is Holding.HAVE and not wanted.is_known:
+            is_committed = parse_header(data).next_offset <= holder.high_watermark
+            return (holding, data) if is_committed else (Holding.UNKNOWN, b"")
+        return holding, data
 
     async def ask(
         self, node_id: int, partition_id: PartitionId, wanted: Sequence[Identity]

@@ -5,8 +5,8 @@ leader-based log, FAST '18). What no other replica can give now is asked for aga
 is answered with an error, and nothing else is affected. Nothing is ever cut off, or skipped, because of a checksum.
 
 One batch after the other, on the disk thread, between the commits of its log: repairs are rare, and may take their
-time. What is not known, for its catalog row is lost too, is asked for by its offset alone: then a copy proves what the
-log itself still holds there.
+time. What is not known, for its catalog row is lost too, is asked for by its offset alone, and only what is committed
+is given then: below the high watermark all replicas have the same.
 """
 
 from __future__ import annotations
@@ -123,9 +123,12 @@ class Repairer:
         log = holder.log
         part = next(log.parts(identity.offset), None)
         verdicts: list[Repair] = []
+        is_committed = not identity.is_known and identity.offset < holder.high_watermark
         release = log.hold(part) if isinstance(part, Segment) else _nothing
         try:
-            await self._log_writer.exclusively(holder, lambda: verdicts.append(log.repair(data)))
+            await self._log_writer.exclusively(
+                holder, lambda: verdicts.append(log.repair(data, is_committed=is_committed))
+            )
         except (OSError, TidelogError) as error:
             logger.error("a batch could not be repaired", partition=str(partition_id), error=str(error))
             return False

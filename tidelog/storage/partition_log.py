@@ -271,16 +271,17 @@ class PartitionLog(AppendableLog):
             self.take_offline(f"repair failed: {error}")
             raise
 
-    def repair(self, data: Buffer) -> Repair:
+    def repair(self, data: Buffer, *, is_committed: bool = False) -> Repair:
         """Puts a batch back in its place, durably, if a peer's copy is the very batch that is damaged there. Its row is
-        made again, if only that is damaged. Blocking. See `tidelog.storage.repair`.
+        made again, if only that is damaged, or, with `is_committed`, if both are. Blocking. See
+        `tidelog.storage.repair`.
 
         Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, `LogOffline`, `Overloaded`, or
         `OSError`: the log is offline then.
         """
         self._require_online()
         try:
-            verdict, healed = repair_batch(self._codec, self, data)
+            verdict, healed = repair_batch(self._codec, self, data, is_committed=is_committed)
         except OSError as error:
             self.take_offline(f"repair failed: {error}")
             raise

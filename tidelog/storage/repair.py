@@ -8,6 +8,8 @@ row, which still says what belongs there, was not touched.
 Where the row is damaged and its batch is not, the row is made again: from the log alone if the batches between the
 sound rows on either side follow each other without a gap, else with a peer's copy that is, byte for byte, what the log
 holds in just that place. If both are damaged, this disk does not know what it lost, and cannot tell if a copy is it.
+But below the high watermark all replicas have the same: a copy of what is *committed* at that offset is it, and goes
+where the batch before it ends, if it fits between the sound rows on either side.
 """
 
 from __future__ import annotations
@@ -49,8 +51,11 @@ class RowGap(NamedTuple):
     following: Row | None
 
 
-def repair_batch(codec: RowCodec, log: ReadableLog, data: Buffer) -> tuple[Repair, Damage | None]:
-    """Repairs a log with a copy of one batch: what came of it, and which offsets can be read now.
+def repair_batch(
+    codec: RowCodec, log: ReadableLog, data: Buffer, *, is_committed: bool = False
+) -> tuple[Repair, Damage | None]:
+    """Repairs a log with a copy of one batch: what came of it, and which offsets can be read now. `is_committed`: at
+    this offset this batch is committed, and so it is what this log holds there, or held.
 
     Raises `InvalidBatch`, `OffsetOutOfRange`, `Overloaded`, `OSError`."""
     header = verify_batch(data)
@@ -66,6 +71,9 @@ def repair_batch(codec: RowCodec, log: ReadableLog, data: Buffer) -> tuple[Repai
     if isinstance(entry, Damage):
         mended = mend_rows(codec, segment, log.tail, (header, data))
         healed = next((gap for gap in mended if gap.start <= header.base_offset < gap.end), None)
+        if healed is None and is_committed and _fill_in(codec, segment, log.tail, header, data):
+            mend_rows(codec, segment, log.tail)
+            healed = Damage(header.base_offset, header.next_offset, "repaired")
         return (Repair.DONE if healed else Repair.UNKNOWN), healed
     if entry.digest != xxh3_128_digest(data):
         return Repair.DIFFERENT, None
@@ -84,6 +92,31 @@ def _put_back(segment: Segment, row: Row, data: Buffer) -> None:
     file.sync()
     if not segment.holds(row):
         raise OSError(errno.EIO, "a batch that was written back does not read as written", segment.log_path)
+
+
+def _fill_in(codec: RowCodec, segment: Segment, tail: Tail, header: BatchHeader, data: Buffer) -> bool:
+    """Writes a committed batch where its row and itself are lost, behind the last sound batch before it; False if it
+    does not belong just there."""
+    for gap in _row_gaps(segment):
+        at = _tail_before(segment, gap, tail)
+        end_offset, end_position = _end_of(segment, gap)
+        for row in segment.walk(at.offset, at.file_position, end_position, at.epoch):
+            at = at._replace(offset=row.next_offset, file_position=row.end_position, epoch=row.epoch)
+        epoch_max = header.leader_epoch if gap.following is None else gap.following.epoch
+        ends = (header.next_offset, at.file_position + header.size)
+        fits = ends == (end_offset, end_position) or (ends[0] < end_offset and ends[1] < end_position)
+        if at.offset == header.base_offset and fits and at.epoch <= header.leader_epoch <= epoch_max:
+            segment.log.pwritev([data], at.file_position)
+            segment.log.sync()
+            return True
+    return False
+
+
+def _end_of(segment: Segment, gap: RowGap) -> tuple[int, int]:
+    """Where what a gap described ends: offset, and position in the log."""
+    if gap.following is None:
+        return segment.end_offset, segment.log_bytes
+    return gap.following.first_offset, gap.following.file_position
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -128,9 +161,7 @@ def _rows_for(
 ) -> list[Row] | None:
     """A row for each slot of the gap; None if the log does not tell."""
     at = _tail_before(segment, gap, tail)
-    end_offset, end_position = segment.end_offset, segment.log_bytes
-    if gap.following is not None:
-        end_offset, end_position = gap.following.first_offset, gap.following.file_position
+    end_offset, end_position = _end_of(segment, gap)
     rows: list[Row] = []
     for found in _batches_between(codec, segment, at, end_position, copy):
         newest = max(at.running_max_timestamp, found.max_timestamp)

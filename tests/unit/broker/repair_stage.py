@@ -18,7 +18,7 @@ from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.sim.loop import run
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.rows import Row
+from tidelog.storage.rows import ROW_BYTES, Row
 from tidelog.storage.segment import Segment
 from tidelog.transport.peer import Answer, Lane
 
@@ -80,6 +80,13 @@ class RepairStage:
             (byte,) = segment.log.pread(1, position)
             segment.log.pwritev([bytes([byte ^ 1])], position)
             segment.log.sync()
+
+    def harm_row(self, offset: int, node: int) -> None:
+        """The catalog row of a batch goes the same way."""
+        log = self.sites[node].log
+        segment, row = next(log.parts(offset)), next(log.entries(offset))
+        assert isinstance(segment, Segment) and isinstance(row, Row)
+        segment.catalog.pwritev([b"\xff\x00\xff"], (row.sequence - segment.first_sequence) * ROW_BYTES + 40)
 
     async def settle(self, high_watermark: int = 0, members: Sequence[int] = (2, 3)) -> Settling | None:
         """What a broker does that is to lead in `EPOCH`; None if there was nothing to settle."""

@@ -110,6 +110,26 @@ def test_what_is_whole_again_by_itself_is_damaged_no_more() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("known", [(3, 3), (3, 1), (1, 3)], ids=["both", "asker alone", "giver alone"])
+def test_what_is_lost_with_its_row_comes_back_if_it_is_committed(known: tuple[int, int]) -> None:
+    """By what both replicas know."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        before = stage.site.content()
+        stage.harm(1, 1)
+        stage.harm_row(1, 1)
+        stage.silent = {3}
+        stage.replica(1).high_watermark, stage.replica(2).high_watermark = known
+        find(stage)
+        await asyncio.sleep(10)
+        is_repaired = not stage.site.log.damage
+        assert is_repaired == (known == (3, 3))
+        assert not is_repaired or stage.site.content() == before
+
+    play(story)
+
+
 def test_a_role_that_has_ended_is_not_repaired_for() -> None:
     async def story(stage: RepairStage) -> None:
         stage.write(b"a", b"b")

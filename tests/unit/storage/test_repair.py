@@ -144,6 +144,53 @@ def test_if_row_and_batch_are_both_lost_a_copy_proves_nothing(ten: Store) -> Non
     assert ten.read_sound().keys() == set(TEN) - {2}
 
 
+def lose(ten: Store, n: int) -> None:
+    """A batch, and its row."""
+    base = 5 * (n // 5)
+    ten.harm_batch(n, base)
+    ten.harm_row(ten.segment(base).body_slot + n - base, base)
+
+
+@pytest.mark.parametrize("lost", [(2,), (2, 3), (4,), (0,), (0, 1, 2, 3, 4), (9,), (8, 9)])
+def test_what_is_committed_there_fills_in_what_is_lost_with_its_row(ten: Store, lost: tuple[int, ...]) -> None:
+    for n in lost:
+        lose(ten, n)
+    scrub(ten)
+    assert ranges(ten)
+    for n in lost:
+        assert ten.log.repair(ten.appended[n], is_committed=True) is Repair.DONE
+        assert ten.log.read(n, 1, 10).data == ten.appended[n]
+    assert ranges(ten) == []
+    assert scrub(ten) == 0
+    ten.kill_and_open()
+    assert ten.report.findings == []
+    assert ten.is_whole
+
+
+def test_of_a_run_of_lost_batches_the_one_that_is_still_there_is_found_again(ten: Store) -> None:
+    ten.harm_batch(2)
+    for n in (2, 3):
+        ten.harm_row(1 + n)
+    scrub(ten)
+    assert ranges(ten) == [(2, 4)]
+    assert ten.log.repair(ten.appended[2], is_committed=True) is Repair.DONE
+    scrub(ten)
+    assert ten.is_whole
+
+
+def test_what_does_not_fit_there_is_not_filled_in(ten: Store) -> None:
+    """Of another size, of another epoch, or not the next one."""
+    for n in (2, 7, 8):
+        lose(ten, n)
+    scrub(ten)
+    before = [ten.content(ten.log_path(base)) for base in (0, 5)]
+    longer = assign_offsets(ten.batch(b"a longer value"), 2, 1).data
+    (batch,) = split_batches(ten.appended[2], batch_bytes_max=1 << 20)
+    for data in (longer, assign_offsets(batch, 2, 2).data, ten.appended[8]):
+        assert ten.log.repair(data, is_committed=True) is Repair.UNKNOWN
+    assert before == [ten.content(ten.log_path(base)) for base in (0, 5)]
+
+
 @pytest.mark.parametrize("kind", ["pwritev", "sync"])
 def test_a_repair_that_fails_takes_the_log_offline(ten: Store, kind: str) -> None:
     ten.harm_batch(2)
