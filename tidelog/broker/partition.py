@@ -189,11 +189,11 @@ class Partition:
         self._enqueue(proposal)
         if proposal.done is None:
             return ProduceReceipt([], self.leader_epoch, [], "none")
+        timer = asyncio.get_running_loop().call_at(deadline_s, proposal.expire)
         try:
-            async with asyncio.timeout_at(deadline_s):
-                return await proposal.done
-        except TimeoutError:
-            raise proposal.late() from None
+            return await proposal.done
+        finally:
+            timer.cancel()
 
     def _prepare(
         self, batches: list[RecordBatch], acks: int, deadline_s: float, idempotency: tuple[ProducerId, int] | None

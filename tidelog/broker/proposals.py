@@ -88,6 +88,10 @@ class Proposal:
         if self.done is not None and not self.done.done():
             self.done.set_result(receipt)
 
+    def expire(self) -> None:
+        """The deadline has passed."""
+        self.fail(self.late())
+
     def late(self) -> TidelogError:
         """The error when the deadline has passed: definite before the append, indefinite after it."""
         if self.is_appended:

@@ -171,13 +171,13 @@ class ReplicationService:
         """`held` data waits for the allowance of this side; the follower asks again when it has one itself."""
         if session.held and session.granted:
             seconds = min(seconds, self._throttle.sending.ready_in_s())
-        session.waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        session.waiter = loop.create_future()
+        timer = loop.call_later(seconds, session.wake)
         try:
-            async with asyncio.timeout(seconds):
-                await session.waiter
-        except TimeoutError:
-            pass
+            await session.waiter
         finally:
+            timer.cancel()
             session.waiter = None
 
     def synced(self, report: ReplicasSynced) -> None:
