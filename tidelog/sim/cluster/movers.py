@@ -37,7 +37,7 @@ from tidelog.sim.seeds import stream
 
 FACTOR_MAX = 3
 RETRY_S = 0.2
-THROTTLES = (None, None, 0, 10_000, 100_000)
+THROTTLES = (None, None, 0, 50_000, 500_000)
 """Bytes per second, as `AlterReassignments` has them: the first slows the moves of what a run writes, and ends none."""
 
 Work = Callable[[Broker], Coroutine[Any, Any, object]]
