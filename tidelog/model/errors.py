@@ -205,9 +205,12 @@ class DamagedBatch(TidelogError):
 
 
 class LogOffline(TidelogError):
-    """The partition's log took a storage error and accepts no more writes until the broker is restarted."""
+    """The partition's log took a storage error and accepts no more writes until the broker is restarted. Where there is
+    another replica it takes over (Kafka: KAFKA_STORAGE_ERROR, which is retriable, too).
+    """
 
     code = 50304
+    retriable = True
 
 
 class Overloaded(TidelogError):

@@ -23,8 +23,8 @@ from tidelog.model.errors import (
 from tidelog.producer.verdicts import Verdict, expired, judge
 from tidelog.transport.errors import ConnectFailed, NoAnswer
 
-PASSING = [ConnectFailed, DiskFull, LeaderNotAvailable, Overloaded, RequestTimeout, ShuttingDown]
-LASTING = [InvalidBatch, LogOffline, TooLarge, UnknownTopic]
+PASSING = [ConnectFailed, DiskFull, LeaderNotAvailable, LogOffline, Overloaded, RequestTimeout, ShuttingDown]
+LASTING = [InvalidBatch, TooLarge, UnknownTopic]
 UNKNOWN = [InternalError, NoAnswer, TimedOutAfterAppend]
 
 
