@@ -55,6 +55,7 @@ class ClusterSession:
         self._cache = MetadataCache(max_age_s=metadata_max_age_s)
         self._entropy = entropy
         self._share = entropy.uniform(0, 1)
+        self._turn = 0
         self._avoid_until_s: dict[str, float] = {}
         self._refreshing = asyncio.Lock()
         self._retry_backoff_s = retry_backoff_s
@@ -127,7 +128,10 @@ class ClusterSession:
         asked_s = self._now_s()
         async with self._refreshing:
             if not self._cache.fetched_since(name, asked_s):
+                before = self._cache.topic(name)
                 await self.metadata(name, timeout_s=timeout_s)
+                if self._cache.topic(name) == before:
+                    self._turn += 1  # whom we asked may be cut off, and will say this for ever: another one next time
 
     def leader(self, topic: str, partition: int) -> str:
         """Base URL to send a partition's requests to: its leader, or while that is out of reach any other broker.
@@ -207,9 +211,10 @@ class ClusterSession:
 
     def _any_address(self) -> str:
         """The first broker in reach: of those in the metadata, then of the bootstrap list; failing that the one
-        that has been out of reach longest. Each client begins with another one."""
+        that has been out of reach longest. Each client begins with another one, and goes on to the next when one
+        has nothing new to say."""
         known = self._cache.addresses()
-        first = int(self._share * len(known))
+        first = (int(self._share * len(known)) + self._turn) % max(1, len(known))
         candidates = list(dict.fromkeys((*known[first:], *known[:first], *self._bootstrap)))
         for address in candidates:
             if not self._is_avoided(address):
