@@ -8,7 +8,7 @@ import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, zip_longest
 from typing import Any
 
 from flights_faults import until_in_sync
@@ -18,6 +18,8 @@ from tidelog.admin import AdminClient
 from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
 
+REQUEST_MS = 2_000
+"""A producer asks a broker that says nothing for no longer than this, and then another one."""
 DELIVERY_MS = 60_000
 PROBE_MS = 500
 DEFINITE = {503, 507}
@@ -75,7 +77,9 @@ class Load:
 
     async def _run(self) -> None:
         acknowledged_s = time.monotonic()
-        async with Producer(self._cluster.bootstrap, delivery_timeout_ms=DELIVERY_MS) as producer:
+        async with Producer(
+            self._cluster.bootstrap, request_timeout_ms=REQUEST_MS, delivery_timeout_ms=DELIVERY_MS
+        ) as producer:
             under_way: list[tuple[str, Delivery]] = []
             for number in count():
                 if self._is_over and not under_way:
@@ -95,7 +99,9 @@ class Load:
     def check(self, values: list[str]) -> None:
         """What is read is what was acknowledged, each once, at the offset that was told."""
         assert self.acknowledged
-        assert [(offset, value) for offset, value in enumerate(values)] == self.acknowledged
+        found = [*enumerate(values)]
+        different = [pair for pair in zip_longest(found, self.acknowledged) if pair[0] != pair[1]]
+        assert not different, (len(found), len(self.acknowledged), different[:3], different[-3:])
 
 
 class Probes:

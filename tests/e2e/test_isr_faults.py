@@ -5,6 +5,7 @@ acknowledged record is there once, in order.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -24,6 +25,9 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
 GAP_S_MAX = 5.0
 """A producer never waits longer where brokers are killed or restarted: a bound for slow machines, not a figure."""
+CRASHES = 50
+CRASH_BYTES_MAX = 1 << 20
+"""What a life of a broker may leave on its disk, its records included."""
 REJOINED_S_MAX = 10.0
 """From a broker's ready line until it is in sync again."""
 SESSION_S = SESSION_MS / 1000
@@ -260,6 +264,30 @@ async def test_a_move_outlives_the_controller_that_began_it(cluster: LocalCluste
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_broker_that_crashes_again_and_again_costs_little(cluster: LocalCluster) -> None:
+    """Some of its lives end before it is ready. For each there is one election at most, and its disk does not fill."""
+    await create(cluster, "looping", replicas=[3, 1, 2])
+    asked = Asked(cluster, LEADER)
+    epoch = partition(asked, "looping")["leader_epoch"]
+    elections = metric(asked, "tidelog_controller_changes_total")
+    data_bytes = disk_bytes(cluster, 3)
+    rng = random.Random(7)
+    async with Load(cluster, "looping") as load:
+        for _ in range(CRASHES):
+            cluster.kill(3)
+            cluster.broker(3).begin()
+            await asyncio.sleep(rng.uniform(0.0, 2.0))
+        cluster.kill(3)
+        await asyncio.to_thread(cluster.restart, 3)
+        await whole(cluster, "looping")
+    load.check(await read(cluster, "looping"))
+    assert metric(asked, "tidelog_controller_changes_total") - elections <= CRASHES + 1
+    assert partition(asked, "looping")["leader_epoch"] - epoch <= 2 * (CRASHES + 1), "lost, and given back"
+    assert disk_bytes(cluster, 3) - data_bytes < CRASHES * CRASH_BYTES_MAX
+
+
+@pytest.mark.slow
 async def test_brokers_are_restarted_in_turn_under_load(cluster: LocalCluster) -> None:
     """A producer that retries sees no error at all."""
     await create(cluster, "rolling")
@@ -269,3 +297,8 @@ async def test_brokers_are_restarted_in_turn_under_load(cluster: LocalCluster) -
             await whole(cluster, "rolling")
     load.check(await read(cluster, "rolling"))
     assert load.gap_s_max < GAP_S_MAX
+
+
+def disk_bytes(cluster: LocalCluster, node_id: int) -> int:
+    """What a broker's files take."""
+    return sum(path.stat().st_blocks * 512 for path in cluster.broker(node_id).data_dir.rglob("*") if path.is_file())
