@@ -55,6 +55,7 @@ from tidelog.sim.isr.truth import Truth
 from tidelog.sim.isr.wire import CONTROLLER, Wire
 
 LAG_MS_MAX = 60
+JOIN_MS_MAX = 30
 RETRY_MS = 5
 
 OUTCOMES = {
@@ -212,7 +213,13 @@ class World:
             process.disk.state(),
             min(process.high_watermark, len(process.disk.log)),
             changed,
-            isr.IsrSettings(min_isr.min_isr, LAG_MS_MAX, RETRY_MS, is_fsynced),
+            isr.IsrSettings(
+                min_isr=min_isr.min_isr,
+                lag_ms_max=LAG_MS_MAX,
+                join_ms_max=JOIN_MS_MAX,
+                retry_ms=RETRY_MS,
+                is_fsynced=is_fsynced,
+            ),
             self.now_ms,
         )
         process.core = core

@@ -1,0 +1,313 @@
+"""Histories in which the naive way loses data, told by hand: with the cores and the controller that ship they end well,
+and each without its rule does not.
+
+T1, T5 and so on are the names under which they are known. T1 to T4 and T6 are about logs of quorums: the inner ring of
+Paxos finds them (tests/sim/ring1), as does the sweep of corruption patterns for whatever is on disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tidelog.broker.controller.partition_commands import AlterReassignments, NewReplicas
+from tidelog.sim.isr.controller import TOPIC_ID
+from tidelog.sim.isr.dice import Dice
+from tidelog.sim.isr.mutants import MUTANTS, Mutant, planted
+from tidelog.sim.isr.plans import Topic
+from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.repairing import Repairing
+from tidelog.sim.isr.truth import Violation
+from tidelog.sim.isr.world import LAG_MS_MAX, Parts
+
+
+class Story(Repairing):
+    """A world that is told what to do; node 1 leads at first."""
+
+    def __init__(self, parts: Parts, *, replicas: int, is_fsynced: bool, min_isr: int = 2) -> None:
+        super().__init__(Topic(replicas, replicas, min_isr, is_fsynced, is_unclean_allowed=False), parts)
+        self.dice = Dice(0)
+
+    def node(self, node: int) -> Process:
+        return self.current[node]
+
+    def deliver(self) -> None:
+        while self.wire.deliver_oldest(self.dice):
+            pass
+
+    def fetch_all(self, *nodes: int, syncing: bool = True) -> None:
+        """They fetch until they have all, and say so; of high watermarks they hear no more than they must."""
+        for node in nodes:
+            process = self.node(node)
+            leader = self._leader_of(process)
+            assert leader is not None
+            while len(process.disk.log) < len(leader.disk.log):
+                self.fetch(process)
+                self.deliver()
+            if syncing:
+                self.sync(process, self.dice, is_all=True)
+            self.fetch(process)
+            self.wire.messages[-1:] = []  # what would tell the high watermark that the fetch before has moved
+            self.deliver()
+
+    def report(self, *nodes: int) -> None:
+        """They ask for more, which tells how far they are; the answer is lost."""
+        for node in nodes:
+            self.fetch(self.node(node))
+            self.wire.messages.pop().deliver(self.dice)
+            self.wire.messages.clear()
+
+    def commit(self, *nodes: int, syncing: bool = True) -> None:
+        """A batch that these acknowledge to the leader, without being told that it is committed."""
+        leader = next(process for process in self.running() if process.leading is not None)
+        self.produce(leader)
+        if syncing:
+            self.sync(leader, self.dice, is_all=True)
+        before = len(self.truth.committed)
+        self.fetch_all(*nodes, syncing=syncing)
+        self.report(*nodes)
+        assert len(self.truth.committed) == before + 1
+
+    def restart(self, node: int) -> Process:
+        """In a new life, which the cluster counts on at once."""
+        process = self.new_process(node, self.node(node).disk)
+        self.register(process)
+        self.deliver()
+        self.learn_newest(node)
+        self.heartbeat(process)
+        self.deliver()
+        self.learn_newest(node)
+        return process
+
+    def learn_newest(self, *nodes: int) -> None:
+        for node in nodes:
+            self.learn(self.node(node), self.newest)
+
+    def lose_power(self, node: int) -> None:
+        """And all that was not synced."""
+        process = self.node(node)
+        del process.disk.log[process.disk.kept :]
+        self.end(process)
+
+    def kill_leader(self, leader: int) -> None:
+        self.end(self.node(leader))
+        self.fence(leader)
+
+    def ask(self, process: Process, other: int) -> None:
+        """For a copy of what is damaged first."""
+        damaged = process.settling.open if process.settling is not None else [*process.disk.faulty]
+        self.ask_for_copy(process, self.node(other), damaged[0])
+        self.deliver()
+
+    def settle_down(self) -> None:
+        """Whoever runs learns, fetches and syncs, until nothing changes."""
+        for _ in range(12):
+            self.now_ms += LAG_MS_MAX // 6
+            for process in self.running():
+                self.heartbeat(process)
+                self.learn(process, self.newest)
+                self.sync(process, self.dice, is_all=True)
+                self.fetch(process)
+                self.tick(process)
+            self.deliver()
+
+
+def a_committed_last_batch_rots(parts: Parts) -> None:
+    """T5. It is no torn tail: the catalog has its row."""
+    story = Story(parts, replicas=2, is_fsynced=True)
+    story.commit(2)
+    story.end(story.node(2))
+    story.rot(story.node(2).disk, 0)
+    follower = story.restart(2)
+    story.ask(follower, 1)
+    assert not follower.disk.faulty
+    story.kill_leader(1)
+    story.learn_newest(2)
+    assert story.node(2).leading is not None
+    assert story.node(2).disk.log == story.truth.committed
+
+
+def a_follower_loses_power_before_anybody_notices(parts: Parts) -> None:
+    """T12. It acknowledged from memory, and comes back before its session has ended; then the leader dies."""
+    story = Story(parts, replicas=2, is_fsynced=False)
+    story.commit(2, syncing=False)
+    story.lose_power(2)
+    story.restart(2)
+    story.kill_leader(1)
+    assert story.controller.now.leader != 2, "nobody leads without what was acknowledged"
+
+
+def a_follower_restarts_with_an_old_high_watermark(parts: Parts) -> None:
+    """T13, KIP-101. What it has beyond is committed, and it is the only one left."""
+    story = Story(parts, replicas=2, is_fsynced=True)
+    story.commit(2)
+    story.end(story.node(2))
+    follower = story.restart(2)
+    assert follower.high_watermark == 0
+    story.fetch(follower)
+    story.deliver()
+    story.kill_leader(1)
+    story.learn_newest(2)
+    assert story.node(2).disk.log == story.truth.committed
+
+
+def somebody_out_of_sync_denies(parts: Parts) -> None:
+    """T14. A new leader's end is damaged, and a replica that was never in sync lacks it."""
+    story = Story(parts, replicas=3, is_fsynced=True)
+    story.fence(3)
+    story.learn_newest(1, 2)
+    story.commit(2)
+    story.rot(story.node(2).disk, 0)
+    story.fence(1)
+    story.learn_newest(1, 2, 3)
+    heir = story.node(2)
+    story.ask(heir, 3)
+    assert heir.leading is None, "it still has to be settled"
+    story.ask(heir, 1)
+    assert heir.leading is not None
+    assert heir.disk.log == story.truth.committed
+
+
+def a_checkpoint_is_lost(parts: Parts) -> None:
+    """T15. A high watermark that is not known is no reason to cut."""
+    story = Story(parts, replicas=2, is_fsynced=True)
+    story.commit(2)
+    story.end(story.node(2))
+    story.node(2).disk.high_watermark = 0
+    story.restart(2)
+    story.kill_leader(1)
+    story.learn_newest(2)
+    assert story.node(2).disk.log == story.truth.committed
+
+
+def an_fsync_fails_once(parts: Parts) -> None:
+    """T16. What it was to make durable is gone from the system's memory, and another fsync says that all is well."""
+    story = Story(parts, replicas=2, is_fsynced=True)
+    story.produce(story.node(1))
+    story.sync(story.node(1), story.dice, is_all=True)
+    story.fetch_all(2, syncing=False)
+    story.node(2).disk.fail_sync()
+    story.sync(story.node(2), story.dice, is_all=True)
+    story.deliver()
+    assert story.truth.committed == []
+    story.end(story.node(2))
+    story.restart(2)
+    story.settle_down()
+    assert len(story.truth.committed) == 1
+
+
+def an_answer_about_the_set_is_lost(parts: Parts) -> None:
+    """T18. The controller has taken a replica in, and its leader does not know."""
+    story = Story(parts, replicas=3, is_fsynced=True)
+    story.fence(3)
+    story.learn_newest(1, 2)
+    story.heartbeat(story.node(3))
+    story.deliver()
+    story.learn_newest(1, 3)
+    story.report(3)
+    story.fetch(story.node(3))
+    story.wire.messages.pop().deliver(story.dice)
+    story.tick(story.node(1))
+    asked = [message for message in story.wire.messages if message.receiver == 0]
+    assert not asked, "it has been asked already, and both messages are lost"
+    story.give_up(story.node(1))
+    story.now_ms += LAG_MS_MAX
+    story.tick(story.node(1))
+    story.wire.messages.pop().deliver(story.dice)
+    assert story.controller.now.isr == (1, 2, 3)
+    story.wire.messages.clear()
+    story.give_up(story.node(1))
+    story.produce(story.node(1))
+    story.sync(story.node(1), story.dice, is_all=True)
+    story.fetch_all(2)
+    assert story.truth.committed == [], "the third is waited for"
+
+
+def a_replica_is_taken_away_and_given_back(parts: Parts) -> None:
+    """T19. Its broker has deleted the log in between, and the leader learns of both at once. It was about to join."""
+    story = Story(parts, replicas=3, is_fsynced=True)
+    story.fence(3)
+    story.learn_newest(1, 2, 3)
+    story.commit(2)
+    story.heartbeat(story.node(3))
+    story.deliver()
+    story.fetch_all(3)
+    story.report(3)
+    for replicas in ([1, 2], [1, 2, 3]):
+        story.controller.submit(AlterReassignments([NewReplicas(TOPIC_ID, 0, replicas)]))
+        story.learn_newest(3)
+    assert story.node(3).disk.log == []
+    story.learn_newest(1, 2)
+    story.now_ms += 1
+    story.tick(story.node(1))
+    story.deliver()
+    assert 3 not in story.controller.now.isr, "it has not fetched a thing"
+    story.settle_down()
+    assert story.controller.now.isr == (1, 2, 3)
+
+
+def a_member_denies_in_another_life(parts: Parts) -> None:
+    """It had acknowledged what is damaged at the new leader, and has lost it with its power."""
+    story = Story(parts, replicas=3, is_fsynced=False)
+    story.commit(2, 3, syncing=False)
+    story.rot(story.node(2).disk, 0)
+    story.kill_leader(1)
+    story.learn_newest(2, 3)
+    heir = story.node(2)
+    story.lose_power(3)
+    story.restart(3)
+    story.learn_newest(2, 3)
+    story.ask(heir, 3)
+    assert heir.leading is None
+    story.restart(1)
+    story.learn_newest(2)
+    story.ask(heir, 1)
+    assert heir.disk.log == story.truth.committed
+
+
+def a_member_denies_in_an_earlier_epoch(parts: Parts) -> None:
+    """It lacks what is damaged at the new leader, and acknowledges it a moment later to the old one."""
+    story = Story(parts, replicas=3, is_fsynced=False)
+    story.produce(story.node(1))
+    story.fetch_all(2, syncing=False)
+    story.report(2)
+    story.rot(story.node(2).disk, 0)
+    story.fence(1)
+    story.learn_newest(2)
+    heir = story.node(2)
+    story.ask(heir, 3)
+    story.fetch_all(3, syncing=False)
+    story.report(3)
+    assert len(story.truth.committed) == 1, "by the leader that nobody has told"
+    story.learn_newest(3)
+    story.ask(heir, 3)
+    assert heir.leading is not None
+    assert heir.disk.log == story.truth.committed
+
+
+STORIES: dict[Callable[[Parts], None], str] = {
+    a_committed_last_batch_rots: "logs cut at their first damaged batch",
+    a_follower_loses_power_before_anybody_notices: "unclean restart not noticed",
+    a_follower_restarts_with_an_old_high_watermark: "truncate to the high watermark",
+    somebody_out_of_sync_denies: "denials of any replica",
+    a_checkpoint_is_lost: "logs cut at their checkpoint",
+    an_fsync_fails_once: "failed fsyncs are repeated",
+    an_answer_about_the_set_is_lost: "revert on an ambiguous answer",
+    a_replica_is_taken_away_and_given_back: "no new reign when a replica goes",
+    a_member_denies_in_another_life: "denials of any life",
+    a_member_denies_in_an_earlier_epoch: "denials of any epoch",
+}
+"""With the rule that each is about."""
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_it_ends_well(story: Callable[[Parts], None]) -> None:
+    with planted(Mutant()) as parts:
+        story(parts)
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_without_its_rule_it_does_not(story: Callable[[Parts], None]) -> None:
+    with planted(MUTANTS[STORIES[story]]) as parts, pytest.raises(Violation):
+        story(parts)
