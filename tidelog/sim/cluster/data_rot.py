@@ -66,16 +66,20 @@ class DataRot:
             await asyncio.sleep(strike.lasts_s)
 
     async def _of_all_copies(self, strike: Strike, rng: random.Random) -> None:
-        """All replicas lose the same batch, and the first of them to be switched off again has it back."""
+        """All replicas lose the same batch, and one has it back: a member, if the disk of one was not replaced
+        meanwhile, for the disks of others may be taken away at any time."""
         nodes = list(self._world.swarm.nodes)
         async with AsyncExitStack() as downs:
             for node in nodes:
                 await downs.enter_async_context(self._world.keepers[node].down(Machine.cut_power))
             places = self._copies_of_one(rng)
-            flipped = [(place, self._flip(partition_id, place, rng)) for partition_id, place in places]
+            flipped = [(place, *self._flip(partition_id, place, rng)) for partition_id, place in places]
+            disks = {place.node: self._world.machine(place.node).disk for place, _, _ in flipped}
+            members = [node for partition_id, _ in places[:1] for node in self._ledger.members(partition_id)]
         await asyncio.sleep(strike.lasts_s)
-        if flipped:
-            place, (position, before) = flipped[0]
+        kept = [one for one in flipped if self._world.machine(one[0].node).disk is disks[one[0].node]]
+        if kept:
+            place, position, before = min(kept, key=lambda one: one[0].node not in members)
             async with self._world.keepers[place.node].down(Machine.cut_power):
                 medium = self._world.machine(place.node).disk.medium
                 if place.path in medium.walk():
