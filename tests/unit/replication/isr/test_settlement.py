@@ -95,14 +95,18 @@ def test_what_another_knows_to_be_committed_is() -> None:
 
 
 class Cluster:
-    """A log of one-record batches on each replica; a commit takes all members. `rotten` are damaged copies."""
+    """A log of one-record batches on each replica; a commit takes all members. `rotten` are damaged copies.
+
+    An earlier leader may live on: who has not adopted the new epoch still fetches from it, and it still commits. All
+    that broker 1 had when it was elected it has acknowledged.
+    """
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
         self.lives = {2: 20, 3: 30, 4: 40}
         self.members = {node: self.lives[node] for node in rng.sample([2, 3], rng.randint(1, 2))}
         self.ends = {node: rng.randint(0, 9) for node in self.lives}
-        self.end = rng.randint(1, 9)
+        self.end = self.acknowledged = rng.randint(1, 9)
         self.committed = min([self.end, *(self.ends[node] for node in self.members)])
         self.high_watermark = rng.randint(0, self.committed)
         self.rotten = {(node, i) for node in (1, *self.lives) for i in range(10) if rng.random() < 0.3}
@@ -113,8 +117,17 @@ class Cluster:
     def damaged(self) -> list[int]:
         return [i for i in range(self.end) if (1, i) in self.rotten]
 
+    def fetch_from_the_earlier_leader(self, node: int) -> None:
+        if self.epochs[node] < EPOCH and self.ends[node] < self.acknowledged:
+            self.ends[node] += 1
+            if all(self.lives[member] == life for member, life in self.members.items()):
+                reached = min([self.acknowledged, *(self.ends[member] for member in self.members)])
+                self.committed = max(self.committed, reached)
+            assert self.committed <= self.end, "what was cut off is committed"
+
     def answer(self) -> Answered:
         rng, node = self.rng, self.rng.choice([*self.lives])
+        self.fetch_from_the_earlier_leader(rng.choice([*self.lives]))
         if rng.random() < 0.1:  # it restarts, and has lost what is not committed, or all of it if it is no member now
             self.lives[node] += 1
             self.ends[node] = rng.randint(0, self.ends[node])
