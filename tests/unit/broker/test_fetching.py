@@ -6,6 +6,7 @@ import asyncio
 
 from tests.unit.broker.conftest import batch, produce
 from tests.unit.broker.replication_stage import EPOCHS, Stage, play, until
+from tidelog.broker.log_writer import UNAWAITED_S
 from tidelog.replication.isr.events import IsrChanged
 
 
@@ -39,6 +40,40 @@ def test_a_follower_that_keeps_up_costs_the_leader_no_read_of_its_log() -> None:
         await until(lambda: follower.high_watermark == 11)
         assert stage.recent.used == 0
         partition.close()
+
+    play(story)
+
+
+def test_a_record_by_itself_costs_a_fetch_and_a_report_of_each_follower() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        stage.fetch(stage.follow())
+        await produce(partition, batch(b"first", timestamp_ms=1))
+        fetches, reports = len(stage.fetches), stage.leader.stats.replica_reports
+        for number in range(20):
+            await produce(partition, batch(b"%d" % number, timestamp_ms=1))
+        assert len(stage.fetches) - fetches <= 20
+        assert stage.leader.stats.replica_reports - reports <= 20
+
+    play(story)
+
+
+def test_a_follower_reports_nothing_of_its_disk_while_nobody_waits_for_it() -> None:
+    async def story(stage: Stage) -> None:
+        partition, follower = stage.lead(), stage.follow()
+        follower.reconfigure(follower.log.settings, is_fsynced=False)
+        config = partition.config.model_copy(update={"ack_durability": "replicated"})
+        partition.reconfigure(config, partition.log.settings)
+        stage.fetch(follower)
+        await produce(partition, batch(b"first", timestamp_ms=1))
+        await asyncio.sleep(2 * UNAWAITED_S)
+        reports, commits = stage.leader.stats.replica_reports, stage.follower.stats.commits
+        for number in range(20):
+            await produce(partition, batch(b"%d" % number, timestamp_ms=1))
+        assert stage.leader.stats.replica_reports == reports
+        await asyncio.sleep(2 * UNAWAITED_S)
+        assert stage.follower.stats.commits == commits + 1
+        assert stage.follower.log.durable_offset == 21
 
     play(story)
 
