@@ -23,6 +23,7 @@ from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.shadows import Held, held
 from tidelog.sim.cluster.world import World
 from tidelog.sim.machine import Machine
+from tidelog.sim.medium import Medium
 from tidelog.storage.rows import Kind, RowCodec
 
 FLIPS_MAX = 3
@@ -74,23 +75,27 @@ class DataRot:
                 await downs.enter_async_context(self._world.keepers[node].down(Machine.cut_power))
             places = self._copies_of_one(rng)
             flipped = [(place, *self._flip(partition_id, place, rng)) for partition_id, place in places]
-            disks = {place.node: self._world.machine(place.node).disk for place, _, _ in flipped}
+            media = {place.node: self._medium(place.node) for place, _, _ in flipped}
             members = [node for partition_id, _ in places[:1] for node in self._ledger.members(partition_id)]
         await asyncio.sleep(strike.lasts_s)
-        kept = [one for one in flipped if self._world.machine(one[0].node).disk is disks[one[0].node]]
+        kept = [one for one in flipped if self._medium(one[0].node) is media[one[0].node]]
         if kept:
             place, position, before = min(kept, key=lambda one: one[0].node not in members)
             async with self._world.keepers[place.node].down(Machine.cut_power):
-                medium = self._world.machine(place.node).disk.medium
+                medium = self._medium(place.node)
                 if place.path in medium.walk():
                     rot.overwrite(medium, place.path, position, before)
                     self._world.truth.saw("good copy comes back")
+
+    def _medium(self, node: int) -> Medium:
+        """What stays of a disk over the lives of its machine, until it is replaced."""
+        return self._world.machine(node).disk.medium
 
     # -- what may rot ------------------------------------------------------------------------------------------------
 
     def _batches(self, node: int, partition_id: PartitionId) -> list[tuple[Held, Place]]:
         """Committed batches that are safely on a disk."""
-        medium, book = self._world.machine(node).disk.medium, self._ledger.books[partition_id]
+        medium, book = self._medium(node), self._ledger.books[partition_id]
         if book.is_gone:
             return []
         directory = f"topics/{partition_id.topic_id}/{partition_id.partition}/"
@@ -122,7 +127,7 @@ class DataRot:
 
     def _flip(self, partition_id: PartitionId, place: Place, rng: random.Random) -> tuple[int, bytes]:
         """Where, and what was there."""
-        medium = self._world.machine(place.node).disk.medium
+        medium = self._medium(place.node)
         position = place.position + rng.randrange(place.size)
         before = bytes(medium.walk()[place.path].durable[position : position + 1])
         rot.flip_bit(medium, place.path, position, rng.randrange(8))
