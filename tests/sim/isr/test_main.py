@@ -42,6 +42,7 @@ def test_a_failure_says_how_to_see_it_again(
     assert run(monkeypatch, "--plan", plan) == 0, "and it is the mutant's doing"
 
 
+@pytest.mark.slow
 def test_what_comes_of_seeds_does_not_depend_on_how_they_are_spread() -> None:
     alone, spread = run_seeds("swarm", 0, 102), run_seeds("swarm", 0, 102, jobs=2)
     assert (alone.runs, alone.committed, alone.counters) == (spread.runs, spread.committed, spread.counters)

@@ -11,7 +11,7 @@ from tidelog.sim.isr.plans import MIXES, draw_plan
 from tidelog.sim.isr.run import run_plan, run_seeds
 from tidelog.sim.isr.sometimes import SOMETIMES
 
-RUNS = 40
+RUNS = 30
 RUNS_LONG = 2_000
 RARE_IN_FEW = 0.6
 """The share of what should happen now and then that has to be seen in `RUNS` runs."""
@@ -38,14 +38,12 @@ def test_many_runs_reach_what_is_hard_to_reach(mix: str, monkeypatch: pytest.Mon
 def test_a_seed_is_a_run() -> None:
     first, again = run_plan(draw_plan("swarm", 17)), run_plan(draw_plan("swarm", 17))
     assert (first.trace, first.counters) == (again.trace, again.counters)
-    assert len({run_plan(draw_plan("swarm", seed)).trace for seed in range(20)}) == 20
+    assert len({run_plan(draw_plan("swarm", seed)).trace for seed in range(10)}) == 10
 
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
     program = "from tidelog.sim.isr.run import *; print([run_plan(draw_plan('swarm', n)).trace for n in range(8)])"
-    traces = set()
-    for hash_seed in ("0", "77"):
-        environment = {"PYTHONHASHSEED": hash_seed}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
-        traces.add(done.stdout)
-    assert len(traces) == 1
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONHASHSEED": "77"}, capture_output=True, check=True
+    )
+    assert done.stdout.decode().strip() == str([run_plan(draw_plan("swarm", seed)).trace for seed in range(8)])
