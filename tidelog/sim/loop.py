@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import asyncio.base_events
 import contextvars
+import heapq
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -42,21 +43,6 @@ TICK_S = 1e-9
 """A timer is never early, not by a rounding error: whoever sleeps until a deadline finds it past."""
 
 
-class _ClockSelector:
-    """The loop's place to wait: here waiting is what makes time pass."""
-
-    def __init__(self, ready: ReadyCallbacks) -> None:
-        self.now_s = 0.0
-        self._ready = ready
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise Deadlock("nothing is ready and no timer is set")
-        if not self._ready:
-            self.now_s += timeout + TICK_S
-        return []
-
-
 class SimLoop(asyncio.base_events.BaseEventLoop):
     """One seed, one run. `failures` collects what asyncio's exception handler is told, for the end of the run."""
 
@@ -64,8 +50,10 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         super().__init__()
         self.failures: list[str] = []
         self._ready = self._schedule = ReadyCallbacks(stream(seed, "schedule"))
-        self._clock = self._selector = _ClockSelector(self._schedule)
-        self._clock_resolution = 0.0
+        self._now_s = 0.0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        """A heap; of two that are due at one time, the first set is the first to ring."""
+        self._timers_set = 0
         self._latency = stream(seed, "executor")
         self._callbacks = 0
         self.set_exception_handler(_collect_failure)
@@ -73,12 +61,12 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
     def time(self) -> float:
         """The clock of the process that asks."""
         process = OWNER.get()
-        return self._clock.now_s if process is None else process.time.at(self._clock.now_s)
+        return self._now_s if process is None else process.time.at(self._now_s)
 
     @property
     def true_time(self) -> float:
         """Seconds since the run began, whoever asks."""
-        return self._clock.now_s
+        return self._now_s
 
     def call_at(  # type: ignore[override]  # BaseEventLoop hides the types behind TypeVarTuple
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -86,8 +74,11 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         """`when` is by the clock of the process that asks."""
         process = OWNER.get()
         if process is not None:
-            when = process.time.until(when, self._clock.now_s)
-        return super().call_at(when, callback, *args, context=context)
+            when = process.time.until(when, self._now_s)
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_set += 1
+        heapq.heappush(self._timers, (when, self._timers_set, timer))
+        return timer
 
     def pause(self, process: Process) -> None:
         """Runs nothing of this process until it is resumed; its timers are late then, all of them at once."""
@@ -118,19 +109,40 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         self.call_later(self._latency.expovariate(1 / EXECUTOR_LATENCY_S), run)
         return future
 
-    # What a loop without a selector has to answer to its base class.
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        assert not event_list
-
-    def _write_to_self(self) -> None:
-        """Nobody waits in a system call, so nobody needs waking."""
+    # -- turns -------------------------------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
+        """One turn, in place of asyncio's, whose bookkeeping for selectors costs more than most callbacks do."""
         self._callbacks += 1
         if self._callbacks > CALLBACKS_MAX:
             raise Livelock(f"still busy after {CALLBACKS_MAX} rounds, at {self.time():.3f} s")
-        super()._run_once()  # type: ignore[misc]  # not in typeshed: it is the loop's inside
+        schedule, timers = self._schedule, self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not schedule and not self._stopping:  # type: ignore[attr-defined]  # asyncio's own: `stop` was called
+            self._let_time_pass()
+        while timers and timers[0][0] < self._now_s:
+            schedule.append(heapq.heappop(timers)[2])
+        todo = len(schedule)
+        while todo and schedule:  # a callback may pause processes that were about to run
+            todo -= 1
+            handle = schedule.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _let_time_pass(self) -> None:
+        if not self._timers:
+            raise Deadlock("nothing is ready and no timer is set")
+        self._now_s = max(self._now_s, self._timers[0][0]) + TICK_S
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Asyncio counts them; here one that is cancelled is dropped when its time comes."""
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are no sockets."""
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in a system call, so nobody needs waking."""
 
 
 def _collect_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
