@@ -94,6 +94,11 @@ class LogWriter:
             self._hurry()
             await self._next_end()
 
+    async def idle(self) -> None:
+        """Waits until nobody waits for the disk; what may be put off, may."""
+        while self._waiting or self._in_round or self._exclusive:
+            await self._next_end()
+
     async def perform(self, call: Callable[[], None]) -> None:
         """Runs another blocking call in turn with the fsyncs, such as a metainfo write. Raises what it raises."""
         await self._runner.run(call)

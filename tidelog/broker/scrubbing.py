@@ -121,7 +121,7 @@ class BackgroundScrubber:
         """While others wait for the disk."""
         try:
             async with asyncio.timeout_at(self._due_s + LATE_MAX * self._round_s):
-                await self._log_writer.drain()
+                await self._log_writer.idle()
         except TimeoutError:
             pass
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -52,11 +53,23 @@ class RepairStage:
             node: Replica(self.sites[node].log, broker_epoch=LIVES[node]) for node in NODES
         }
         self.silent: set[int] = set()
+        self._tasks: list[asyncio.Task[None]] = []
         self.asked: list[int] = []
         self.site = self.sites[1]
         copies = Copies(self._holder, lambda: LIVES[1], self)
         self.repairer = Repairer(NodeId(1), self._holder, _image, copies, self.site.writer, self.site.stats)
         self.settler = Settler(copies, self.repairer, self.site.writer, self.site.clock)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """A task of the stage's."""
+        self._tasks.append(asyncio.ensure_future(work))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _holder(self, partition_id: PartitionId) -> Holder | None:
         return self.replicas[1]
@@ -127,13 +140,12 @@ def play(story: Callable[[RepairStage], Awaitable[None]]) -> None:
 
     async def main() -> None:
         stage = RepairStage()
-        tasks = [asyncio.ensure_future(site.writer.run()) for site in stage.sites.values()]
-        tasks.append(asyncio.ensure_future(stage.repairer.run()))
+        for site in stage.sites.values():
+            stage.spawn(site.writer.run())
+        stage.spawn(stage.repairer.run())
         try:
             await story(stage)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await stage.close()
 
     run(main)
