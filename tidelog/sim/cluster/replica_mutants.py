@@ -1,4 +1,8 @@
-"""Planted bugs of replication: each breaks one rule of the shipped code, and some seed has to notice."""
+"""Planted bugs of replication: each breaks one rule of the shipped code, and some seed has to notice.
+
+Rules that a single message has to meet, as that an answer belongs to its question, are taken away in the ring of the
+pure cores (`tidelog.sim.isr.mutants`), which runs a hundred lives where this one runs one.
+"""
 
 from __future__ import annotations
 
@@ -144,11 +148,6 @@ def commit_with_the_wanted_set() -> AbstractContextManager[None]:
     return patched(InSyncSet, "maximal", property(wanted))
 
 
-def take_any_answer() -> AbstractContextManager[None]:
-    """An answer is taken for that of the newest question, whatever was asked."""
-    return patched(IsrFollower, "_is_awaited", lambda follower, correlation: follower._cutting is None)
-
-
 def lead_in_an_earlier_process_epoch() -> AbstractContextManager[None]:
     """A restarted leader goes on in the epoch of before, with less than it had."""
     return patched(Replicas, "_held_in", _held_by_anyone)
@@ -211,7 +210,6 @@ MUTANTS: tuple[Mutant, ...] = (
     join_before_catching_up,
     revert_on_an_ambiguous_answer,
     commit_with_the_wanted_set,
-    take_any_answer,
     lead_in_an_earlier_process_epoch,
     commit_with_too_few,
     memory_counts_as_disk,
