@@ -28,7 +28,9 @@ class Lease:
         self._until_s = 0.0
 
     def renew(self, sent_s: float) -> None:
-        """A heartbeat sent then (monotonic) was answered: this broker is not fenced."""
+        """A heartbeat sent then (monotonic) was answered: this broker is not fenced. What the controller had decided by
+        then must be in force here: it may have been fenced, and others elected, and all that forgiven by this answer.
+        """
         self._until_s = max(self._until_s, sent_s + self._term_s)
 
     @property

@@ -86,6 +86,8 @@ class Registration:
         self._wake = asyncio.Event()
         self._removed: dict[TopicId, None] = {}
         self._told = -1
+        self._owed: tuple[int, float] | None = None
+        """The lease that an answered heartbeat gives, once this much of the metadata is in force here."""
         self._is_heard = True
 
     # -- joining -----------------------------------------------------------------------------------------------------
@@ -115,6 +117,7 @@ class Registration:
 
     def moved(self) -> None:
         """More of the metadata is in force here: the controller is told at once, since answers wait for it."""
+        self._take_lease()
         position = self._situation().position
         if self.epoch < 0 or position <= self._told:
             return
@@ -182,9 +185,16 @@ class Registration:
         if answer.is_fenced:
             self.is_live.clear()
         else:
-            self._lease.renew(sent_s)
+            self._owed = (answer.position, sent_s)
+            self._take_lease()
             self.is_live.set()
         return answer
+
+    def _take_lease(self) -> None:
+        """A broker that was fenced is live again with its first heartbeat, before it knows who leads in its place."""
+        if self._owed is not None and self._situation().position >= self._owed[0]:
+            self._lease.renew(self._owed[1])
+            self._owed = None
 
     async def _report(self, seconds_max: float) -> None:
         removed = list(self._removed)

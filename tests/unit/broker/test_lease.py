@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.unit.broker.conftest import batch
 from tests.unit.broker.replication_stage import Stage, play
+from tidelog.broker.controller.commands import HeartbeatAnswered, RegisterBroker
 from tidelog.broker.lease import Lease
 from tidelog.broker.local_copy import LocalCopy
 from tidelog.broker.partition import Partition
 from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.registration import Registration, Situation
+from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.sim.environment import SimClock
 from tidelog.sim.loop import run
@@ -33,6 +36,34 @@ def test_a_lease_is_nine_tenths_of_a_session_from_when_the_heartbeat_was_sent() 
         assert lease.is_held, "a late answer to an early heartbeat shortens nothing"
         await asyncio.sleep(0.02)
         assert not lease.is_held
+
+    run(story)
+
+
+class Controller:
+    """Answers heartbeats: the broker is live, as of position 7."""
+
+    async def submit(self, command: object, answer_type: type, *, seconds_max: float) -> HeartbeatAnswered:
+        return HeartbeatAnswered(7, False, False)
+
+
+def test_a_broker_that_is_live_again_waits_for_what_was_decided_meanwhile() -> None:
+    """It was fenced while it was cut off, and the answer that forgives this comes before the news who leads now."""
+
+    async def story() -> None:
+        clock = SimClock(asyncio.get_running_loop())
+        lease = Lease(clock, 1_000)
+        position = 6
+        registration: Any = Registration(
+            BrokerConfig(), cast("Any", None), cast("Any", Controller()), clock, lease, "incarnation",
+            lambda: Situation(position, (-1, "")), lambda _: None, tuple,
+        )  # fmt: skip
+        registration._command = RegisterBroker(1, "incarnation", "disk", "h", 1, "h", 2)
+        await registration._beat(1.0)
+        assert registration.is_live.is_set() and not lease.is_held
+        position = 7
+        registration.moved()
+        assert lease.is_held
 
     run(story)
 
