@@ -2,7 +2,8 @@
 
 The truth is one list: everything that any leader ever called committed, which is what producers were acknowledged and
 readers given. It grows, and changes only by a recorded *unclean election*, of somebody who was neither in the ISR nor
-in the ELR: then it is what that leader knows of it, from its first moment on.
+in the ELR: then it is what that leader knows of it, from its first moment on. A later leader may have heard of more, in
+the time before that election; such *hearsay* is shown to readers, and outlives nothing until more is committed on it.
 
 - *Committed is for ever*: whoever commits, or follows a high watermark, has at each offset what others had there.
 - *Candidates are complete*: every member of the controller's ISR and ELR holds all that is committed, in what it has
@@ -48,6 +49,8 @@ class Truth:
         self._leaders: dict[int, int] = {}
         self._unclean_epoch = -1
         """Of the newest unclean election."""
+        self._proved: int | None = None
+        """The rest of what is committed is hearsay."""
         self._is_unclean_pending = False
         """Whoever was elected unclean has not begun to lead."""
 
@@ -118,8 +121,23 @@ class Truth:
             del self.committed[max(core.high_watermark, process.disk.start) :]
             while self.committed != log[: len(self.committed)]:
                 self.committed.pop()
+            self._proved = None
+        if self._unclean_epoch >= 0:
+            self._take_hearsay(log, core.high_watermark)
         self.saw("a leader takes office with an old high watermark", core.high_watermark < len(self.committed))
         self.advanced(process, core, core.high_watermark)
+
+    def _take_hearsay(self, log: list[Entry], high_watermark: int) -> None:
+        if self._proved is not None:
+            while len(self.committed) > self._proved and self.committed != log[: len(self.committed)]:
+                self.committed.pop()
+        if high_watermark > len(self.committed):
+            self._proved = len(self.committed) if self._proved is None else self._proved
+            self.committed.extend(log[len(self.committed) : high_watermark])
+
+    @property
+    def _proved_end(self) -> int:
+        return len(self.committed) if self._proved is None else self._proved
 
     def advanced(self, process: Process, core: IsrLeader, to: int) -> None:
         """A leader calls everything below committed: acknowledged, and shown to readers."""
@@ -137,6 +155,7 @@ class Truth:
             for epoch, value in log[len(self.committed) : to]:
                 self.require("nothing is invented", self.offered.get(value, False), epoch, value)
             self.committed.extend(log[len(self.committed) : to])
+            self._proved = None
             self.judge_candidates()
 
     def _counts(self, process: Process, core: IsrLeader) -> bool:
@@ -160,18 +179,16 @@ class Truth:
         """Whoever may be elected holds everything committed; the leader does in any case."""
         if self._is_unclean_pending:
             return
-        now = partition_of(self._image)
+        now, end = partition_of(self._image), self._proved_end
         for node in (*now.isr, *now.elr):
             broker = self._image.brokers[node]
             disk, process = self._disks[broker.storage], self._processes[broker.incarnation]
             is_fsynced = _is_fsynced(self._image, broker.epoch)
             if not is_fsynced and not process.is_running:
                 continue  # it may have lost something, and when it comes back it says so
-            has_all = disk.log[disk.start : len(self.committed)] == self.committed[disk.start :]
-            self.require(
-                "candidates are complete", has_all, f"node {node} may lead without all of {len(self.committed)}", now
-            )
-            is_kept = not is_fsynced or disk.kept >= len(self.committed)
+            has_all = disk.log[disk.start : end] == self.committed[disk.start : end]
+            self.require("candidates are complete", has_all, f"node {node} may lead without all of {end}", now)
+            is_kept = not is_fsynced or disk.kept >= end
             self.require("candidates are complete", is_kept, f"node {node} has not on its disk what is committed", now)
 
     # -- followers ---------------------------------------------------------------------------------------------------
@@ -195,7 +212,8 @@ class Truth:
         if self._is_unclean_pending or leader_epoch < self._unclean_epoch:
             return
         if leader_epoch == now.leader_epoch or process.node in (*now.isr, *now.elr):
-            lost = [one for one, other in zip(process.disk.log[to:], self.committed[to:], strict=False) if one == other]
+            committed = self.committed[to : self._proved_end]
+            lost = [one for one, other in zip(process.disk.log[to:], committed, strict=False) if one == other]
             self.require("nobody cuts what is committed", not lost, f"node {process.node} cuts {lost} from {to} on")
 
     def judge_matching(self, disk: Disk) -> None:
