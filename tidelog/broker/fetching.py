@@ -161,7 +161,8 @@ class Fetcher:
             if fetched.is_session_lost:
                 return
             number += 1
-            self._take(fetched, answer.body)
+            if self._take(fetched, answer.body):
+                await asyncio.sleep(0)  # an fsync that somebody waits for begins before more is asked for
 
     async def _wait_for_followers(self) -> None:
         while not self.followers:
@@ -189,8 +190,9 @@ class Fetcher:
             waits.append(ready_in_s)
         return WAIT_MS if not waits else max(1, min(WAIT_MS, int(min(waits) * 1000) + 1))
 
-    def _take(self, fetched: ReplicasFetched, body: memoryview) -> None:
-        at = 0
+    def _take(self, fetched: ReplicasFetched, body: memoryview) -> bool:
+        """Hands out the answers; True if the leader waits for what came to be durable here."""
+        at, is_awaited = 0, False
         for entry in fetched.partitions:
             data = body[at : at + entry.size]
             at += entry.size
@@ -200,3 +202,5 @@ class Fetcher:
             follower = self.followers.get(partition_id)
             if follower is not None:
                 follower.answered(entry, data)
+                is_awaited = is_awaited or (entry.size > 0 and follower.is_fsynced)
+        return is_awaited

@@ -271,11 +271,11 @@ class Partition:
             self._count(fresh)
             if len(self._protocol.in_sync) > 1:
                 self._recent.add(fresh)
-            self._log_writer.submit(self, is_awaited=self.config.ack_durability == "fsynced")
         for proposal in group:
             self._register(proposal)
         if fresh:
-            self._replication.progressed(self)
+            self._replication.progressed(self)  # first, as the followers' way to the disk is the longer one
+            self._log_writer.submit(self, is_awaited=self.config.ack_durability == "fsynced")
         self._execute(self._protocol.step(Appended(self.log.log_end_offset)))
         self._complete_committed()
 

@@ -80,6 +80,8 @@ class Stage:
         self.asked: list[AlterPartition] = []
         self.fetches: list[FetchReplicas] = []
         self.lost = 0
+        self.unsynced: list[bool] = []
+        """At each fetch, whether the follower had something that no commit had taken."""
         self.recent = RecentBytes()
         self.lease = Lease(self.leader.clock, 9_000)
         self.lease.renew(self.leader.clock.monotonic_s())
@@ -154,6 +156,7 @@ class Stage:
     ) -> Answer:
         assert isinstance(message, FetchReplicas)
         self.fetches.append(message)
+        self.unsynced.append(self.follower.log.is_dirty)
         answer = await self.service.fetch(Hello(2, "life"), message)
         if self.lost:
             self.lost -= 1

@@ -58,6 +58,17 @@ def test_a_record_by_itself_costs_a_fetch_and_a_report_of_each_follower() -> Non
     play(story)
 
 
+def test_an_fsync_that_is_waited_for_begins_before_the_next_fetch() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        stage.fetch(stage.follow())
+        for number in range(5):
+            await produce(partition, batch(b"%d" % number, timestamp_ms=1))
+        assert len(stage.unsynced) > 5 and not any(stage.unsynced)
+
+    play(story)
+
+
 def test_a_follower_reports_nothing_of_its_disk_while_nobody_waits_for_it() -> None:
     async def story(stage: Stage) -> None:
         partition, follower = stage.lead(), stage.follow()
