@@ -24,7 +24,7 @@ from tidelog.model.ids import PartitionId
 
 PIECE_BYTES = 256 << 10
 IDLE_S_MAX = 5.0
-"""How soon logs are looked for where there are none."""
+"""How soon something to read is looked for where there was nothing: no logs, or none with anything durable."""
 LATE_MAX = 0.1
 """Of a round: who is later than this does not give way any more."""
 
@@ -71,7 +71,7 @@ class BackgroundScrubber:
         self._bytes_done = 0
         for partition_id in sorted(holders, key=lambda known: self._verified_s[known]):
             await self._scrub(partition_id)
-        if not self._bytes_total:
+        if not self._bytes_done:
             await asyncio.sleep(min(self._round_s, IDLE_S_MAX))
 
     async def _scrub(self, partition_id: PartitionId) -> None:

@@ -68,6 +68,22 @@ def test_it_never_reads_faster_than_it_may() -> None:
     play(story)
 
 
+def test_files_without_anything_to_read_are_no_reason_to_hurry() -> None:
+    """All records are deleted, and their segment is still there."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(*[LARGE] * 4)
+        log = stage.site.log
+        log.delete_prefix(log.log_end_offset)
+        assert log.log_bytes > 0
+        begin(stage, {PARTITION: stage.replica(1)})
+        await asyncio.sleep(PERIOD_S)
+        assert stage.site.stats.scrubbed_logs <= PERIOD_S
+        assert stage.site.stats.scrubbed_bytes == 0
+
+    play(story)
+
+
 def test_a_log_that_goes_and_logs_that_come_are_none_of_its_trouble() -> None:
     async def story(stage: RepairStage) -> None:
         stage.write(*[LARGE] * 4)
