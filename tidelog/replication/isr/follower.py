@@ -149,6 +149,8 @@ class IsrFollower:
         )
 
     def _on_fetched(self, answer: Fetched) -> list[FollowerEffect]:
+        if self._is_of_another_past(answer):
+            return self._cut(StartOver(self._log_end_offset))
         if (contradiction := self._contradiction(answer)) is not None:
             return self._distrust(contradiction)
         self._is_aligned = True
@@ -156,6 +158,12 @@ class IsrFollower:
             return self._take_marks(answer)
         self._appending = answer
         return [AppendFetched(answer.end_offset)]
+
+    def _is_of_another_past(self, answer: Fetched) -> bool:
+        """Nothing is left of this log but the epoch of what was deleted last, and that is newer than what the leader
+        has behind it: the two had parted before, and there is nothing left to compare."""
+        known = self._lineage.last_epoch
+        return self._tail_epoch is None and known is not None and bool(answer.epochs) and answer.epochs[0][0] < known
 
     def _contradiction(self, answer: Fetched) -> str | None:
         if answer.base_offset != self._log_end_offset or answer.end_offset < answer.base_offset:

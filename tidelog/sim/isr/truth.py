@@ -122,7 +122,7 @@ class Truth:
             while self.committed != log[: len(self.committed)]:
                 self.committed.pop()
             self._proved = None
-        if self._unclean_epoch >= 0:
+        if 0 <= self._unclean_epoch <= core.leader_epoch:
             self._take_hearsay(log, core.high_watermark)
         self.saw("a leader takes office with an old high watermark", core.high_watermark < len(self.committed))
         self.advanced(process, core, core.high_watermark)

@@ -155,3 +155,14 @@ def test_a_leader_that_contradicts_itself_is_followed_no_more(
     assert follower.step(FetchDue(3)) == []
     follower.step(LeaderChanged(5))
     assert follower.step(FetchDue(4)) == [Fetch(4, 13, 10, 4)]
+
+
+def test_an_emptied_log_whose_past_was_newer_than_the_leaders_forgets_it() -> None:
+    """All of it was deleted; the leader, elected after a loss, has batches of an older epoch there."""
+    emptied = IsrFollower(4, LogState(10, 10, 10, ((3, 0),)), 10)
+    emptied.step(FetchDue(1))
+    assert emptied.step(Fetched(1, 10, 12, ((2, 10),), 12, 8)) == [StartOver(10)]
+    emptied.step(Truncated(10))
+    emptied.step(FetchDue(2))
+    assert emptied.step(Fetched(2, 10, 12, ((2, 10),), 12, 8)) == [AppendFetched(12)]
+    assert emptied.step(Appended(12)) == [FollowHighWatermark(12)]
