@@ -12,37 +12,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
-import msgspec
 import structlog
 
+from tidelog.broker.administration import Administration
 from tidelog.broker.controller.active import ActiveController
 from tidelog.broker.controller.commands import (
-    AddPartitions,
-    AllocateProducerIds,
-    AlterTopicConfigs,
     ControllerElsewhere,
-    CreateTopic,
-    DeleteTopic,
-    Done,
     MetadataApplied,
     NewTopic,
-    ProducerIdBlock,
     RegisterBroker,
-    RemoveBroker,
-    TopicPlaced,
 )
-from tidelog.broker.controller.moves import planned
 from tidelog.broker.controller.partition_commands import (
-    AlterReassignments,
-    ElectionAnswer,
-    ElectionType,
-    ElectLeaders,
-    LeadersElected,
-    NewReplicas,
-    PartitionNamed,
     UnfitReplica,
 )
 from tidelog.broker.controller_channel import ControllerChannel
@@ -73,16 +55,15 @@ from tidelog.broker.verifying import Verifier
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.config.values import split_address
-from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.model.cluster import ClusterImage, Topic
 from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic
-from tidelog.model.ids import NodeId, PartitionId, ProducerId, TopicId
+from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
 from tidelog.replication.isr.events import AlterPartition
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Hello, PeerNode
 
 OPEN_FILES_MAX = 1_024
-COMMAND_S_MAX = 30.0
 IN_FORCE_S_MAX = 5.0
 """How long an answer waits until this broker itself is in line with what was decided."""
 
@@ -125,7 +106,6 @@ class Broker:
         self._runner = runner
         self._contacts = contacts
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._producer_ids = range(0)
         self._progress = Watchers()
         self._manager = LogManager(files, open_max=OPEN_FILES_MAX, new_incarnation=lambda: entropy.token_hex(16))
         self.log_writer = LogWriter(runner, clock, self.stats)
@@ -155,6 +135,7 @@ class Broker:
             self._tell_applied,
             self._unfit,
         )
+        self.admin = Administration(self._channel, entropy, runner, lambda: self.image, self._in_force)
         self._throttle = Throttle(self.node_id, config, clock, self.stats)
         self._isr_requests = IsrRequests(self.node_id, self._own_epoch, self._channel, self._in_force, clock)
         self._replicas = Replicas(
@@ -474,69 +455,6 @@ class Broker:
         """The partitions that this broker leads and could open."""
         return self._replicas.partitions
 
-    async def create_topic(self, request: NewTopic, *, validate_only: bool = False) -> Topic:
-        """Creates a topic; its partitions serve when this returns. Raises `InvalidRequest`, or as the controller."""
-        command = CreateTopic(request, self._entropy.token_hex(16), validate_only)
-        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
-        if not validate_only:
-            await self._in_force(placed.position)
-        return self.image.topics.get(request.name) or _as_placed(request.name, request.configs, placed)
-
-    async def delete_topic(self, name: str) -> None:
-        """Deletes a topic and its data. Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""
-        await self._decide(DeleteTopic(name, self.topic(name).topic_id))
-
-    async def add_partitions(self, name: str, total: int) -> Topic:
-        """Grows a topic to `total` partitions. Raises `UnknownTopic`, `InvalidRequest`."""
-        before = self.topic(name)
-        command = AddPartitions(name, len(before.partitions), total)
-        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
-        await self._in_force(placed.position)
-        return self.image.topics.get(name) or _as_placed(name, before.configs, placed)
-
-    async def alter_topic_configs(
-        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
-    ) -> None:
-        """Sets overrides of a topic, or takes them back (None). Raises `UnknownTopic`, `InvalidRequest`."""
-        await self._decide(AlterTopicConfigs(name, dict(changes), validate_only))
-
-    async def remove_broker(self, node_id: NodeId) -> None:
-        """Unregisters a broker for good. Raises `NotFound`, `InvalidRequest` as long as it has what others need."""
-        known = self.image.brokers.get(node_id)
-        await self._decide(RemoveBroker(node_id, -1 if known is None else known.epoch))
-
-    async def rebalance(
-        self, leaving: Sequence[int] = (), *, validate_only: bool = False, throttle: int | None = None
-    ) -> list[NewReplicas]:
-        """Begins to spread all replicas evenly, and none on brokers that are `leaving`; what begins to move.
-        `throttle` as in `AlterReassignments`, also if nothing more is to be moved.
-
-        The plan is made from this broker's image, beside the event loop. Raises `NotFound`, `InvalidRequest`.
-        """
-        commands = await self._runner.run(partial(planned, self.image, leaving))
-        if not validate_only:
-            for command in commands or ([] if throttle is None else [AlterReassignments(())]):
-                await self._decide(msgspec.structs.replace(command, throttle=throttle))
-        return [move for command in commands for move in command.partitions]
-
-    async def alter_reassignments(self, partitions: Sequence[NewReplicas], throttle: int | None = None) -> None:
-        """Begins to move replicas, or calls it off; at most `MOVES_MAX` at once, all or nothing. `throttle` as in
-        `AlterReassignments`. Raises `UnknownPartition`, `InvalidRequest`."""
-        await self._decide(AlterReassignments(list(partitions), throttle))
-
-    async def elect_leaders(
-        self, election: ElectionType, partitions: Sequence[PartitionNamed] | None = None
-    ) -> Sequence[ElectionAnswer]:
-        """Other leaders, where that is possible; without `partitions`, of all, and only those that changed are told."""
-        command = ElectLeaders(election, partitions)
-        elected = await self._channel.submit(command, LeadersElected, seconds_max=COMMAND_S_MAX)
-        await self._in_force(elected.position)
-        return elected.partitions
-
-    async def _decide(self, command: DeleteTopic | AlterTopicConfigs | RemoveBroker | AlterReassignments) -> None:
-        done = await self._channel.submit(command, Done, seconds_max=COMMAND_S_MAX)
-        await self._in_force(done.position)
-
     def topic(self, name: str) -> Topic:
         """Raises `UnknownTopic`."""
         topic = self.image.topics.get(name)
@@ -548,14 +466,6 @@ class Broker:
         """The settings in force for a topic. Raises `UnknownTopic`."""
         return topic_config(self.config, self.topic(name).configs)
 
-    async def allocate_producer_id(self) -> ProducerId:
-        """An id that nobody else has, nor will have. Raises as the controller."""
-        if not self._producer_ids:
-            block = await self._channel.submit(AllocateProducerIds(), ProducerIdBlock, seconds_max=COMMAND_S_MAX)
-            self._producer_ids = range(block.first, block.first + block.count)
-        allocated, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
-        return ProducerId(allocated)
-
     def partition(self, topic: str, partition: int) -> PartitionHandle:
         """A partition, here or on the broker that leads it. Raises `UnknownTopic`, `UnknownPartition`,
         `LeaderNotAvailable`."""
@@ -565,10 +475,3 @@ class Broker:
         """What this broker holds of a partition, leader or not; None if it holds nothing, or cannot open it."""
         replica = self._replicas.partitions.get(partition_id) or self._replicas.followers.get(partition_id)
         return None if replica is None else LocalCopy(replica, self.node_id, self.purgatory, self.stats)
-
-
-def _as_placed(name: str, configs: Mapping[str, str], placed: TopicPlaced) -> Topic:
-    """The topic as the answer has it: it is not to be (`validate_only`), or somebody has deleted it since."""
-    replicas = [tuple(NodeId(node) for node in nodes) for nodes in placed.assignments]
-    partitions = tuple(PartitionInfo(p, nodes[0], 0, nodes, nodes[:1]) for p, nodes in enumerate(replicas))
-    return Topic(name, TopicId(placed.topic_id), configs, partitions)

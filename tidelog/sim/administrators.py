@@ -24,7 +24,7 @@ async def create_topic(machine: Machine, name: str, partitions: int, configs: di
     """Creates a topic, however long it takes."""
     while True:
         try:
-            await machine.call(lambda broker: broker.create_topic(NewTopic(name, partitions, configs=configs)))
+            await machine.call(lambda broker: broker.admin.create_topic(NewTopic(name, partitions, configs=configs)))
         except InvalidRequest:  # an attempt whose outcome was unknown
             return
         except (Unreachable, ConnectionLost, TidelogError):
@@ -61,7 +61,7 @@ class Administrator:
                 continue
 
     async def _alter(self, topic: str, broker: Broker) -> None:
-        await broker.alter_topic_configs(topic, {"segment.bytes": str(self._rng.choice(SEGMENT_BYTES))})
+        await broker.admin.alter_topic_configs(topic, {"segment.bytes": str(self._rng.choice(SEGMENT_BYTES))})
 
     async def _delete_prefix(self, where: TopicPartition, broker: Broker) -> None:
         partition = broker.partition(*where)
@@ -110,13 +110,13 @@ class Churn:
     async def _create(self) -> None:
         self._generation += 1
         self._is_there = None
-        await self._machine.call(lambda broker: broker.create_topic(NewTopic(self.NAME, 1)))
+        await self._machine.call(lambda broker: broker.admin.create_topic(NewTopic(self.NAME, 1)))
         self._is_there = True
 
     async def _delete(self) -> None:
         await self._machine.call(self._write)
         self._is_there = None
-        await self._machine.call(lambda broker: broker.delete_topic(self.NAME))
+        await self._machine.call(lambda broker: broker.admin.delete_topic(self.NAME))
         self._is_there = False
         self._history.counters["topic deleted"] += 1
 

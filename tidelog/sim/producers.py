@@ -95,7 +95,7 @@ class Producer:
     async def _allocate(self) -> None:
         while True:
             try:
-                self._producer_id = await self._machine.call(lambda broker: broker.allocate_producer_id())
+                self._producer_id = await self._machine.call(lambda broker: broker.admin.allocate_producer_id())
                 self._sequence = 0
                 return
             except (Unreachable, ConnectionLost, TidelogError):

@@ -160,7 +160,7 @@ async def test_a_leader_that_does_not_catch_up_refuses(two: Cluster, monkeypatch
 async def test_a_topic_of_another_life_is_not_touched(two: Cluster) -> None:
     handle = two.nodes[ORIGIN].partition("t", 0)
     for site in two.sites.values():
-        await site.broker.delete_topic("t")
+        await site.broker.admin.delete_topic("t")
     await two.topic("t", [1, 2])
     with pytest.raises(UnknownTopic, match="was deleted, and created again"):
         await handle.read(0, bytes_max=1)

@@ -76,7 +76,7 @@ async def three() -> AsyncIterator[dict[int, Machine]]:
             await asyncio.gather(*(machine.start() for machine in machines.values()))
         for machine in machines.values():
             stack.push_async_callback(machine.stop)
-        await machines[1].broker.create_topic(NewTopic("t", 3, 1))
+        await machines[1].broker.admin.create_topic(NewTopic("t", 3, 1))
         yield machines
 
 

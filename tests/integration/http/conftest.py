@@ -76,7 +76,7 @@ class Site:
 
     async def topic(self, name: str = "t", partitions: int = 1, **configs: str) -> None:
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
-        await self.broker.create_topic(NewTopic(name, partitions, configs=overrides))
+        await self.broker.admin.create_topic(NewTopic(name, partitions, configs=overrides))
 
     async def ask(
         self, method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None

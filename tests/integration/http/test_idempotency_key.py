@@ -66,7 +66,7 @@ async def test_other_content_is_refused(site: Site) -> None:
 
 async def test_a_topic_made_again_knows_nothing_of_the_keys_of_the_old_one(site: Site) -> None:
     await site.post("/topics/t", RECORDS, keyed("k"))
-    await site.broker.delete_topic("t")
+    await site.broker.admin.delete_topic("t")
     await site.topic("t")
     assert (await site.post("/topics/t", RECORDS, keyed("k"))).status == 200
     assert site.values() == [b"1", b"2"]

@@ -53,7 +53,7 @@ async def three() -> AsyncIterator[dict[int, Broker]]:
             await asyncio.gather(*(one.start((f"10.0.0.{node}", 8082)) for node, one in brokers.items()))
         for one in brokers.values():
             stack.push_async_callback(one.stop)
-        await brokers[1].create_topic(NewTopic("t", assignments={0: NODES}))
+        await brokers[1].admin.create_topic(NewTopic("t", assignments={0: NODES}))
         yield brokers
 
 

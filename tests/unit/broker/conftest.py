@@ -52,7 +52,7 @@ class Bench:
 
     async def topic(self, name: str = "t", partitions: int = 1, **configs: str) -> Partition:
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
-        await self.broker.create_topic(NewTopic(name, partitions, configs=overrides))
+        await self.broker.admin.create_topic(NewTopic(name, partitions, configs=overrides))
         return self.partition(name)
 
     def partition(self, topic: str = "t", partition: int = 0) -> Partition:

@@ -36,12 +36,12 @@ async def test_a_directory_is_named_by_the_topics_id(bench: Bench, tmp_path: Pat
 
 
 async def test_validate_only_says_what_would_be_and_changes_nothing(bench: Bench) -> None:
-    topic = await bench.broker.create_topic(NewTopic("t", 2), validate_only=True)
+    topic = await bench.broker.admin.create_topic(NewTopic("t", 2), validate_only=True)
     assert [info.replicas for info in topic.partitions] == [(1,), (1,)]
     with pytest.raises(UnknownTopic):
         bench.broker.topic("t")
     with pytest.raises(InvalidRequest):
-        await bench.broker.create_topic(NewTopic("t", 0), validate_only=True)
+        await bench.broker.admin.create_topic(NewTopic("t", 0), validate_only=True)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ async def test_validate_only_says_what_would_be_and_changes_nothing(bench: Bench
 )
 async def test_bad_topics_are_refused_with_a_reason(bench: Bench, request_: NewTopic, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        await bench.broker.create_topic(request_)
+        await bench.broker.admin.create_topic(request_)
     assert not bench.broker.image.topics
 
 
 async def test_two_requests_for_one_name_make_one_topic(bench: Bench) -> None:
     results = await asyncio.gather(
-        *(bench.broker.create_topic(NewTopic("t")) for _ in range(2)), return_exceptions=True
+        *(bench.broker.admin.create_topic(NewTopic("t")) for _ in range(2)), return_exceptions=True
     )
     assert sorted(type(result).__name__ for result in results) == ["InvalidRequest", "Topic"]
 
@@ -81,7 +81,7 @@ async def test_two_requests_for_one_name_make_one_topic(bench: Bench) -> None:
 async def test_a_deleted_topic_leaves_no_record_to_its_successor(bench: Bench, tmp_path: Path) -> None:
     partition = await bench.topic()
     await produce(partition, batch(b"old"))
-    await bench.broker.delete_topic("t")
+    await bench.broker.admin.delete_topic("t")
     with pytest.raises(UnknownTopic):
         bench.broker.partition("t", 0)
     assert os.listdir(tmp_path / "data" / "topics") == []
@@ -102,7 +102,7 @@ async def test_deletion_that_was_cut_short_is_finished_at_the_next_start(
         raise OSError(errno.EIO, "the disk does not let go")
 
     monkeypatch.setattr(bench.files, "remove_tree", refuse)
-    await bench.broker.delete_topic("t")
+    await bench.broker.admin.delete_topic("t")
     assert kept.exists()
     monkeypatch.undo()
     await bench.restart()
@@ -121,33 +121,33 @@ async def test_deletion_can_be_turned_off(bench: Bench) -> None:
     await bench.topic()
     await bench.restart({"delete.topic.enable": False})
     with pytest.raises(InvalidRequest, match=r"delete\.topic\.enable"):
-        await bench.broker.delete_topic("t")
+        await bench.broker.admin.delete_topic("t")
 
 
 async def test_partitions_only_grow(bench: Bench) -> None:
     await bench.topic("t", 2)
-    topic = await bench.broker.add_partitions("t", 4)
+    topic = await bench.broker.admin.add_partitions("t", 4)
     assert len(topic.partitions) == 4
     assert bench.partition("t", 3).high_watermark == 0
     for total in (4, 1, 10_001):
         with pytest.raises(InvalidRequest):
-            await bench.broker.add_partitions("t", total)
+            await bench.broker.admin.add_partitions("t", total)
     with pytest.raises(UnknownTopic):
-        await bench.broker.add_partitions("none", 2)
+        await bench.broker.admin.add_partitions("none", 2)
 
 
 async def test_configs_are_altered_in_force_at_once_and_taken_back(bench: Bench) -> None:
     partition = await bench.topic()
-    await bench.broker.alter_topic_configs("t", {"max.message.bytes": "500", "segment.bytes": "2048"})
+    await bench.broker.admin.alter_topic_configs("t", {"max.message.bytes": "500", "segment.bytes": "2048"})
     assert partition.config.max_message_bytes == 500
     assert partition.log.settings.segment_bytes == 2048
-    await bench.broker.alter_topic_configs("t", {"max.message.bytes": None})
+    await bench.broker.admin.alter_topic_configs("t", {"max.message.bytes": None})
     assert bench.broker.topic("t").configs == {"segment.bytes": "2048"}
     with pytest.raises(InvalidRequest, match="fixed"):
-        await bench.broker.alter_topic_configs("t", {"commit.protocol": "isr"})
+        await bench.broker.admin.alter_topic_configs("t", {"commit.protocol": "isr"})
     with pytest.raises(InvalidRequest):
-        await bench.broker.alter_topic_configs("t", {"segment.bytes": "x"}, validate_only=True)
-    await bench.broker.alter_topic_configs("t", {"segment.bytes": "4096"}, validate_only=True)
+        await bench.broker.admin.alter_topic_configs("t", {"segment.bytes": "x"}, validate_only=True)
+    await bench.broker.admin.alter_topic_configs("t", {"segment.bytes": "4096"}, validate_only=True)
     assert bench.broker.topic("t").configs == {"segment.bytes": "2048"}
 
 
@@ -158,9 +158,9 @@ async def test_unknown_partitions_name_the_known_ones(bench: Bench) -> None:
 
 
 async def test_producer_ids_are_never_given_twice(bench: Bench) -> None:
-    first = [await bench.broker.allocate_producer_id() for _ in range(1_500)]
+    first = [await bench.broker.admin.allocate_producer_id() for _ in range(1_500)]
     await bench.restart()
-    more = [await bench.broker.allocate_producer_id() for _ in range(10)]
+    more = [await bench.broker.admin.allocate_producer_id() for _ in range(10)]
     assert len(set(first + more)) == 1_510
     assert max(first + more) < KEYED_PRODUCER_BIT
 

@@ -104,7 +104,7 @@ async def get_broker(context: Context, call: Call) -> web.StreamResponse:
 async def remove_broker(context: Context, call: Call) -> web.StreamResponse:
     """Removes a broker from the cluster, which will not come back; refused as long as it has what others need."""
     Place(context, call)
-    await context.broker.remove_broker(broker_of(context, call).node_id)
+    await context.broker.admin.remove_broker(broker_of(context, call).node_id)
     return no_content()
 
 
@@ -126,7 +126,7 @@ async def allocate_producer_id(context: Context, call: Call) -> web.StreamRespon
     """A producer id that nobody else has."""
     Place(context, call)
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
-    return json_answer(ProducerIdV3(await context.broker.allocate_producer_id(), 0), status=201)
+    return json_answer(ProducerIdV3(await context.broker.admin.allocate_producer_id(), 0), status=201)
 
 
 def broker_of(context: Context, call: Call) -> BrokerInfo:

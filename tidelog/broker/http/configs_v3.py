@@ -154,7 +154,7 @@ async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
 async def _alter(
     context: Context, call: Call, changes: dict[str, str | None], *, validate_only: bool = False
 ) -> web.StreamResponse:
-    await context.broker.alter_topic_configs(call.topic_name(), changes, validate_only=validate_only)
+    await context.broker.admin.alter_topic_configs(call.topic_name(), changes, validate_only=validate_only)
     return no_content()
 
 

@@ -175,7 +175,7 @@ async def begin(context: Context, call: Call) -> web.StreamResponse:
     moves = [
         NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in asked.data
     ]
-    await context.broker.alter_reassignments(moves, asked.throttle_bytes_per_s)
+    await context.broker.admin.alter_reassignments(moves, asked.throttle_bytes_per_s)
     return no_content()
 
 
@@ -198,7 +198,7 @@ async def call_off_one(context: Context, call: Call) -> web.StreamResponse:
 async def _call_off(context: Context, moving: Sequence[tuple[Topic, PartitionInfo]]) -> None:
     moves = [NewReplicas(topic.topic_id, info.partition, None) for topic, info in moving]
     for start in range(0, len(moves), MOVES_MAX):
-        await context.broker.alter_reassignments(moves[start : start + MOVES_MAX])
+        await context.broker.admin.alter_reassignments(moves[start : start + MOVES_MAX])
 
 
 async def rebalance(context: Context, call: Call) -> web.StreamResponse:
@@ -206,7 +206,7 @@ async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     Place(context, call)
     check_document(call.request)
     asked = decode_body(_REBALANCE, await read_body(context, call, context.limits.json_bytes_max))
-    moves = await context.broker.rebalance(
+    moves = await context.broker.admin.rebalance(
         asked.leaving or (), validate_only=asked.validate_only, throttle=asked.throttle_bytes_per_s
     )
     names = _names(context)
@@ -225,7 +225,7 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
     partitions = None
     if asked.data is not None:
         partitions = [PartitionNamed(*_named(context, one.topic_name, one.partition_id)) for one in asked.data]
-    found = await context.broker.elect_leaders(asked.election_type, partitions)
+    found = await context.broker.admin.elect_leaders(asked.election_type, partitions)
     names = _names(context)
     return json_answer(
         ElectionsShown(

@@ -83,7 +83,7 @@ async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     place = Place(context, call)
     check_document(call.request)
     asked = decode_body(_CREATE, await read_body(context, call, context.limits.json_bytes_max))
-    topic = await context.broker.create_topic(_new_topic(asked), validate_only=asked.validate_only)
+    topic = await context.broker.admin.create_topic(_new_topic(asked), validate_only=asked.validate_only)
     shown = _topic(place, topic)
     if asked.validate_only:
         return json_answer(shown)
@@ -109,13 +109,13 @@ async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
     name = call.topic_name()
     check_document(call.request)
     asked = decode_body(_GROW, await read_body(context, call, context.limits.json_bytes_max))
-    return json_answer(_topic(place, await context.broker.add_partitions(name, asked.partitions_count)))
+    return json_answer(_topic(place, await context.broker.admin.add_partitions(name, asked.partitions_count)))
 
 
 async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
     """Deletes a topic with all its records."""
     Place(context, call)
-    await context.broker.delete_topic(call.topic_name())
+    await context.broker.admin.delete_topic(call.topic_name())
     return no_content()
 
 

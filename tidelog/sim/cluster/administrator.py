@@ -183,20 +183,20 @@ def _prepare(number: int, order: Order, image: ClusterImage) -> tuple[str, Work]
     if order.kind == "create":
         return _create(number, order, image)
     if order.kind == "allocate":
-        return f"allocate {number}", lambda broker: broker.allocate_producer_id()
+        return f"allocate {number}", lambda broker: broker.admin.allocate_producer_id()
     topics = [topic for topic in image.topics.values() if not topic.name.startswith(DATA)]
     if not topics:
         return None
     topic = topics[order.target % len(topics)]
     match order.kind:
         case "delete":
-            return f"delete {topic.topic_id}", lambda broker: broker.delete_topic(topic.name)
+            return f"delete {topic.topic_id}", lambda broker: broker.admin.delete_topic(topic.name)
         case "grow":
             total = len(topic.partitions) + 1 + order.target % 3
-            return f"grow {topic.topic_id} to {total}", lambda broker: broker.add_partitions(topic.name, total)
+            return f"grow {topic.topic_id} to {total}", lambda broker: broker.admin.add_partitions(topic.name, total)
         case "configure":
             value = str(CONFIG_FIRST + number)
-            return f"configure {value}", lambda broker: broker.alter_topic_configs(topic.name, {CONFIG: value})
+            return f"configure {value}", lambda broker: broker.admin.alter_topic_configs(topic.name, {CONFIG: value})
         case kind:
             raise AssertionError(f"unknown kind of order: {kind}")
 
@@ -207,4 +207,4 @@ def _create(number: int, order: Order, image: ClusterImage) -> tuple[str, Work]:
     partitions = (None, 1, 2, 5)[order.target % 4]
     factor = None if order.target % 3 else max(1, live)
     topic = NewTopic(name, partitions, factor)
-    return f"create {name}", lambda broker: broker.create_topic(topic)
+    return f"create {name}", lambda broker: broker.admin.create_topic(topic)

@@ -154,7 +154,7 @@ class Tuner:
 
 
 async def _tune(topic: str, replicas: int, broker: Broker) -> None:
-    await broker.alter_topic_configs(topic, {"min.insync.replicas": str(replicas)})
+    await broker.admin.alter_topic_configs(topic, {"min.insync.replicas": str(replicas)})
 
 
 async def create(topic: TopicPlan, anywhere: AnyBroker) -> None:
@@ -169,7 +169,7 @@ async def create(topic: TopicPlan, anywhere: AnyBroker) -> None:
         configs = dict(topic.configs)
         if "min.insync.replicas" in configs:
             configs["min.insync.replicas"] = str(min(factor, int(configs["min.insync.replicas"])))
-        await broker.create_topic(NewTopic(topic.name, topic.partitions, factor, configs=configs))
+        await broker.admin.create_topic(NewTopic(topic.name, topic.partitions, factor, configs=configs))
         return True
 
     while True:

@@ -104,7 +104,7 @@ class Healing:
         topic = NewTopic(f"final{self._topics}", 1, 1)
         try:
             async with asyncio.timeout(TRY_S):
-                await self._world.machine(node).call(lambda broker: broker.create_topic(topic))
+                await self._world.machine(node).call(lambda broker: broker.admin.create_topic(topic))
         except (TidelogError, TimeoutError, ConnectionLost, Unreachable) as error:
             return f"no topic can be created on node {node}: {type(error).__name__}: {error}"
         return ""

@@ -82,7 +82,7 @@ class Movers:
         partitions = [(topic, info) for topic in self._topics(image) for info in topic.partitions]
         if order.kind == "rebalance":
             throttle = rng.choice(THROTTLES)
-            return lambda broker: broker.rebalance(throttle=throttle)
+            return lambda broker: broker.admin.rebalance(throttle=throttle)
         if not partitions:
             return None
         return self._of_one(order, partitions[order.target % len(partitions)], image, rng)
@@ -96,9 +96,9 @@ class Movers:
             case "call off":
                 return _move(topic, info, None)
             case "prefer":
-                return lambda broker: broker.elect_leaders(ElectionType.PREFERRED)
+                return lambda broker: broker.admin.elect_leaders(ElectionType.PREFERRED)
             case "force" if topic.configs.get(UNCLEAN) == "true":
-                return lambda broker: broker.elect_leaders(ElectionType.UNCLEAN, [named])
+                return lambda broker: broker.admin.elect_leaders(ElectionType.UNCLEAN, [named])
             case "tune":
                 return _configure(topic, "min.insync.replicas", str(rng.randint(1, len(info.target))))
             case "change durability" if topic.name in self._changeable:
@@ -118,9 +118,9 @@ class Movers:
         others = [other for other in self._world.swarm.nodes if other != order.via]
         while others and self._world.true_time < deadline_s:
             via = others[order.target % len(others)]
-            if await self._ask("rebalance", via, RETRY_S, lambda broker: broker.rebalance([node])):
+            if await self._ask("rebalance", via, RETRY_S, lambda broker: broker.admin.rebalance([node])):
                 await asyncio.sleep(RETRY_S)
-                if await self._ask("leave", via, RETRY_S, lambda broker: broker.remove_broker(node)):
+                if await self._ask("leave", via, RETRY_S, lambda broker: broker.admin.remove_broker(node)):
                     return
             await asyncio.sleep(RETRY_S)
 
@@ -133,8 +133,8 @@ def _draw_replicas(image: ClusterImage, info: PartitionInfo, rng: random.Random)
 
 def _move(topic: Topic, info: PartitionInfo, replicas: list[int] | None, throttle: int | None = None) -> Work:
     wanted = NewReplicas(topic.topic_id, info.partition, replicas)
-    return lambda broker: broker.alter_reassignments([wanted], throttle)
+    return lambda broker: broker.admin.alter_reassignments([wanted], throttle)
 
 
 def _configure(topic: Topic, name: str, value: str) -> Work:
-    return lambda broker: broker.alter_topic_configs(topic.name, {name: value})
+    return lambda broker: broker.admin.alter_topic_configs(topic.name, {name: value})
