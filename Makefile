@@ -39,7 +39,7 @@ lint: setup ## Check format, rules, types, layers, determinism and spelling
 	$(BIN)/codespell
 
 test: setup ## Run all tests
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 4 --dist worksteal
 
 sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
 	$(BIN)/tidelog sim --runs $(RUNS) $(if $(SEED),--seed $(SEED))

@@ -1,7 +1,7 @@
 """What every test gets: Hypothesis without a stopwatch and, unless asked otherwise, without dice.
 
 No test may depend on the machine's speed, and a red run must be red again. `--hypothesis-profile=explore` looks for
-new examples; what it finds becomes an `@example`.
+new examples; what it finds becomes an `@example`. Slow tests run when they are asked for: `pytest -m slow`.
 """
 
 from __future__ import annotations
@@ -18,3 +18,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="record what golden scripts answer now; the diff is the review"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.markexpr:
+        return
+    slow = pytest.mark.skip(reason="slow: run it with `pytest -m slow`")
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(slow)

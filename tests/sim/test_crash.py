@@ -14,7 +14,7 @@ import pytest
 from tidelog.sim.counters import SOMETIMES
 from tidelog.sim.main import Summary, replay_command, run
 
-SEEDS = 24
+SEEDS = 16
 
 
 def explain(summary: Summary) -> str:
