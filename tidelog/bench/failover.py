@@ -1,14 +1,15 @@
 """Workload `failover`: leaders of partitions are killed one after another while records are written and read.
 
-Every partition has a replica on each of three brokers, and every record is acknowledged by all that are in sync. What
-is measured is how long the partition stands still: the longest time between two acknowledgements, and between two
-batches read, from a kill until the broker is back. A leader that is the active controller as well takes longer to
-replace, since the brokers elect a controller first; so the worst of those is shown by itself.
+Every partition has replicas on three brokers, and every record is acknowledged by all that are in sync. What is
+measured is how long the partition stands still: the longest time between two acknowledgements, and between two batches
+read, from a kill until the broker is back. A leader that is the active controller as well takes longer to replace,
+since the brokers elect a controller first; so the worst of those is shown by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -24,10 +25,8 @@ from tidelog.model.ids import TopicPartition
 from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
 
-BROKERS = 3
+REPLICAS = 3
 TOPIC = "failover"
-PARTITIONS = BROKERS
-"""Each is led by another broker, and they are visited in turn."""
 SEND_EVERY_S = 0.001
 """A steady load, far from what a broker can take: a stall is to be the failover's, not a queue's."""
 SETTLE_S = 0.5
@@ -43,6 +42,8 @@ class FailoverOptions:
     """`graceful`: leaders are stopped (SIGTERM) and not killed, as when brokers are upgraded in turn."""
 
     kills: int = 10
+    brokers: int = REPLICAS
+    """As many partitions: each is led by another broker, and they are visited in turn."""
     value_bytes: int = 100
     graceful: bool = False
 
@@ -83,16 +84,16 @@ def run_failover(options: FailoverOptions, progress: Progress | None = None) -> 
 
 
 async def _run(options: FailoverOptions, progress: Progress) -> Result:
-    acknowledged, read, stalls = _clocks(), _clocks(), _Stalls()
+    acknowledged, read, stalls = _clocks(options.brokers), _clocks(options.brokers), _Stalls()
     over = asyncio.Event()
-    async with LocalCluster(BROKERS) as cluster, AdminClient(cluster.bootstrap) as admin:
-        await admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=BROKERS)
+    async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:
+        await admin.create_topic(TOPIC, partitions=options.brokers, replication_factor=REPLICAS)
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(_produce(cluster.bootstrap, options.value_bytes, acknowledged, over))
             reading = tasks.create_task(_consume(cluster.bootstrap, read))
             try:
                 for number in range(options.kills):
-                    partition = number % PARTITIONS
+                    partition = number % options.brokers
                     clocks = acknowledged[partition], read[partition]
                     await _fail_over(cluster, admin, partition, clocks, stalls, graceful=options.graceful)
                     progress(number + 1, options.kills)
@@ -104,9 +105,9 @@ async def _run(options: FailoverOptions, progress: Progress) -> Result:
     return Result("failover", asdict(options), _figures(stalls, acknowledged, read))
 
 
-def _clocks() -> list[_Clocked]:
+def _clocks(partitions: int) -> list[_Clocked]:
     """One for each partition."""
-    return [_Clocked() for _ in range(PARTITIONS)]
+    return [_Clocked() for _ in range(partitions)]
 
 
 def _count(clocks: list[_Clocked]) -> int:
@@ -140,7 +141,7 @@ async def _fail_over(
 async def _until_in_sync(admin: AdminClient) -> None:
     async with asyncio.timeout(IN_SYNC_S_MAX):
         while True:
-            if all(len(found.isr) == BROKERS for found in (await admin.describe_topic(TOPIC)).partitions):
+            if all(len(found.isr) == REPLICAS for found in (await admin.describe_topic(TOPIC)).partitions):
                 return
             await asyncio.sleep(0.05)
 
@@ -157,7 +158,7 @@ async def _produce(bootstrap: str, value_bytes: int, acknowledged: list[_Clocked
     async with Producer(bootstrap, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
         number = 0
         while not over.is_set():
-            partition = number % PARTITIONS
+            partition = number % len(acknowledged)
             delivery = await producer.send(TOPIC, values[number % len(values)], partition=partition)
             tasks.create_task(_acknowledge(delivery, acknowledged[partition]))
             number += 1
@@ -171,7 +172,7 @@ async def _acknowledge(delivery: Delivery, acknowledged: _Clocked) -> None:
 
 async def _consume(bootstrap: str, read: list[_Clocked]) -> None:
     async with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)])
+        consumer.assign([TopicPartition(TOPIC, partition) for partition in range(len(read))])
         while True:
             for found, records in (await consumer.getmany(timeout_ms=1_000)).items():
                 read[found.partition].tick(len(records))
@@ -181,6 +182,7 @@ def _figures(stalls: _Stalls, acknowledged: list[_Clocked], read: list[_Clocked]
     figures: dict[str, float] = {}
     for name, found in (("produce", stalls.produce_ms), ("consume", stalls.consume_ms)):
         figures[f"{name}_stall_median_ms"] = statistics.median(found)
+        figures[f"{name}_stall_p99_ms"] = sorted(found)[math.ceil(0.99 * len(found)) - 1]
         figures[f"{name}_stall_worst_ms"] = max(found)
         of_controllers = [one for one, is_it in zip(found, stalls.was_controller, strict=True) if is_it]
         if of_controllers:

@@ -222,6 +222,7 @@ def raw(
 @app.command()
 def failover(
     kills: Annotated[int, typer.Option(min=1, metavar="N", help="How many leaders are taken away.")] = 10,
+    brokers: Annotated[int, typer.Option(min=3, max=9, metavar="N", help="Started for the run.")] = 3,
     value_bytes: ValueBytes = 100,
     graceful: Annotated[bool, typer.Option("--graceful", help="Stop leaders, do not kill them.")] = False,
     history: History = None,
@@ -229,14 +230,14 @@ def failover(
 ) -> None:
     """Kill leaders under load.
 
-    How long producers and consumers stand still, on three brokers started for it, with a replica on each.
+    How long producers and consumers stand still, on brokers started for it, with replicas on three.
 
     \b
     Examples:
-      tidelog bench failover
-      tidelog bench failover --kills 3 --graceful --json
+      tidelog bench failover --kills 20
+      tidelog bench failover --brokers 5 --kills 3 --graceful --json
     """
-    options = FailoverOptions(kills=kills, value_bytes=value_bytes, graceful=graceful)
+    options = FailoverOptions(kills=kills, brokers=brokers, value_bytes=value_bytes, graceful=graceful)
     _measure(partial(run_failover, options), history=history, as_json=as_json)
 
 
