@@ -8,23 +8,38 @@ broker that leads, or led until it was cut off, may be read in the same way: not
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidelog.broker.committed import first_since, has_bytes, read_when_repaired
-from tidelog.broker.follower import Follower
-from tidelog.broker.partition import Partition
 from tidelog.broker.partition_handle import Extent, FetchedBatches
-from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.stats import Stats
 from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, OffsetOutOfRange
-from tidelog.model.ids import TopicId
+from tidelog.model.ids import PartitionId, TopicId
 from tidelog.storage.partition_log import PartitionLog
+
+
+class Replica(Protocol):
+    """What a broker has of a partition, in whatever role. `watchers` are woken when more is committed here."""
+
+    topic: str
+    partition_id: PartitionId
+    leader_epoch: int
+    log: PartitionLog
+    watchers: Watchers
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def is_readable(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalCopy:
     """A `ReadHandle` for a partition that this broker holds."""
 
-    replica: Follower | Partition
+    replica: Replica
     node_id: int
     purgatory: Purgatory
     stats: Stats
@@ -42,7 +57,13 @@ class LocalCopy:
         return self.replica.partition_id.partition
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """As `Partition.read`."""
+        """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
+
+        Waits a little if that batch is damaged on this disk: another replica's copy may soon be in its place.
+
+        Raises `OffsetOutOfRange`, `LeaderNotAvailable` if the role here is ending, or `DamagedBatch` if the batch that
+        holds `offset` is damaged still.
+        """
         log = self._log()
         high_watermark = self.replica.high_watermark
         try:
@@ -66,7 +87,10 @@ class LocalCopy:
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """As `Partition.wait_for_data`."""
+        """Returns when `bytes_min` committed bytes lie behind `offset`, or at the deadline (event loop time).
+
+        Raises as `read`, and `Overloaded` if too many reads wait already.
+        """
         await self.purgatory.wait([self.replica.watchers], lambda: self._has_bytes(offset, bytes_min), deadline_s)
 
     def _has_bytes(self, offset: int, bytes_min: int) -> bool:
@@ -82,7 +106,7 @@ class LocalCopy:
         )
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """As `Partition.offset_for_timestamp`."""
+        """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
         return first_since(self._log(), timestamp_ms, self.replica.high_watermark)
 
     def _log(self) -> PartitionLog:

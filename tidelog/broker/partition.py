@@ -11,13 +11,12 @@ Everything is bounded: the mailbox by bytes and by requests (503, nothing append
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidelog.broker.committed import first_since, has_bytes, read_when_repaired
 from tidelog.broker.lease import Lease
+from tidelog.broker.local_copy import LocalCopy
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.mailbox import Mailbox
 from tidelog.broker.partition_handle import Extent, FetchedBatches
@@ -33,16 +32,14 @@ from tidelog.broker.proposals import (
 from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.recent_batches import RecentBatches, RecentBytes
 from tidelog.broker.stats import Stats
+from tidelog.broker.uncommitted import Uncommitted
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.errors import (
-    DamagedBatch,
     LeaderNotAvailable,
-    OffsetOutOfRange,
     Overloaded,
     ShuttingDown,
     TidelogError,
-    TimedOutAfterAppend,
 )
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.model.ports import Buffer, Clock
@@ -132,13 +129,12 @@ class Partition:
         self._clock = surroundings.clock
         self._stats = surroundings.stats
         self._log_writer = surroundings.log_writer
-        self._purgatory = surroundings.purgatory
+        self._copy = LocalCopy(self, node_id, surroundings.purgatory, surroundings.stats)
         self._replication = surroundings.replication
         self._lease = surroundings.lease
         self._recent = RecentBatches(surroundings.recent)
         self._mailbox = Mailbox()
-        self._uncommitted: list[tuple[int, int, Proposal]] = []
-        self._arrivals = 0
+        self._uncommitted = Uncommitted()
         self._is_closing = False
 
     # -- extent ---------------------------------------------------------------------------------------------------
@@ -158,13 +154,7 @@ class Partition:
     async def extent(self) -> Extent:
         """Where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may lead no more."""
         self._lease.require()
-        return Extent(
-            self.log.log_start_offset,
-            self._protocol.high_watermark,
-            self.log.log_end_offset,
-            self.leader_epoch,
-            self._node_id,
-        )
+        return await self._copy.extent()
 
     # -- produce --------------------------------------------------------------------------------------------------
 
@@ -298,8 +288,7 @@ class Partition:
     def _register(self, proposal: Proposal) -> None:
         proposal.appended(self.log.log_end_offset)
         if proposal.acks == ACKS_ALL:
-            self._arrivals += 1
-            heapq.heappush(self._uncommitted, (proposal.committed_at, self._arrivals, proposal))
+            self._uncommitted.add(proposal)
         else:
             proposal.complete(self._receipt(proposal, [self._node_id], "leader"))
 
@@ -314,12 +303,7 @@ class Partition:
         self._execute(self._protocol.step(Synced(self.log.durable_offset)))
         self._complete_committed()
         if self.log.offline_reason is not None:
-            self._give_up(self.log.offline_reason)
-
-    def _give_up(self, reason: str) -> None:
-        unknown = TimedOutAfterAppend(f"appended, but {reason}: the outcome is unknown")
-        while self._uncommitted:
-            heapq.heappop(self._uncommitted)[2].fail(unknown)
+            self._uncommitted.fail(self.log.offline_reason)
 
     def _execute(self, effects: Sequence[LeaderEffect]) -> None:
         for effect in effects:
@@ -332,9 +316,7 @@ class Partition:
             self._replication.progressed(self)
 
     def _complete_committed(self) -> None:
-        high_watermark = self._protocol.high_watermark
-        while self._uncommitted and self._uncommitted[0][0] <= high_watermark:
-            proposal = heapq.heappop(self._uncommitted)[2]
+        for proposal in self._uncommitted.take_below(self._protocol.high_watermark):
             # A repeat may be of a batch committed before the topic asked for fsyncs: claim no more than is true.
             is_fsynced = self.config.ack_durability == "fsynced" and proposal.committed_at <= self.log.durable_offset
             durability = "fsynced" if is_fsynced else "replicated"
@@ -406,51 +388,20 @@ class Partition:
     # -- read -----------------------------------------------------------------------------------------------------
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
-
-        Waits a little if that batch is damaged on this disk: another replica's copy may soon be in its place.
-
-        Raises `OffsetOutOfRange`, `LeaderNotAvailable` if another may lead by now, or `DamagedBatch` if the batch that
-        holds `offset` is damaged still.
-        """
+        """As `LocalCopy.read`. Raises `LeaderNotAvailable` if another may lead by now."""
         self._lease.require()
-        high_watermark = self.high_watermark
-        try:
-            try:
-                extent = self.log.read(offset, bytes_max, high_watermark)
-            except DamagedBatch:
-                self._stats.damaged_reads += 1
-                extent = await read_when_repaired(self, self._purgatory, offset, bytes_max, high_watermark)
-                self._lease.require()
-        except OffsetOutOfRange as error:
-            error.high_watermark, error.leader_epoch = high_watermark, self.leader_epoch
-            raise
-        self._stats.read_bytes += len(extent.data)
-        return FetchedBatches(
-            extent.data,
-            extent.next_offset,
-            self.log.log_start_offset,
-            high_watermark,
-            self.log.log_end_offset,
-            self.leader_epoch,
-            self._node_id,
-        )
+        fetched = await self._copy.read(offset, bytes_max=bytes_max)
+        self._lease.require()
+        return fetched
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Returns when `bytes_min` committed bytes lie behind `offset`, or at the deadline (event loop time).
-
-        Raises as `read`, and `Overloaded` if too many reads wait already.
-        """
-        await self._purgatory.wait([self.watchers], lambda: self._has_data(offset, bytes_min), deadline_s)
-
-    def _has_data(self, offset: int, bytes_min: int) -> bool:
-        return self._is_closing or has_bytes(self.log, offset, bytes_min, self.high_watermark)
+        """As `LocalCopy.wait_for_data`."""
+        await self._copy.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`, or
-        `LeaderNotAvailable`."""
+        """As `LocalCopy.offset_for_timestamp`. Raises `LeaderNotAvailable` if another may lead by now."""
         self._lease.require()
-        return first_since(self.log, timestamp_ms, self.high_watermark)
+        return await self._copy.offset_for_timestamp(timestamp_ms)
 
     # -- housekeeping ---------------------------------------------------------------------------------------------
 
@@ -493,7 +444,7 @@ class Partition:
         self._is_closing = True
         self._recent.clear()
         if is_deposed:
-            self._give_up("another broker leads this partition now")
+            self._uncommitted.fail("another broker leads this partition now")
         while group := self._mailbox.take_group():
             for proposal in group:
                 proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))

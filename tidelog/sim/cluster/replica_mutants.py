@@ -32,8 +32,7 @@ def acknowledge_before_replication() -> AbstractContextManager[None]:
     complete = Partition._complete_committed
 
     def eager(partition: Partition) -> None:
-        waiting = [item for item in partition._uncommitted if item[0] <= partition.log.durable_offset]
-        for _, _, proposal in waiting:
+        for proposal in partition._uncommitted.take_below(partition.log.durable_offset):
             proposal.complete(partition._receipt(proposal, [partition._node_id], "fsynced"))
         complete(partition)
 
