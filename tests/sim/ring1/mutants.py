@@ -136,6 +136,21 @@ def faulty_told_as_no_value() -> list[Patch]:
     return [(Replica, "_report", report_sound)]
 
 
+def damaged_replica_does_not_vote() -> list[Patch]:
+    """Who cannot read all of its log takes no part until an operator has repaired it."""
+    refuses = Replica._refuses_to_vote
+
+    def refuses_with_damage(self: Replica) -> bool:
+        return refuses(self) or any(slot.faulty for slot in self.slots.values())
+
+    return [(Replica, "_refuses_to_vote", refuses_with_damage)]
+
+
+def emptied_replica_votes() -> list[Patch]:
+    """A disk is taken for what it was, though it has forgotten that."""
+    return [(Replica, "_refuses_to_vote", lambda self: self.is_halted)]
+
+
 def learned_is_overwritten() -> list[Patch]:
     def write_again(self: Replica, sender: int, request: WriteRequest, slot: Slot) -> list[Action]:
         if self._is_outdated(request.number, slot):
@@ -403,6 +418,8 @@ MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     learned_is_overwritten,
     fill_replaces_a_ghost_by_nop,
     faulty_told_as_no_value,
+    damaged_replica_does_not_vote,
+    emptied_replica_votes,
     goes_on_with_the_rivals_number,
     no_void_rule,
     no_barrier,

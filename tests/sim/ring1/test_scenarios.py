@@ -1,0 +1,138 @@
+"""Histories in which a log of a quorum loses data the naive way, told by hand: the rules that ship end them well, and
+without its rule each goes wrong.
+
+T1 and T6 are the names under which they are known, here as in tests/sim/isr/test_scenarios.py. Disks are damaged only
+where others have copies, so nothing may be lost, and nobody may stay down for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.golden.paxos.stage import Stage
+from tests.sim.ring1.mutants import (
+    Patch,
+    damaged_replica_does_not_vote,
+    emptied_replica_votes,
+    faulty_told_as_no_value,
+    mutated,
+)
+from tidelog.replication.paxos.events import Timer
+
+Mutant = Callable[[], list[Patch]]
+BATCHES = ("a", "b", "c")
+"""At positions 1 to 3; at 0 is the barrier of who leads first."""
+COMMITTED = {0: "barrier", 1: "a", 2: "b", 3: "c"}
+
+
+def commit(stage: Stage, leader: int, *others: int) -> None:
+    """Three batches that these accept. Only the leader hears of it, so only it knows that they are chosen."""
+    stage.elect(leader)
+    stage.run(leader, *others)
+    for batch in BATCHES:
+        stage.append(leader, batch)
+    for node in others:
+        stage.deliver(leader, node)
+    for node in others:
+        stage.deliver(node, leader)
+    assert stage.learned(leader) == COMMITTED
+    assert all(stage.learned(node) == {0: "barrier"} for node in others)
+    stage.drop_all()
+
+
+def ask_again(stage: Stage, candidate: int) -> None:
+    stage.fire(candidate, Timer.RESEND)
+    stage.run()
+
+
+def first_of_log(stage: Stage, node: int) -> dict[int, str]:
+    """What it has learned of the first batches and what was before; nothing that it cannot read."""
+    slots = stage.nodes[node].replica.slots
+    return {p: name for p, name in stage.learned(node).items() if p in COMMITTED and not slots[p].faulty}
+
+
+def is_elected(stage: Stage, node: int) -> bool:
+    coordinator = stage.nodes[node].coordinator
+    return coordinator is not None and coordinator.is_elected
+
+
+def one_of_three_copies_is_all_that_a_quorum_sees(harm: Callable[[Stage], None]) -> Stage:
+    """T1. Five nodes: 1 to 3 hold three batches, 4 and 5 nothing. Node 1 is harmed, 2 and 3 are down, 4 wants to lead:
+    a quorum is there, and what it shows must not be taken for a log in which nothing was chosen."""
+    stage = Stage(5)
+    commit(stage, 2, 1, 3)
+    for node in (1, 2, 3):
+        stage.crash(node)
+    harm(stage)
+    stage.start(1)
+    stage.elect(4)
+    stage.run()
+    ask_again(stage, 4)
+    return stage
+
+
+def rot_of_the_first_batch(stage: Stage) -> None:
+    stage.damage(1, 1)
+
+
+def loss_of_the_disk(stage: Stage) -> None:
+    stage.disks[1].wipe()
+
+
+@pytest.mark.parametrize("harm", [rot_of_the_first_batch, loss_of_the_disk], ids=lambda harm: harm.__name__)
+def test_t1_a_quorum_that_has_lost_the_only_copy_waits_for_another(harm: Callable[[Stage], None]) -> None:
+    stage = one_of_three_copies_is_all_that_a_quorum_sees(harm)
+    assert not is_elected(stage, 4)
+    assert set(stage.learned(4)) <= {0}, "nothing is put where the batches may be"
+    stage.start(2)
+    ask_again(stage, 4)
+    assert is_elected(stage, 4)
+    for node in (2, 4, 5):
+        assert first_of_log(stage, node).items() >= {1: "a", 2: "b", 3: "c"}.items()
+
+
+@pytest.mark.parametrize(
+    ("harm", "mutant"),
+    [(rot_of_the_first_batch, faulty_told_as_no_value), (loss_of_the_disk, emptied_replica_votes)],
+    ids=lambda item: item.__name__,
+)
+def test_t1_is_lost_without_its_rule(harm: Callable[[Stage], None], mutant: Mutant) -> None:
+    with mutated(mutant):
+        stage = one_of_three_copies_is_all_that_a_quorum_sees(harm)
+        assert is_elected(stage, 4)
+        assert stage.learned(4).get(1) != "a"
+
+
+def everybody_is_damaged_elsewhere() -> Stage:
+    """T6. Three nodes hold three batches; of each batch another node's copy rots, while all are down."""
+    stage = Stage(3)
+    commit(stage, 1, 2, 3)
+    for node in (1, 2, 3):
+        stage.crash(node)
+        stage.damage(node, position=node)
+    for node in (1, 2, 3):
+        stage.start(node)
+    stage.elect(1)
+    stage.run()
+    for _ in BATCHES:
+        ask_again(stage, 1)
+    for node in (1, 2, 3):
+        stage.fire(node, Timer.CATCHUP)
+        stage.run()
+    return stage
+
+
+def test_t6_three_damaged_logs_repair_each_other() -> None:
+    stage = everybody_is_damaged_elsewhere()
+    assert is_elected(stage, 1)
+    for node in (1, 2, 3):
+        assert first_of_log(stage, node) == COMMITTED
+
+
+def test_t6_is_down_for_good_without_its_rule() -> None:
+    with mutated(damaged_replica_does_not_vote):
+        stage = everybody_is_damaged_elsewhere()
+        assert not any(is_elected(stage, node) for node in (1, 2, 3))
+        assert all(first_of_log(stage, node) != COMMITTED for node in (1, 2, 3))
