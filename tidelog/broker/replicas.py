@@ -2,8 +2,8 @@
 
 The image says of which partitions this broker holds a replica, and who leads them in which epoch. Those that it leads
 get a runtime (`Partition`), the others follow their leader (`Follower`, by one `Fetcher` for each leader). A new leader
-epoch gets a new object over the same log, so that nothing of the old leadership goes on in the new one; a log stays
-open whatever its role. What becomes of data that this broker holds no more is told in `removal`.
+epoch gets a new object over the same log, so that nothing of the old leadership goes on in the new one. What becomes of
+data that this broker holds no more is told in `removal`.
 
 Bringing brokers and disk in line takes time, so a task does it, image after image; `position` says how far it is.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from typing import Any
 
 import structlog
@@ -20,25 +19,25 @@ import structlog
 from tidelog.broker.controller.partition_commands import UnfitReason, UnfitReplica
 from tidelog.broker.fetching import Fetcher
 from tidelog.broker.follower import Follower
+from tidelog.broker.isr_inputs import isr_changed, isr_settings, log_state, news_of
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.removal import Removal
+from tidelog.broker.replica_logs import ReplicaLogs, log_settings
 from tidelog.broker.settling import Settling, begin_settling, verify_end
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId, PartitionId
-from tidelog.replication.isr.events import IsrChanged, IsrSettings, LogState, MinIsrChanged, Tick
+from tidelog.replication.isr.events import Tick
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
-from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.partition_log import PartitionLog
 
 TICKS_PER_LAG = 10
 REOPEN_S = 5.0
-"""How often a log is tried again that could not be opened, or had to be offline from its opening on."""
-
+"""How often troubled logs are tried again."""
 SETTLING_S_MAX = 3.0
 """After that another replica had better lead."""
 
@@ -75,8 +74,8 @@ class Replicas:
         """The image of this position is in force here."""
         self._node_id = node_id
         self._config = config
-        self._manager = manager
         self._surroundings = surroundings
+        self._logs = ReplicaLogs(manager, surroundings.clock, surroundings.stats, damaged)
         self._log_writer = surroundings.log_writer
         self._clock = surroundings.clock
         self._new_fetcher = new_fetcher
@@ -91,10 +90,6 @@ class Replicas:
         """Broker epochs of all brokers, as of the image that is being brought into force."""
         self._fetchers: dict[int, Fetcher] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
-        self._high_watermarks: dict[PartitionId, int] = {}
-        """Of the open logs, when they last changed roles."""
-        self._troubled: dict[PartitionId, None] = {}
-        """Their logs could not be opened, or could not be written to from the first moment on: a full disk, often."""
         self._image = ClusterImage("")
         self._has_news = asyncio.Event()
 
@@ -107,7 +102,7 @@ class Replicas:
         """Brings this broker in line with each image, until cancelled."""
         while True:
             try:
-                async with asyncio.timeout(REOPEN_S if self._troubled else None):
+                async with asyncio.timeout(REOPEN_S if self._logs.troubled else None):
                     await self._has_news.wait()
             except TimeoutError:
                 await self._let_go_of_troubled()
@@ -115,13 +110,11 @@ class Replicas:
             await self._come_to(self._image)
 
     async def _let_go_of_troubled(self) -> None:
-        """They are opened again. Nothing was written to them since they were opened, so it is as after a restart."""
-        for partition_id in list(self._troubled):
-            if partition_id in self.partitions or partition_id in self.followers:
+        """They are opened again."""
+        for partition_id in list(self._logs.troubled):
+            if self.holder(partition_id) is not None:
                 await self._stop(partition_id)
-            if partition_id in self._manager.logs:
-                self._manager.close_log(partition_id, self._high_watermarks[partition_id])
-        self._troubled.clear()
+        self._logs.close_troubled()
 
     async def tick(self) -> None:
         """Tells the leaders' cores the time, until cancelled."""
@@ -141,8 +134,7 @@ class Replicas:
             if await self._serve(partition_id, topic, info, epochs):
                 await asyncio.sleep(0)
         for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
-            self._high_watermarks.pop(partition_id, None)
-            self._troubled.pop(partition_id, None)
+            self._logs.forget(partition_id)
         self.position = image.position
         self._moved()
 
@@ -177,9 +169,7 @@ class Replicas:
             return False
         if running is not None:
             await self._stop(partition_id)
-        if partition_id in self._troubled and partition_id not in self._manager.logs:
-            return False
-        log = self._log(partition_id, topic.name, config)
+        log = self._logs.get(partition_id, topic.name, config)
         if log is None:
             return True
         if info.leader == self._node_id:
@@ -203,7 +193,7 @@ class Replicas:
     def unfit(self) -> tuple[UnfitReplica, ...]:
         """Those that the cluster counts on, and should not."""
         settled_s = self._clock.monotonic_s() - SETTLING_S_MAX
-        reasons = {known: UnfitReason.OFFLINE for known in self._troubled if known not in self._manager.logs}
+        reasons = {known: UnfitReason.OFFLINE for known in self._logs.troubled if not self._logs.is_open(known)}
         for known, holder in self.holders.items():
             if holder.log.offline_reason is not None:
                 reasons[known] = UnfitReason.OFFLINE
@@ -236,13 +226,13 @@ class Replicas:
     ) -> None:
         """Leads, if the end of the log is whole; else it has to be settled first what of it was committed."""
         members = {int(node): self._lives.get(node, -1) for node in (*info.isr, *info.elr) if node != self._node_id}
-        high_watermark = self._high_watermark(partition_id, log)
+        high_watermark = self._logs.high_watermark(partition_id, log)
         if members and high_watermark < log.log_end_offset:
             try:
                 await verify_end(log, high_watermark, self._log_writer)
             except (OSError, TidelogError) as error:
                 logger.error("a log cannot be read now", partition=str(partition_id), error=str(error))
-                self._troubled[partition_id] = None
+                self._logs.troubled[partition_id] = None
                 return
         settling = begin_settling(
             topic.name, partition_id, info.leader_epoch, log, high_watermark, members, self._clock.monotonic_s()
@@ -282,14 +272,10 @@ class Replicas:
         core = IsrLeader(
             self._node_id,
             info.leader_epoch,
-            _log_state(log),
-            self._high_watermark(partition_id, log),
-            _isr_changed(info, epochs),
-            IsrSettings(
-                min_isr=_min_isr(config, info),
-                lag_ms_max=self._config.replica_lag_time_max_ms,
-                is_fsynced=config.ack_durability == "fsynced",
-            ),
+            log_state(log),
+            self._logs.high_watermark(partition_id, log),
+            isr_changed(info, epochs),
+            isr_settings(self._config, config, info),
             self._now_ms(),
         )
         partition = Partition(
@@ -301,7 +287,7 @@ class Replicas:
     def _follow(
         self, partition_id: PartitionId, topic: Topic, info: PartitionInfo, log: PartitionLog, config: TopicConfig
     ) -> None:
-        core = IsrFollower(info.leader_epoch, _log_state(log), self._high_watermark(partition_id, log))
+        core = IsrFollower(info.leader_epoch, log_state(log), self._logs.high_watermark(partition_id, log))
         follower = Follower(
             topic.name, partition_id, info.leader_epoch, log, core, self._log_writer, self._clock, self._spawn
         )
@@ -313,10 +299,6 @@ class Replicas:
             self._spawn(f"fetcher-{info.leader}", fetcher.run())
         fetcher.add(follower)
 
-    def _high_watermark(self, partition_id: PartitionId, log: PartitionLog) -> int:
-        known = self._high_watermarks.get(partition_id, log.log_start_offset)
-        return min(max(known, log.log_start_offset), log.log_end_offset)
-
     async def _stop(self, partition_id: PartitionId) -> None:
         """Ends the role. What is appended is made durable before another role begins on the same log, and a truncation
         comes to its end: nothing that the old role began may change the log under the new one."""
@@ -326,7 +308,7 @@ class Replicas:
             for fetcher in self._fetchers.values():
                 fetcher.remove(partition_id)
             await follower.at_rest()
-            self._high_watermarks[partition_id] = follower.high_watermark
+            self._logs.high_watermarks[partition_id] = follower.high_watermark
             return
         settling = self.settling.pop(partition_id, None)
         if settling is not None:
@@ -336,42 +318,12 @@ class Replicas:
         partition = self.partitions.pop(partition_id)
         partition.close(is_deposed=True)
         self._retired(partition_id)
-        self._high_watermarks[partition_id] = partition.high_watermark
+        self._logs.high_watermarks[partition_id] = partition.high_watermark
         await self._cancel(partition_id)
         await self._log_writer.at_rest(partition.log)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
-
-    # -- logs --------------------------------------------------------------------------------------------------------
-
-    def _log(self, partition_id: PartitionId, topic: str, config: TopicConfig) -> PartitionLog | None:
-        log = self._manager.logs.get(partition_id)
-        if log is not None:
-            log.settings = log_settings(config)
-            return log
-        try:
-            log, report = self._manager.open_log(partition_id, log_settings(config), self._clock.wall_ms())
-        except OSError as error:
-            logger.error("partition cannot be opened", topic=topic, partition=partition_id.partition, error=str(error))
-            self._troubled[partition_id] = None
-            return None
-        if log.offline_reason is not None:
-            self._troubled[partition_id] = None
-        self.report(f"{topic}-{partition_id.partition}", report)
-        self._high_watermarks[partition_id] = report.high_watermark
-        log.on_damage = partial(self._found_damage, partition_id)
-        return log
-
-    def _found_damage(self, partition_id: PartitionId) -> None:
-        self._surroundings.stats.damaged_batches += 1
-        self._damaged(partition_id)
-
-    def report(self, name: str, report: LoadReport) -> None:
-        """Tells what opening a log found."""
-        self._surroundings.stats.load_findings += len(report.findings)
-        for finding in report.findings:
-            logger.warning("loading", log=name, finding=finding)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
@@ -401,43 +353,19 @@ class Replicas:
             await self._cancel(f"fetcher-{leader}")
         for partition_id, partition in self.partitions.items():
             partition.close()
-            self._high_watermarks[partition_id] = partition.high_watermark
+            self._logs.high_watermarks[partition_id] = partition.high_watermark
             await self._cancel(partition_id)
         for partition_id in list(self.settling):
             await self._stop(partition_id)
         for partition_id, follower in self.followers.items():
             follower.close()
             await follower.at_rest()
-            self._high_watermarks[partition_id] = follower.high_watermark
+            self._logs.high_watermarks[partition_id] = follower.high_watermark
         self.partitions.clear()
         self.followers.clear()
-        return dict(self._high_watermarks)
+        return dict(self._logs.high_watermarks)
 
 
 def _settlement_of(partition_id: PartitionId) -> str:
     """The name of its task."""
     return f"settlement-{partition_id}"
-
-
-def log_settings(config: TopicConfig) -> LogSettings:
-    """A topic's settings, as far as its logs are concerned."""
-    return LogSettings(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
-
-
-def _min_isr(config: TopicConfig, info: PartitionInfo) -> int:
-    """Never more than there are replicas to wait for."""
-    return min(config.min_insync_replicas_for(info.replication_factor), info.replication_factor)
-
-
-def news_of(config: TopicConfig, info: PartitionInfo, epochs: Mapping[int, int]) -> tuple[MinIsrChanged, IsrChanged]:
-    """What a leader is told of an image within its epoch. The minimum of in-sync replicas first, and always: without
-    any change of settings, a move that is complete raises it with the number of replicas."""
-    return MinIsrChanged(_min_isr(config, info)), _isr_changed(info, epochs)
-
-
-def _isr_changed(info: PartitionInfo, epochs: Mapping[int, int]) -> IsrChanged:
-    return IsrChanged(info.replicas, info.isr, info.partition_epoch, epochs)
-
-
-def _log_state(log: PartitionLog) -> LogState:
-    return LogState(log.log_start_offset, log.durable_offset, log.log_end_offset, tuple(log.lineage))

@@ -178,7 +178,7 @@ def truncate_to_the_high_watermark() -> AbstractContextManager[None]:
     begin = Replicas._follow
 
     def cutting(replicas: Replicas, partition_id: Any, topic: Any, info: Any, log: Any, config: Any) -> None:
-        high_watermark = replicas._high_watermark(partition_id, log)
+        high_watermark = replicas._logs.high_watermark(partition_id, log)
         if log.offline_reason is None and high_watermark < log.log_end_offset:
             log.truncate_to(high_watermark, high_watermark=high_watermark, now_ms=replicas._clock.wall_ms())
         begin(replicas, partition_id, topic, info, log, config)

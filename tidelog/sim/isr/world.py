@@ -24,7 +24,7 @@ from tidelog.broker.controller.partition_commands import (
     IsrMember,
     PartitionsAltered,
 )
-from tidelog.broker.replicas import news_of
+from tidelog.broker.isr_inputs import news_of
 from tidelog.model.cluster import NO_LEADER, ClusterImage
 from tidelog.model.errors import StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import NodeId

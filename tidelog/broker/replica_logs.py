@@ -1,0 +1,94 @@
+"""The logs of the replicas on this broker: opened when they get their first role, open whatever their role is then.
+
+A log that cannot be opened, or cannot be written to from its opening on, is *troubled*: on a full disk, often. It costs
+its partition, not the broker, and is tried again. Nothing was written to it since it was opened, so that is as good as
+a restart; a log that fails later stays as it is until the broker is started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import structlog
+
+from tidelog.broker.stats import Stats
+from tidelog.config.schema import TopicConfig
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Clock
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+
+logger = structlog.get_logger("tidelog.broker")
+
+
+class ReplicaLogs:
+    """One broker's. `damaged` is called when something of a log is found damaged."""
+
+    def __init__(self, manager: LogManager, clock: Clock, stats: Stats, damaged: Callable[[PartitionId], None]) -> None:
+        self.troubled: dict[PartitionId, None] = {}
+        self.high_watermarks: dict[PartitionId, int] = {}
+        """Of the open logs, when they last changed roles."""
+        self._manager = manager
+        self._clock = clock
+        self._stats = stats
+        self._damaged = damaged
+
+    def is_open(self, partition_id: PartitionId) -> bool:
+        return partition_id in self._manager.logs
+
+    def get(self, partition_id: PartitionId, topic: str, config: TopicConfig) -> PartitionLog | None:
+        """The log, open; None if it cannot be opened now."""
+        log = self._manager.logs.get(partition_id)
+        if log is not None:
+            log.settings = log_settings(config)
+            return log
+        if partition_id in self.troubled:
+            return None
+        try:
+            log, report = self._manager.open_log(partition_id, log_settings(config), self._clock.wall_ms())
+        except OSError as error:
+            logger.error("partition cannot be opened", topic=topic, partition=partition_id.partition, error=str(error))
+            self.troubled[partition_id] = None
+            return None
+        if log.offline_reason is not None:
+            self.troubled[partition_id] = None
+        self._report(f"{topic}-{partition_id.partition}", report)
+        self.high_watermarks[partition_id] = report.high_watermark
+        log.on_damage = partial(self._found_damage, partition_id)
+        return log
+
+    def high_watermark(self, partition_id: PartitionId, log: PartitionLog) -> int:
+        """What a new role may take for committed."""
+        known = self.high_watermarks.get(partition_id, log.log_start_offset)
+        return min(max(known, log.log_start_offset), log.log_end_offset)
+
+    def close_troubled(self) -> None:
+        """Lets go of the troubled ones, which have no role: they are opened anew when they are asked for."""
+        for partition_id in self.troubled:
+            if self.is_open(partition_id):
+                with suppress(OSError, TidelogError):  # it is closed in any case
+                    self._manager.close_log(partition_id, self.high_watermarks[partition_id])
+        self.troubled.clear()
+
+    def forget(self, partition_id: PartitionId) -> None:
+        """It is removed."""
+        self.high_watermarks.pop(partition_id, None)
+        self.troubled.pop(partition_id, None)
+
+    def _found_damage(self, partition_id: PartitionId) -> None:
+        self._stats.damaged_batches += 1
+        self._damaged(partition_id)
+
+    def _report(self, name: str, report: LoadReport) -> None:
+        self._stats.load_findings += len(report.findings)
+        for finding in report.findings:
+            logger.warning("loading", log=name, finding=finding)
+
+
+def log_settings(config: TopicConfig) -> LogSettings:
+    """A topic's settings, as far as its logs are concerned."""
+    return LogSettings(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
