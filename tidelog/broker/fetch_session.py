@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidelog.broker.replica_messages import FetchStatus, FollowerState
-from tidelog.model.ids import PartitionId
+from tidelog.broker.replica_messages import FetchStatus, FollowerState, PartitionFetched
+from tidelog.model.ids import PartitionId, TopicId
 from tidelog.replication.isr.events import FetchVerdict
 
 
@@ -39,8 +39,9 @@ class Session:
     """Where only the high watermark has moved."""
     held: dict[PartitionId, None] = field(default_factory=dict)
     """There is data for these, and no allowance."""
-    told: dict[PartitionId, int] = field(default_factory=dict)
-    """The high watermark that each partition's last answer named."""
+    told: dict[PartitionId, tuple[int, int]] = field(default_factory=dict)
+    """The leader epoch and the high watermark of each partition's last answer, if that was one that followers go by: of
+    a refusal, and of an answer to an earlier epoch's question, they take nothing."""
     waiter: asyncio.Future[None] | None = None
 
     def note(self, partition_id: PartitionId, log_end_offset: int) -> None:
@@ -64,6 +65,14 @@ class Session:
         """The question is answered with the next answer."""
         self.ready[partition_id] = None
         self.wake()
+
+    def tell(self, entry: PartitionFetched) -> None:
+        """This is its answer."""
+        partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
+        if entry.status is FetchStatus.OK:
+            self.told[partition_id] = (entry.leader_epoch, entry.high_watermark)
+        else:
+            self.told.pop(partition_id, None)
 
     def close(self, partition_id: PartitionId) -> None:
         """The question is answered, or asked no more."""

@@ -164,7 +164,7 @@ class ReplicationService:
             session.make_ready(partition_id)
         elif question.verdict.from_offset < partition.log_end_offset:
             session.has_data(partition_id)
-        elif session.told.get(partition_id) != partition.high_watermark:
+        elif session.told.get(partition_id) != (partition.leader_epoch, partition.high_watermark):
             session.moved[partition_id] = None
 
     async def _wait(self, session: Session, seconds: float) -> None:
@@ -220,13 +220,15 @@ class ReplicationService:
         for partition_id in list(session.moved):
             question = session.questions[partition_id]
             partition = self._partitions.get(partition_id)
-            if partition is not None and session.told.get(partition_id) != partition.high_watermark:
+            if partition is None:
+                continue
+            if session.told.get(partition_id) != (partition.leader_epoch, partition.high_watermark):
                 entry, _ = self._entry(question, partition_id, 0)
                 session.close(partition_id)
                 entries.append(entry)
         session.moved.clear()
         for entry in entries:
-            session.told[PartitionId(TopicId(entry.topic_id), entry.partition)] = entry.high_watermark
+            session.tell(entry)
         self._stats.replica_fetches += 1
         self._stats.replica_fetched_bytes += bytes_max - room
         return Answer(ReplicasFetched(tuple(entries)), payload)

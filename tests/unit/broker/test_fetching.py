@@ -166,6 +166,20 @@ def test_a_divergent_tail_is_cut_and_replaced() -> None:
     play(story)
 
 
+def test_who_has_cut_its_tail_learns_how_far_the_rest_is_committed() -> None:
+    """Where nothing more is written, and the answer that told it to cut named the same high watermark."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        stage.follower.write(1, b"a", b"b")
+        stage.follower.write(2, b"lost")
+        stage.lead(epoch=4, isr=(1,))
+        stage.fetch(follower := stage.follow(epoch=4))
+        await until(lambda: stage.follower.log.log_end_offset == 2 and follower.high_watermark == 2)
+
+    play(story)
+
+
 def test_whoever_has_caught_up_is_proposed_for_the_in_sync_set() -> None:
     async def story(stage: Stage) -> None:
         stage.leader.write(1, b"a", b"b")
