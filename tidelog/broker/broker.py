@@ -11,7 +11,7 @@ broker. Order at stop: lead nothing any more, make everything durable, leave the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -24,34 +24,20 @@ from tidelog.broker.controller.commands import (
     NewTopic,
     RegisterBroker,
 )
-from tidelog.broker.controller.partition_commands import (
-    UnfitReplica,
-)
+from tidelog.broker.controller.partition_commands import UnfitReplica
 from tidelog.broker.controller_channel import ControllerChannel
-from tidelog.broker.copies import Copies
-from tidelog.broker.fetching import Fetcher
-from tidelog.broker.housekeeping import Housekeeper
-from tidelog.broker.isr_requests import IsrRequests
+from tidelog.broker.data_plane import DataPlane
 from tidelog.broker.lease import Lease
-from tidelog.broker.local_copy import LocalCopy
 from tidelog.broker.log_writer import LogWriter
-from tidelog.broker.partition import Partition, Surroundings
-from tidelog.broker.partition_handle import PartitionHandle, ReadHandle
+from tidelog.broker.partition import Partition
+from tidelog.broker.partition_handle import PartitionHandle
 from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
 from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.quorum.metadata import ClusterMetadata
 from tidelog.broker.quorum.origin import Contacts, no_contacts
 from tidelog.broker.registration import Registration, Situation, leave_clean_mark, take_clean_mark
-from tidelog.broker.removal import Removal
-from tidelog.broker.repairer import Repairer
-from tidelog.broker.replicas import Replicas
-from tidelog.broker.replication_service import ReplicationService
 from tidelog.broker.routing import Routing
-from tidelog.broker.scrubbing import BackgroundScrubber
-from tidelog.broker.settling import Settler, Settling
 from tidelog.broker.stats import Stats
-from tidelog.broker.throttle import Throttle
-from tidelog.broker.verifying import Verifier
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.config.values import split_address
@@ -59,7 +45,6 @@ from tidelog.model.cluster import ClusterImage, Topic
 from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
-from tidelog.replication.isr.events import AlterPartition
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Hello, PeerNode
 
@@ -110,7 +95,6 @@ class Broker:
         self._manager = LogManager(files, open_max=OPEN_FILES_MAX, new_incarnation=lambda: entropy.token_hex(16))
         self.log_writer = LogWriter(runner, clock, self.stats)
         lease = Lease(clock, config.broker_session_timeout_ms)
-        surroundings = Surroundings(clock, self.stats, self.log_writer, self.purgatory, self, lease)
         self._hello = Hello(self.node_id, entropy.token_hex(16))
         service = PeerService()
         self._peers = PeerNode(network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy)
@@ -136,36 +120,30 @@ class Broker:
             self._unfit,
         )
         self.admin = Administration(self._channel, entropy, runner, lambda: self.image, self._in_force)
-        self._throttle = Throttle(self.node_id, config, clock, self.stats)
-        self._isr_requests = IsrRequests(self.node_id, self._own_epoch, self._channel, self._in_force, clock)
-        self._replicas = Replicas(
+        self.data = DataPlane(
             self.node_id,
             config,
             self._manager,
-            surroundings,
-            lambda leader: Fetcher(self.node_id, leader, self._own_epoch, self._peers, clock, entropy, self._throttle),
-            self._moved,
-            Removal(self.node_id, self._manager, self.log_writer, self._registration.report_removed),
-            self.failed.set,
-            self._retired,
-            self._is_admitted,
-            self._damaged,
-            self._settle,
-        )
-        copies = Copies(self._replicas.holder, self._own_epoch, self._peers)
-        self._repairer = Repairer(
-            self.node_id, self._replicas.holder, lambda: self.image, copies, self.log_writer, self.stats
-        )
-        self.verifier = service.verifier = Verifier(self.node_id, self._replicas.holder, self.log_writer, self._peers)
-        self._settler = Settler(copies, self._repairer, self.log_writer, clock)
-        self.scrubber = BackgroundScrubber(lambda: {**self._replicas.holders}, self.log_writer, config, self.stats)
-        self._replication = ReplicationService(
-            self._replicas.partitions, self._epoch_of, clock, self.stats, self._throttle
+            self.log_writer,
+            self.purgatory,
+            self.stats,
+            clock,
+            entropy,
+            lease,
+            self._peers,
+            self._channel,
+            image=lambda: self.image,
+            own_epoch=self._own_epoch,
+            is_admitted=self._is_admitted,
+            in_force=self._in_force,
+            moved=self._moved,
+            topic_removed=self._registration.report_removed,
+            failed=self.failed.set,
         )
         self._routing = Routing(self, self._peers)
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
-        service.replication, service.copies = self._replication, copies
-        service.whereabouts = self._whereabouts
+        service.replication, service.copies = self.data.replication, self.data.copies
+        service.verifier, service.whereabouts = self.data.verifier, self._whereabouts
         self._peers.on_peer_down.append(self._on_peer_down)
 
     # -- start and stop -------------------------------------------------------------------------------------------
@@ -184,10 +162,8 @@ class Broker:
             self.stage = "it is looking for the brokers that cluster.voters or cluster.join name; its log says for whom"
         await self._metadata.open(peer_address, self._contacts)
         self._introduce(self._metadata.cluster_id, -1)
-        self._spawn("replicas", self._replicas.run())
-        self._spawn("ticks", self._replicas.tick())
-        self._spawn("isr-requests", self._isr_requests.run())
-        self._spawn("repairs", self._repairer.run())
+        for name, task in self.data.tasks().items():
+            self._spawn(name, task)
         self._spawn("controller", self._controller.run())
         self._metadata.start()
         self.stage = "it waits for an active controller, which takes a majority of the voters, to be registered"
@@ -198,16 +174,8 @@ class Broker:
         await self._registration.is_live.wait()
         await self._in_force(self.image.position)
         self._report_unknown_topics()
-        housekeeper = Housekeeper(
-            self.partitions,
-            self._replicas.followers,
-            self.log_writer,
-            self.config,
-            self._clock,
-            self._metadata.mark,
-        )
-        self._spawn("housekeeping", housekeeper.run())
-        self._spawn("scrubbing", self.scrubber.run())
+        for name, task in self.data.upkeep(self._metadata.mark).items():
+            self._spawn(name, task)
         self.is_ready = True
 
     async def _listen(self) -> tuple[str, int]:
@@ -257,7 +225,7 @@ class Broker:
             await self._registration.leave()
         self._channel.close()
         await self._cancel(["replicas", "housekeeping", "ticks", "isr-requests", "repairs", "scrubbing"])
-        marks = await self._replicas.close()
+        marks = await self.data.close()
         await self._metadata.close()
         await self._cancel(["controller"])
         await self._peers.close()
@@ -324,34 +292,6 @@ class Broker:
     def _own_epoch(self) -> int:
         return self._registration.epoch
 
-    def _epoch_of(self, node_id: int) -> int:
-        broker = self.image.brokers.get(NodeId(node_id))
-        return -1 if broker is None else broker.epoch
-
-    def progressed(self, partition: Partition) -> None:
-        """For a partition: its log has grown, or its high watermark has moved."""
-        self._replication.progressed(partition)
-
-    def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
-        """For a partition: these followers have to say again how far their logs go."""
-        self._replication.ask_anew(PartitionId(partition.topic_id, partition.partition), nodes)
-
-    def alter(self, partition: Partition, effect: AlterPartition) -> None:
-        """For a partition: another in-sync set is wanted."""
-        self._isr_requests.add(partition, effect)
-
-    def _retired(self, partition_id: PartitionId) -> None:
-        """A leadership of this broker has ended: followers that wait are told."""
-        self._replication.forget(partition_id)
-
-    def _damaged(self, partition_id: PartitionId) -> None:
-        """Something of a log here is damaged."""
-        self._repairer.noticed(partition_id)
-
-    async def _settle(self, settling: Settling) -> None:
-        """Finds out what of a damaged log's end was committed, before this broker leads."""
-        await self._settler.settle(settling)
-
     @property
     def controller_node(self) -> int | None:
         """Who leads the metadata log, as far as this broker knows."""
@@ -375,8 +315,7 @@ class Broker:
 
     def image_changed(self, image: ClusterImage) -> None:
         """For the metadata: something has been applied."""
-        self._throttle.follow(image)
-        self._replicas.follow(image)
+        self.data.follow(image)
 
     def leading(self, number: int) -> None:
         """For the metadata: this broker leads its log, under this number."""
@@ -409,11 +348,10 @@ class Broker:
         self._registration.moved()
 
     def _situation(self) -> Situation:
-        return Situation(self._replicas.position, self._metadata.snapshot)
+        return Situation(self.data.replicas.position, self._metadata.snapshot)
 
     def _unfit(self) -> tuple[UnfitReplica, ...]:
-        """Replicas here that the cluster should not count on."""
-        return self._replicas.unfit()
+        return self.data.unfit()
 
     def _tell_applied(self, report: MetadataApplied) -> None:
         leader = self._channel.leader
@@ -427,7 +365,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(IN_FORCE_S_MAX):
-                while self._replicas.position < position:
+                while self.data.replicas.position < position:
                     moved = loop.create_future()
                     self._progress.add(moved)
                     try:
@@ -436,7 +374,7 @@ class Broker:
                         self._progress.discard(moved)
         except TimeoutError:
             logger.warning("this broker is slow to follow the metadata", position=position)
-        return self._replicas.position >= position
+        return self.data.replicas.position >= position
 
     # -- topics ---------------------------------------------------------------------------------------------------
 
@@ -446,14 +384,9 @@ class Broker:
         return self._clock
 
     @property
-    def damaged_ranges(self) -> int:
-        """Ranges of offsets that are known to be damaged on this broker's disk, and not repaired yet."""
-        return sum(len(holder.log.damaged_ranges()) for holder in self._replicas.holders.values())
-
-    @property
     def partitions(self) -> Mapping[PartitionId, Partition]:
         """The partitions that this broker leads and could open."""
-        return self._replicas.partitions
+        return self.data.replicas.partitions
 
     def topic(self, name: str) -> Topic:
         """Raises `UnknownTopic`."""
@@ -470,8 +403,3 @@ class Broker:
         """A partition, here or on the broker that leads it. Raises `UnknownTopic`, `UnknownPartition`,
         `LeaderNotAvailable`."""
         return self._routing.partition(topic, partition)
-
-    def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
-        """What this broker holds of a partition, leader or not; None if it holds nothing, or cannot open it."""
-        replica = self._replicas.partitions.get(partition_id) or self._replicas.followers.get(partition_id)
-        return None if replica is None else LocalCopy(replica, self.node_id, self.purgatory, self.stats)

@@ -12,7 +12,7 @@ import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import msgspec
 import pytest
@@ -124,6 +124,10 @@ class Node:
             for info in topic.partitions
             if info.leader == self.node_id
         }
+
+    @property
+    def data(self) -> Self:
+        return self
 
     def local_copy(self, partition_id: PartitionId) -> Partition | None:
         return self.partitions.get(partition_id)

@@ -63,7 +63,7 @@ def info(brokers: dict[int, Broker]) -> PartitionInfo:
 
 def fail(one: Broker) -> None:
     """As a failed fsync does."""
-    copy = one._replicas.holder(PartitionId(one.topic("t").topic_id, 0))
+    copy = one.data.replicas.holder(PartitionId(one.topic("t").topic_id, 0))
     assert copy is not None
     copy.log.take_offline("fsync failed: by a test")
 

@@ -51,12 +51,12 @@ class BrokerMetrics(Collector):
         yield GaugeMetricFamily(
             "tidelog_damaged_ranges",
             "Ranges of offsets that are damaged on this disk, and not repaired yet.",
-            value=broker.damaged_ranges,
+            value=broker.data.damaged_ranges,
         )
         yield GaugeMetricFamily(
             "tidelog_scrub_oldest_log_seconds",
             "For how long the log that was not read through for longest has not been.",
-            value=broker.scrubber.oldest_s(),
+            value=broker.data.scrubber.oldest_s(),
         )
 
     def _replication(self) -> Iterator[Metric]:

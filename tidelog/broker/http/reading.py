@@ -27,7 +27,7 @@ def readable_partition(context: Context, call: Call) -> ReadHandle:
     if replica is not None:
         topic = context.broker.topic(name)
         check_partition(topic, number)
-        copy = context.broker.local_copy(PartitionId(topic.topic_id, number))
+        copy = context.broker.data.local_copy(PartitionId(topic.topic_id, number))
         if copy is not None:
             return copy
         if replica == "local" and topic.partitions[number].leader != context.broker.node_id:

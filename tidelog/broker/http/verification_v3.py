@@ -71,7 +71,7 @@ async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
         params.boolean(call.query, "batches") is True,
     )
     try:
-        reply = await context.broker.verifier.verify(node_id, asked)
+        reply = await context.broker.data.verifier.verify(node_id, asked)
     except (PeerUnreachable, PeerLost, TimeoutError):
         raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
     return json_answer(_shown(place, topic, partition, node_id, asked, reply))

@@ -181,7 +181,7 @@ class Data:
         ends = dict[int, tuple[int, int]]()
         for node in info.replicas:
             broker = self._world.machine(node).broker
-            replicas = None if broker is None else broker._replicas
+            replicas = None if broker is None else broker.data.replicas
             role = replicas and (replicas.partitions.get(partition_id) or replicas.followers.get(partition_id))
             if not role:
                 yield f"{where}: node {node} has no role"
