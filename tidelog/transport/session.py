@@ -6,7 +6,9 @@ definite, retriable error always; after an indefinite one only if the caller say
 
 A broker that cannot be reached, or says that it cannot serve, is passed over for `AVOID_S` in favour of the next one
 known, leader or not, since any broker forwards. So an address that the cluster advertises and this client cannot reach
-costs a hop, not the service.
+costs a hop, not the service. What any broker can answer is asked of those who have failed only when nobody else is
+left, the last to fail last: to find out that a broker is silent takes longer than `AVOID_S`, and two of them, each
+asked again while the other is passed over, would keep a client from all the others.
 
 Follows Kafka's `NetworkClient` and `Metadata`. One event loop; no tasks of its own.
 """
@@ -14,6 +16,7 @@ Follows Kafka's `NetworkClient` and `Metadata`. One event loop; no tasks of its 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from urllib.parse import quote
 
@@ -56,7 +59,8 @@ class ClusterSession:
         self._entropy = entropy
         self._share = entropy.uniform(0, 1)
         self._turn = 0
-        self._avoid_until_s: dict[str, float] = {}
+        self._failed_s: dict[str, float] = {}
+        """When a broker failed that has not answered since."""
         self._refreshing = asyncio.Lock()
         self._retry_backoff_s = retry_backoff_s
         self._retry_backoff_max_s = retry_backoff_max_s
@@ -156,12 +160,14 @@ class ClusterSession:
         """One try at one broker; `target` is the encoded path and query. Raises `ConnectFailed` or `NoAnswer`."""
         limit_s = self.request_timeout_s if timeout_s is None else timeout_s
         try:
-            return await self._connections.request(
+            answer = await self._connections.request(
                 method, URL(address + target, encoded=True), body=body, headers=headers, timeout_s=limit_s
             )
         except (ConnectFailed, NoAnswer):
             self._avoid(address)
             raise
+        self._failed_s.pop(address, None)
+        return answer
 
     async def call(
         self,
@@ -210,28 +216,20 @@ class ClusterSession:
     # -- which broker --------------------------------------------------------------------------------------------
 
     def _any_address(self) -> str:
-        """The first broker in reach: of those in the metadata, then of the bootstrap list; failing that the one
-        that has been out of reach longest. Each client begins with another one, and goes on to the next when one
-        has nothing new to say."""
+        """The first broker that has not failed: of those in the metadata, then of the bootstrap list; without any, the
+        one that failed longest ago. Each client begins with another one, and goes on to the next when one has nothing
+        new to say."""
         known = self._cache.addresses()
         first = (int(self._share * len(known)) + self._turn) % max(1, len(known))
-        candidates = list(dict.fromkeys((*known[first:], *known[:first], *self._bootstrap)))
-        for address in candidates:
-            if not self._is_avoided(address):
-                return address
-        return min(candidates, key=lambda address: self._avoid_until_s[address])
+        candidates = dict.fromkeys((*known[first:], *known[:first], *self._bootstrap))
+        return min(candidates, key=lambda address: self._failed_s.get(address, -math.inf))
 
     def _avoid(self, address: str) -> None:
-        self._avoid_until_s[address] = self._now_s() + AVOID_S
+        self._failed_s[address] = self._now_s()
 
     def _is_avoided(self, address: str) -> bool:
-        until_s = self._avoid_until_s.get(address)
-        if until_s is None:
-            return False
-        if until_s > self._now_s():
-            return True
-        del self._avoid_until_s[address]
-        return False
+        failed_s = self._failed_s.get(address)
+        return failed_s is not None and self._now_s() < failed_s + AVOID_S
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()
