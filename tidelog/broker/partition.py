@@ -51,7 +51,6 @@ from tidelog.replication.isr.events import (
     FollowerSynced,
     IsrChanged,
     LeaderEffect,
-    MinIsrChanged,
     PrefixDeleted,
     Tick,
 )
@@ -351,7 +350,7 @@ class Partition:
             min((ends[node] for node in self._protocol.in_sync if node in ends), default=self.log.log_end_offset)
         )
 
-    def tell(self, event: FollowerSynced | IsrChanged | AlterPartitionAnswered | MinIsrChanged | Tick) -> None:
+    def tell(self, event: FollowerSynced | IsrChanged | AlterPartitionAnswered | Tick) -> None:
         """What followers, the metadata, the controller and the clock have to say."""
         before = self._protocol.in_sync
         self._execute(self._protocol.step(event))

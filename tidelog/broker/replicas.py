@@ -19,7 +19,7 @@ import structlog
 from tidelog.broker.controller.partition_commands import UnfitReason, UnfitReplica
 from tidelog.broker.fetching import Fetcher
 from tidelog.broker.follower import Follower
-from tidelog.broker.isr_inputs import isr_changed, isr_settings, log_state, news_of
+from tidelog.broker.isr_inputs import isr_changed, isr_settings, log_state
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.removal import Removal
 from tidelog.broker.replica_logs import ReplicaLogs, log_settings
@@ -212,8 +212,7 @@ class Replicas:
     ) -> None:
         if partition.config != config:
             partition.reconfigure(config, log_settings(config))
-        for event in news_of(config, info, epochs):
-            partition.tell(event)
+        partition.tell(isr_changed(config, info, epochs))
 
     async def _take_over(
         self,
@@ -274,8 +273,8 @@ class Replicas:
             info.leader_epoch,
             log_state(log),
             self._logs.high_watermark(partition_id, log),
-            isr_changed(info, epochs),
-            isr_settings(self._config, config, info),
+            isr_changed(config, info, epochs),
+            isr_settings(self._config, config),
             self._now_ms(),
         )
         partition = Partition(

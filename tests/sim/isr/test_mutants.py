@@ -11,6 +11,7 @@ from tidelog.sim.isr.run import run_plan
 SEEDS_MAX = 300
 WHERE = {
     "durability as of now, not of the life": ("everything", 0),
+    "a new min ISR before the set": ("control", 2_018_970),
     "answers before their metadata": ("control", 445),
     "answers of any partition epoch": ("network", 125),
     "answers to any question, if they fit": ("disk", 90),

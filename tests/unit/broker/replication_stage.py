@@ -104,8 +104,8 @@ class Stage:
             epoch,
             site.state(),
             0,
-            IsrChanged((1, 2), isr, 0, EPOCHS),
-            IsrSettings(min_isr=minimum, lag_ms_max=lag_ms_max),
+            IsrChanged((1, 2), isr, 0, EPOCHS, minimum),
+            IsrSettings(lag_ms_max=lag_ms_max),
             int(site.clock.monotonic_s() * 1000),
         )
         surroundings = Surroundings(site.clock, site.stats, site.writer, Purgatory(), self, self.lease, self.recent)

@@ -37,8 +37,6 @@ class LogState(NamedTuple):
 class IsrSettings:
     """What the leader needs of the topic's and the broker's configuration."""
 
-    min_isr: int = 1
-    """`min.insync.replicas`, but never more than there are replicas: below it the high watermark stands still."""
     lag_ms_max: int = 30_000
     """`replica.lag.time.max.ms`: a member that is behind for longer leaves the set."""
     join_ms_max: int = 3_000
@@ -92,6 +90,9 @@ class IsrChanged:
     partition_epoch: int
     broker_epochs: Mapping[int, int]
     """Of those that may join the set: registered, not fenced, not about to stop."""
+    min_isr: int = 1
+    """`min.insync.replicas`, but never more than there are replicas: below it the high watermark stands still. Of the
+    same moment as the rest: with a set of before, a lower one would let be committed what the eligible lack."""
 
 
 class Outcome(Enum):
@@ -125,20 +126,13 @@ class PrefixDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class MinIsrChanged:
-    """`IsrSettings.min_isr` has changed."""
-
-    min_isr: int
-
-
-@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: members that lag are to be dropped, requests to be repeated. Some ten times per `lag_ms_max`."""
 
     now_ms: int
 
 
-LeaderEvent = FollowerSynced | IsrChanged | AlterPartitionAnswered | PrefixDeleted | MinIsrChanged | Tick
+LeaderEvent = FollowerSynced | IsrChanged | AlterPartitionAnswered | PrefixDeleted | Tick
 
 # -- from the leader ---------------------------------------------------------------------------------------------------
 
@@ -328,6 +322,6 @@ __all__ = [
     "AppendRefused", "Appended", "DeletePrefix", "Distrust", "Diverging", "DivergingAt", "Fetch", "FetchDue",
     "FetchOutOfRange", "FetchVerdict", "Fetched", "FollowHighWatermark", "FollowerEffect", "FollowerEvent",
     "FollowerFetched", "FollowerSynced", "IsrChanged", "IsrSettings", "LeaderChanged", "LeaderEffect", "LeaderEvent",
-    "LogState", "MinIsrChanged", "OutOfRange", "Outcome", "PrefixDeleted", "Refused", "ReportSynced", "Serve",
+    "LogState", "OutOfRange", "Outcome", "PrefixDeleted", "Refused", "ReportSynced", "Serve",
     "StartOver", "Synced", "Tick", "Truncate", "Truncated",
 ]  # fmt: skip

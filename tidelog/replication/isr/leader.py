@@ -35,7 +35,6 @@ from tidelog.replication.isr.events import (
     LeaderEffect,
     LeaderEvent,
     LogState,
-    MinIsrChanged,
     OutOfRange,
     PrefixDeleted,
     Refused,
@@ -94,7 +93,7 @@ class IsrLeader:
         self._high_watermark = max(min(high_watermark, kept), log.log_start_offset)
         self._settings = settings
         self._is_fsynced = settings.is_fsynced
-        self._min_isr = settings.min_isr
+        self._min_isr = partition.min_isr
         self._now_ms = now_ms
         self._isr = InSyncSet(partition.isr, partition.partition_epoch, settings.retry_ms)
         self._broker_epochs: Mapping[int, int] = partition.broker_epochs
@@ -154,9 +153,6 @@ class IsrLeader:
                 return [*self._advance(), *self._expand()]
             case IsrChanged():
                 return self._on_metadata(event)
-            case MinIsrChanged(min_isr):
-                self._min_isr = min_isr
-                return [*self._advance()]
             case PrefixDeleted(log_start_offset):
                 assert log_start_offset <= self._high_watermark
                 self._log_start_offset = max(self._log_start_offset, log_start_offset)
@@ -188,7 +184,7 @@ class IsrLeader:
     def _on_metadata(self, event: IsrChanged) -> list[LeaderEffect]:
         if event.partition_epoch < self._isr.partition_epoch:
             return []
-        self._broker_epochs = event.broker_epochs
+        self._broker_epochs, self._min_isr = event.broker_epochs, event.min_isr
         self._assign(event.replicas)
         before = self._isr.committed
         self._isr.adopt(event.isr, event.partition_epoch)

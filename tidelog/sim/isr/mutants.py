@@ -130,6 +130,21 @@ class IgnoresUnheard(IsrLeader):
             self._followers = followers
 
 
+class OldMinIsr(IsrLeader):
+    """Goes by the minimum of in-sync replicas that its epoch began with."""
+
+    def _on_metadata(self, event: IsrChanged) -> Any:
+        return super()._on_metadata(replace(event, min_isr=self._min_isr))
+
+
+class MinIsrFirst(IsrLeader):
+    """Goes by a new minimum of in-sync replicas before it knows of the set that goes with it."""
+
+    def _on_metadata(self, event: IsrChanged) -> Any:
+        self._min_isr = event.min_isr
+        return [*self._advance(), *super()._on_metadata(event)]
+
+
 class NoMinIsr(IsrLeader):
     """Commits with fewer in sync than the topic asks for."""
 
@@ -360,7 +375,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "unclean restart not noticed": Mutant(patches=((leadership.Lost, "takes_acknowledged", _disk_only),)),
     "durability as of now, not of the life": Mutant(patches=((leadership.Lost, "of", _forgetting_what_was),)),
     "no new reign when a replica goes": Mutant(patches=((leadership, "_numbered", _not_for_removals),)),
-    "leaders not told of another min ISR": Mutant(Parts(tells_min_isr=False)),
+    "a new min ISR before the set": Mutant(Parts(leader=MinIsrFirst)),
+    "leaders not told of another min ISR": Mutant(Parts(leader=OldMinIsr)),
     "answers before their metadata": Mutant(Parts(waits_for_metadata=False)),
     "failed fsyncs are repeated": Mutant(Parts(disk=RetriesSync)),
     "logs cut at their first damaged batch": Mutant(Parts(disk=CutsAtDamage)),

@@ -24,7 +24,7 @@ from tidelog.broker.controller.partition_commands import (
     IsrMember,
     PartitionsAltered,
 )
-from tidelog.broker.isr_inputs import news_of
+from tidelog.broker.isr_inputs import isr_changed
 from tidelog.model.cluster import NO_LEADER, ClusterImage
 from tidelog.model.errors import StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import NodeId
@@ -75,8 +75,6 @@ class Parts:
     disk: type[Disk] = Disk
     waits_for_metadata: bool = True
     """Answers about in-sync sets count when what was decided before them is in force."""
-    tells_min_isr: bool = True
-    """Leaders are told of another minimum of in-sync replicas."""
 
 
 SHIPPED = Parts()
@@ -160,12 +158,9 @@ class World:
                 process.role_epoch = info.leader_epoch
                 process.core = self.parts.follower(info.leader_epoch, process.disk.state(), process.high_watermark)
         elif process.leading is not None:
-            min_isr, changed = self._news(image)
             is_fsynced = self.controller.settings(image).ack_durability == "fsynced"
             self.execute(process, process.leading.step(DurabilityChanged(is_fsynced)))
-            if self.parts.tells_min_isr:
-                self.execute(process, process.leading.step(min_isr))
-            self.execute(process, process.leading.step(changed))
+            self.execute(process, process.leading.step(self._news(image)))
 
     def _end_role(self, process: Process) -> None:
         """A cut that is under way comes to its end, and what is appended is made durable."""
@@ -186,9 +181,9 @@ class World:
         if process.following is not None:
             self.react(process, process.following.step(isr.Truncated(len(process.disk.log))))
 
-    def _news(self, image: ClusterImage) -> tuple[isr.MinIsrChanged, isr.IsrChanged]:
+    def _news(self, image: ClusterImage) -> isr.IsrChanged:
         epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
-        return news_of(self.controller.settings(image), partition_of(image), epochs)
+        return isr_changed(self.controller.settings(image), partition_of(image), epochs)
 
     def _take_over(self, process: Process, image: ClusterImage) -> None:
         """Leads, if the end of the log is whole; else it has to be settled first what of it was committed."""
@@ -205,16 +200,14 @@ class World:
             return
         process.settling = None
         image = self.controller.history[process.known]
-        min_isr, changed = self._news(image)
         is_fsynced = self.controller.settings(image).ack_durability == "fsynced"
         core = self.parts.leader(
             process.node,
             process.role_epoch,
             process.disk.state(),
             min(process.high_watermark, len(process.disk.log)),
-            changed,
+            self._news(image),
             isr.IsrSettings(
-                min_isr=min_isr.min_isr,
                 lag_ms_max=LAG_MS_MAX,
                 join_ms_max=JOIN_MS_MAX,
                 retry_ms=RETRY_MS,

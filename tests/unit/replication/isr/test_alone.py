@@ -1,12 +1,13 @@
 """A set of one: what its own disk holds is committed."""
 
+from tidelog.replication.isr.events import IsrChanged, IsrSettings, LogState
 from tidelog.replication.isr.leader import IsrLeader
 from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Propose, Synced
-from tidelog.replication.registry import new_protocol
 
 
 def new_replica(*, is_fsynced: bool = True) -> IsrLeader:
-    return new_protocol(node_id=1, leader_epoch=4, replicas=[1], log_end_offset=10, is_fsynced=is_fsynced)
+    alone, settings = IsrChanged((1,), (1,), 0, {}), IsrSettings(is_fsynced=is_fsynced)
+    return IsrLeader(1, 4, LogState(0, 10, 10), 10, alone, settings, now_ms=0)
 
 
 def test_all_that_a_new_leader_finds_is_committed() -> None:

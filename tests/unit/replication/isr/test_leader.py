@@ -14,7 +14,6 @@ from tidelog.replication.isr.events import (
     IsrSettings,
     LeaderEffect,
     LogState,
-    MinIsrChanged,
     Outcome,
     OutOfRange,
     PrefixDeleted,
@@ -33,8 +32,8 @@ def new_leader(
     isr: tuple[int, ...] = (1, 2, 3), *, min_isr: int = 1, is_fsynced: bool = False, high_watermark: int = 5
 ) -> IsrLeader:
     """Of epoch 4, over ten batches of epoch 2."""
-    settings = IsrSettings(min_isr, LAG_MS, retry_ms=10, is_fsynced=is_fsynced)
-    partition = IsrChanged((1, 2, 3), isr, 7, EPOCHS)
+    settings = IsrSettings(LAG_MS, retry_ms=10, is_fsynced=is_fsynced)
+    partition = IsrChanged((1, 2, 3), isr, 7, EPOCHS, min_isr)
     return IsrLeader(1, 4, LogState(0, 10, 10, ((2, 0),)), high_watermark, partition, settings, now_ms=0)
 
 
@@ -67,10 +66,10 @@ def test_a_new_leaders_high_watermark_stays_until_the_members_were_heard() -> No
 
 def test_a_leader_calls_no_more_committed_than_it_keeps() -> None:
     """Elected unclean, it may have heard of more than its own disk has; readers would see it, and lose it."""
-    partition = IsrChanged((1, 2, 3), (1,), 7, EPOCHS)
+    partition = IsrChanged((1, 2, 3), (1,), 7, EPOCHS, min_isr=2)
     log = LogState(0, 6, 10, ((2, 0),))
-    assert IsrLeader(1, 4, log, 8, partition, IsrSettings(min_isr=2, is_fsynced=True), 0).high_watermark == 6
-    assert IsrLeader(1, 4, log, 8, partition, IsrSettings(min_isr=2, is_fsynced=False), 0).high_watermark == 8
+    assert IsrLeader(1, 4, log, 8, partition, IsrSettings(is_fsynced=True), 0).high_watermark == 6
+    assert IsrLeader(1, 4, log, 8, partition, IsrSettings(is_fsynced=False), 0).high_watermark == 8
 
 
 def test_with_fsyncs_the_disks_count() -> None:
@@ -97,7 +96,17 @@ def test_below_min_isr_nothing_is_committed() -> None:
     append(leader)
     assert leader.is_below_min_isr
     assert leader.high_watermark == 5
-    assert leader.step(MinIsrChanged(1)) == [AdvanceHighWatermark(11)]
+    assert leader.step(IsrChanged((1, 2, 3), (1,), 7, EPOCHS, min_isr=1)) == [AdvanceHighWatermark(11)]
+
+
+def test_a_lower_minimum_counts_with_the_set_that_it_came_with() -> None:
+    """Between two images that the leader saw, 2 was fenced, and a move has made two enough of what was three. The
+    others are eligible since, without what is appended now."""
+    leader = new_leader((1, 2), min_isr=3)
+    append(leader)
+    assert fetch(leader, 2, 11) == []
+    assert leader.step(IsrChanged((1, 2, 3), (1,), 9, EPOCHS, min_isr=2)) == []
+    assert leader.high_watermark == 5
 
 
 def test_one_about_to_join_is_waited_for() -> None:
@@ -112,7 +121,7 @@ def test_one_about_to_join_is_waited_for() -> None:
 
 
 def test_one_that_is_far_behind_is_not_waited_for_even_if_members_may_lag_that_long() -> None:
-    settings = IsrSettings(1, 30_000, join_ms_max=3_000, is_fsynced=False)
+    settings = IsrSettings(30_000, join_ms_max=3_000, is_fsynced=False)
     leader = IsrLeader(1, 4, LogState(0, 10, 10, ((2, 0),)), 10, IsrChanged((1, 3), (1,), 7, EPOCHS), settings, 0)
     append(leader)
     leader.step(Tick(4_000))
