@@ -90,7 +90,7 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-        gc.collect(1)
+        gc.collect()  # all of it: what the run's last frames still hold would be old by the next time
 
 
 class Run:
