@@ -6,14 +6,14 @@ and the code, so results are the same however the seeds are spread.
 
 from __future__ import annotations
 
-import concurrent.futures  # determinism: seeds are independent, and results are gathered in their order
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
 from tidelog.sim import crash, log_scenario, slot_scenario
+from tidelog.sim.batches import spread
 from tidelog.sim.cluster.run import run_seed as run_cluster_seed
 from tidelog.sim.cluster.sometimes import SOMETIMES as SOMETIMES_IN_A_CLUSTER
 from tidelog.sim.counters import SOMETIMES as SOMETIMES_IN_A_BROKER
@@ -97,20 +97,12 @@ def run(
 ) -> Summary:
     """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each."""
     summary = Summary(first_seed, rings)
-    for outcome in _outcomes(range(first_seed, first_seed + runs), jobs, rings):
+    seeds = range(first_seed, first_seed + runs)
+    for outcome in spread(partial(run_rings, rings), seeds, jobs, chunk_items=CHUNK_SEEDS):
         summary.add(outcome)
         if progress is not None:
             progress(summary.runs, runs)
     return summary
-
-
-def _outcomes(seeds: range, jobs: int, rings: Sequence[Ring]) -> Iterator[Outcome]:
-    work = partial(run_rings, rings)
-    if jobs == 1:
-        yield from map(work, seeds)
-        return
-    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(work, seeds, chunksize=CHUNK_SEEDS)
 
 
 def run_rings(rings: Sequence[Ring], seed: int) -> Outcome:

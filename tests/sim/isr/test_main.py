@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from tidelog.sim.isr.__main__ import ProgressBar, main
-from tidelog.sim.isr.plans import draw_plan
-from tidelog.sim.isr.run import Batch, run_plan, run_seeds
+from tidelog.sim.isr.__main__ import main
+from tidelog.sim.isr.run import run_seeds
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -45,21 +44,11 @@ def test_a_failure_says_how_to_see_it_again(
 @pytest.mark.slow
 def test_what_comes_of_seeds_does_not_depend_on_how_they_are_spread() -> None:
     alone, spread = run_seeds("swarm", 0, 102), run_seeds("swarm", 0, 102, jobs=2)
-    assert (alone.runs, alone.committed, alone.counters) == (spread.runs, spread.committed, spread.counters)
-
-
-def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = ProgressBar("disk", iter(range(100)).__next__)
-    bar.show(Batch("disk", runs=20), 2000)
-    bar.show(Batch("disk", runs=21), 2000)
-    bar.show(Batch("disk", runs=500, failures=[run_plan(draw_plan("disk", 3))]), 2000)
-    assert [line.split()[1] for line in capsys.readouterr().err.splitlines()] == ["1%", "25%"]
-    bar.show(Batch("disk", runs=100), 200)
-    assert capsys.readouterr().err == "", "what is over soon needs none"
+    assert (alone.runs, alone.amount, alone.counters) == (spread.runs, spread.amount, spread.counters)
 
 
 def test_runs_that_never_reach_something_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = run_seeds("crashes", 0, 1)
     assert batch.never_happened == []
-    monkeypatch.setattr("tidelog.sim.isr.run.COUNTED_FROM_RUNS", 1)
+    monkeypatch.setattr("tidelog.sim.batches.COUNTED_FROM_RUNS", 1)
     assert "an unclean election" in batch.never_happened

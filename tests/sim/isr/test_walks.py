@@ -20,8 +20,8 @@ RARE_IN_FEW = 0.6
 @pytest.mark.parametrize("mix", MIXES)
 def test_nothing_committed_is_lost(mix: str) -> None:
     batch = run_seeds(mix, 0, RUNS)
-    assert not batch.failures, f"python -m tidelog.sim.isr --mix {mix} --seed {batch.failures[0].plan.seed} --trace"
-    assert batch.committed > RUNS
+    assert not batch.failures, f"python -m tidelog.sim.isr --mix {mix} --seed {batch.failures[0].seed} --trace"
+    assert batch.amount > RUNS
     seen = [name for name in SOMETIMES[mix] if batch.counters[name]]
     assert len(seen) > RARE_IN_FEW * len(SOMETIMES[mix]), f"the runs have become too tame: {seen}"
 
@@ -29,9 +29,9 @@ def test_nothing_committed_is_lost(mix: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mix", MIXES)
 def test_many_runs_reach_what_is_hard_to_reach(mix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.sim.isr.run.COUNTED_FROM_RUNS", RUNS_LONG)
+    monkeypatch.setattr("tidelog.sim.batches.COUNTED_FROM_RUNS", RUNS_LONG)
     batch = run_seeds(mix, 0, RUNS_LONG)
-    assert not batch.failures, f"python -m tidelog.sim.isr --mix {mix} --seed {batch.failures[0].plan.seed} --trace"
+    assert not batch.failures, f"python -m tidelog.sim.isr --mix {mix} --seed {batch.failures[0].seed} --trace"
     assert not batch.never_happened
 
 

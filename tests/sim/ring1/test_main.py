@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from tests.sim.ring1.mutants import mutated, quorum_of_one_too_few
-from tidelog.sim.ring1.__main__ import ProgressBar, main
+from tidelog.sim.ring1.__main__ import main
 from tidelog.sim.ring1.drawing import draw_scenario
-from tidelog.sim.ring1.run import Batch, run_scenario, run_seeds
+from tidelog.sim.ring1.run import run_scenario, run_seeds
 from tidelog.sim.ring1.story import Story
 
 
@@ -47,23 +47,13 @@ def test_a_failure_says_how_to_see_it_again(
 
 def test_what_comes_of_seeds_does_not_depend_on_how_they_are_spread() -> None:
     alone, spread = run_seeds(0, 220), run_seeds(0, 220, jobs=2)
-    assert (alone.runs, alone.events, alone.counters) == (spread.runs, spread.events, spread.counters)
-
-
-def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = ProgressBar(iter(range(100)).__next__)
-    bar.show(Batch(runs=20), 2000)
-    bar.show(Batch(runs=21), 2000)
-    bar.show(Batch(runs=500, failures=[run_scenario(draw_scenario(3))]), 2000)
-    assert [line.split("%")[0] for line in capsys.readouterr().err.splitlines()] == ["  1", " 25"]
-    bar.show(Batch(runs=100), 200)
-    assert capsys.readouterr().err == "", "what is over soon needs none"
+    assert (alone.runs, alone.amount, alone.counters) == (spread.runs, spread.amount, spread.counters)
 
 
 def test_runs_that_never_reach_something_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = run_seeds(0, 3)
     assert batch.never_happened == []
-    monkeypatch.setattr("tidelog.sim.ring1.run.COUNTED_FROM_RUNS", 3)
+    monkeypatch.setattr("tidelog.sim.batches.COUNTED_FROM_RUNS", 3)
     assert "a log jumps to a floor" in batch.never_happened
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import concurrent.futures  # determinism: seeds are independent, and results are gathered in their order
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
+from tidelog.sim import batches
+from tidelog.sim.batches import Batch, Progress, verdict_of
 from tidelog.sim.ring1.drawing import draw_scenario
 from tidelog.sim.ring1.healing import Healing
 from tidelog.sim.ring1.invariant import Invariant
@@ -18,10 +16,6 @@ from tidelog.sim.ring1.shrink import Shrinking
 from tidelog.sim.ring1.simulation import Observer, Simulation
 from tidelog.sim.ring1.sometimes import SOMETIMES
 from tidelog.sim.ring1.story import Story
-
-CHUNK_SEEDS = 100
-COUNTED_FROM_RUNS = 5000
-"""In fewer runs, rare things may well not happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +30,17 @@ class Outcome:
     failure: Exception | None = None
 
     @property
+    def seed(self) -> int:
+        return self.scenario.seed
+
+    @property
+    def amount(self) -> int:
+        return self.events
+
+    @property
     def verdict(self) -> str:
         """What failed, in a word or two; empty if nothing did."""
-        if self.failure is None:
-            return ""
-        text = str(self.failure).partition("\n")[0]
-        return text.partition(":")[0] if ":" in text else f"{type(self.failure).__name__} {text}"
+        return verdict_of(self.failure)
 
 
 def run_scenario(
@@ -64,68 +63,17 @@ def run_scenario(
     return Outcome(scenario, sim.trace, sim.events, sim.network.sent, sim.truth.counters, failure)
 
 
-@dataclass(slots=True)
-class Batch:
-    """What many runs came to."""
-
-    runs: int = 0
-    events: int = 0
-    counters: Counter[str] = field(default_factory=Counter)
-    failures: list[Outcome] = field(default_factory=list)
-
-    @property
-    def never_happened(self) -> list[str]:
-        """What should happen sometimes and did not; nothing if the batch is too small to tell."""
-        return [name for name in SOMETIMES if not self.counters[name]] if self.runs >= COUNTED_FROM_RUNS else []
-
-    def add(self, outcome: Outcome) -> None:
-        self.runs += 1
-        self.events += outcome.events
-        self.counters.update(outcome.counters)
-        if outcome.failure is not None:
-            self.failures.append(outcome)
-
-    def merge(self, other: Batch) -> None:
-        self.runs += other.runs
-        self.events += other.events
-        self.counters.update(other.counters)
-        self.failures += other.failures
-
-
-Progress = Callable[[Batch, int], None]
-"""What is done, and how many runs are wanted."""
-
-
 def run_seeds(
-    first: int, count: int, *, failures_max: int = 1, jobs: int = 1, progress: Progress | None = None
-) -> Batch:
-    """Runs the scenarios of these seeds, on `jobs` processes, until so many have failed. `progress` is told now and
-    then. Which seeds fail does not depend on how they are spread."""
-    batch = Batch()
-    chunks = [range(seed, min(seed + CHUNK_SEEDS, first + count)) for seed in range(first, first + count, CHUNK_SEEDS)]
-    work = partial(_run_chunk, failures_max)
-    with ExitStack() as stack:
-        done: Iterator[Batch] = map(work, chunks)
-        if jobs > 1:
-            pool = concurrent.futures.ProcessPoolExecutor(jobs)
-            stack.callback(pool.shutdown, cancel_futures=True)
-            done = pool.map(work, chunks)
-        for part in done:
-            batch.merge(part)
-            if progress is not None:
-                progress(batch, count)
-            if len(batch.failures) >= failures_max:
-                break
-    return batch
+    first: int, count: int, *, failures_max: int = 1, jobs: int = 1, progress: Progress[Outcome] | None = None
+) -> Batch[Outcome]:
+    """Runs the scenarios of these seeds, on `jobs` processes, until so many have failed."""
+    return batches.run_seeds(
+        _run_seed, first, count, sometimes=SOMETIMES, failures_max=failures_max, jobs=jobs, progress=progress
+    )
 
 
-def _run_chunk(failures_max: int, seeds: range) -> Batch:
-    batch = Batch()
-    for seed in seeds:
-        batch.add(run_scenario(draw_scenario(seed)))
-        if len(batch.failures) >= failures_max:
-            break
-    return batch
+def _run_seed(seed: int) -> Outcome:
+    return run_scenario(draw_scenario(seed))
 
 
 def shrink(outcome: Outcome, invariants: tuple[type[Invariant], ...] = INVARIANTS) -> Scenario:

@@ -1,0 +1,137 @@
+"""Many runs, each grown from its seed, and what they came to.
+
+Seeds are independent of each other, so they may be spread over processes; their outcomes are gathered in the order of
+the seeds, and what a batch comes to does not depend on how it was spread.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures  # determinism: seeds are independent, and results are gathered in their order
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+CHUNK_SEEDS = 100
+COUNTED_FROM_RUNS = 5_000
+"""In fewer runs, rare things may well not happen."""
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Outcome(Protocol):
+    """What a batch asks of the outcome of a run."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What happened how often."""
+
+    @property
+    def amount(self) -> int:
+        """How much was done, in whatever tells most about such a run: events, batches committed."""
+
+    @property
+    def failure(self) -> Exception | None: ...
+
+
+R = TypeVar("R", bound=Outcome)
+
+
+def verdict_of(failure: Exception | None) -> str:
+    """What failed, in a few words; empty if nothing did. Runs that fail alike have the same."""
+    if failure is None:
+        return ""
+    text = str(failure).partition("\n")[0]
+    return text.partition(":")[0] if ":" in text else f"{type(failure).__name__} {text}"
+
+
+@dataclass(slots=True)
+class Batch(Generic[R]):
+    """What many runs came to."""
+
+    sometimes: Sequence[str] = ()
+    """What must happen now and then, or the runs have become too tame."""
+    runs: int = 0
+    amount: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
+    failures: list[R] = field(default_factory=list)
+
+    @property
+    def never_happened(self) -> list[str]:
+        """What should happen sometimes and did not; nothing if the batch is too small to tell."""
+        return [name for name in self.sometimes if not self.counters[name]] if self.runs >= COUNTED_FROM_RUNS else []
+
+    @property
+    def is_good(self) -> bool:
+        return not self.failures and not self.never_happened
+
+    def add(self, outcome: R) -> None:
+        self.runs += 1
+        self.amount += outcome.amount
+        self.counters.update(outcome.counters)
+        if outcome.failure is not None:
+            self.failures.append(outcome)
+
+    def merge(self, other: Batch[R]) -> None:
+        self.runs += other.runs
+        self.amount += other.amount
+        self.counters.update(other.counters)
+        self.failures += other.failures
+
+
+Progress = Callable[[Batch[R], int], None]
+"""What is done, and how many runs are wanted."""
+
+
+def run_seeds(
+    run: Callable[[int], R],
+    first: int,
+    count: int,
+    *,
+    sometimes: Sequence[str] = (),
+    failures_max: int = 1,
+    jobs: int = 1,
+    progress: Progress[R] | None = None,
+) -> Batch[R]:
+    """Runs these seeds on `jobs` processes, until so many have failed; `progress` is told now and then.
+
+    The chunk of seeds with the last of these failures may bring a few more. With more than one process, `run` and what
+    it returns have to be picklable.
+    """
+    batch = Batch[R](sometimes)
+    chunks = [range(seed, min(seed + CHUNK_SEEDS, first + count)) for seed in range(first, first + count, CHUNK_SEEDS)]
+    with closing(spread(partial(_run_chunk, run, failures_max), chunks, jobs)) as done:
+        for part in done:
+            batch.merge(part)
+            if progress is not None:
+                progress(batch, count)
+            if len(batch.failures) >= failures_max:
+                break
+    return batch
+
+
+def _run_chunk(run: Callable[[int], R], failures_max: int, seeds: range) -> Batch[R]:
+    batch = Batch[R]()
+    for seed in seeds:
+        batch.add(run(seed))
+        if len(batch.failures) >= failures_max:
+            break
+    return batch
+
+
+def spread(work: Callable[[T], D], items: Iterable[T], jobs: int, *, chunk_items: int = 1) -> Generator[D, None, None]:
+    """The work on each item, in the order of the items, on `jobs` processes. Closed early, it leaves out the rest."""
+    if jobs <= 1:
+        yield from map(work, items)
+        return
+    pool = concurrent.futures.ProcessPoolExecutor(jobs)
+    try:
+        yield from pool.map(work, items, chunksize=chunk_items)
+    finally:
+        pool.shutdown(cancel_futures=True)
