@@ -4,7 +4,8 @@ A store with slots of all sorts, some replaced, some learned, a floor and facts 
 and kept as files. A case puts these files on a fresh disk, damages them, opens the store and reads all there is. Since
 all of it was durable:
 
-- no payload, identity, floor or facts are shown that are not the newest of their slot;
+- no payload, identity, floor or facts are shown that are not the newest of their slot; for a damaged identity, an
+  earlier one of the same number may be;
 - no slot is missing, unless the store says that it is amnesiac, at this opening and at every later one;
 - a catalog or one metainfo copy may be damaged in any way: that costs nothing at all;
 - a `.log` may be damaged in any way: that costs identities and payloads of the slots it held, whose position and number
@@ -63,6 +64,7 @@ class SlotSweep:
         self.facts = driver.facts[0]
         self.faulty = 0
         self._heads = dict(self._find_heads())
+        self._identities = list(self._find_identities())
 
     def entries(self) -> Iterator[tuple[str, int, Row]]:
         """The row of each entry: its catalog, where it lies there, and what it says."""
@@ -85,6 +87,15 @@ class SlotSweep:
             start = self.content[path].index(key, row.file_position)
             if row.number != FLOOR_NUMBER:
                 yield row.position, (path, row.file_position + HEADER_BYTES, start + len(key))
+
+    def _find_identities(self) -> Iterator[tuple[int, int, bytes]]:
+        """Every one that a position ever had, and under which number."""
+        for catalog, _, row in self.entries():
+            entry = decode_entry(
+                self.content[catalog.replace(".catalog", ".log")][row.file_position : row.end_position]
+            )
+            assert entry is not None
+            yield row.position, row.number, entry[0].content
 
     def cases(self) -> Iterator[Case]:
         """Each fault on each stretch of 16 bytes, of 64, and on each field of rows and metainfo copies."""
@@ -148,7 +159,9 @@ class SlotSweep:
         for position, known in expected.slots.items():
             slot = found[position]
             assert slot.number == known.number, f"number of {position}"
-            assert slot.identity in (known.identity, None), f"identity of {position}"
+            is_known = slot.identity is None or (position, slot.number, slot.identity) in self._identities
+            assert is_known, f"identity of {position}"
+            assert slot.identity == known.identity or loss is not Loss.NOTHING, f"{slot} is damaged"
             assert slot.identity is not None or slot.is_faulty
             self.faulty += slot.is_faulty
             is_as_written = slot.identity is not None and slot.is_faulty == (

@@ -72,6 +72,11 @@ class SlotIndex:
         is_known = head.kind is not EntryKind.UNKNOWN
         self.slots[head.position] = SlotPlace(head.number, head.digest, offset, payload, is_known)
 
+    def has(self, position: int, number: int) -> bool:
+        """True if the slot's newest entry has this number, and its identity is known."""
+        slot = self.slots.get(position)
+        return slot is not None and slot.is_known and slot.number == number
+
     def find(self, position: int, digest: bytes) -> StoredPayload | None:
         """Where the payload with this digest was stored for this position, by whatever entry."""
         return self._payloads.get((position, digest))

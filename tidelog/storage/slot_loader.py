@@ -4,7 +4,9 @@ A Paxos replica may forget what was never durable, and nothing else: one forgott
 for one position. So all that damage can do has to end in one of these, never in silence:
 
 - The payload alone is lost: the slot is *faulty*, its identity known. A peer gives the payload back.
-- The head is lost as well: position and number are in the catalog row. The slot is faulty, its identity None.
+- The head is lost as well: position and number are in the catalog row. If the entry before has them too, it holds the
+  same value, for a number names one for a position, and counts again: what is lost is at most that it was chosen. Else
+  the slot is faulty, its identity None.
 - The row is lost, too, so nobody knows which slot it was; or a floor; or the journal, or both copies of the facts: the
   store is *amnesiac*. The replica must not vote under its old identity any more.
 
@@ -169,6 +171,8 @@ class _Replay:
         head, payload = read_entry(segment, row)
         if head.number == FLOOR_NUMBER and head.kind is EntryKind.UNKNOWN:
             self._lost_floor = head.position
+            return
+        if head.kind is EntryKind.UNKNOWN and self.index.has(head.position, head.number):
             return
         self.index.note(head, row.base_offset, None if payload is None else len(payload))
         if head.kind is EntryKind.FLOOR:

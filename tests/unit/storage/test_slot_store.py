@@ -237,6 +237,20 @@ def test_a_damaged_entry_does_not_bring_back_what_it_replaced(place: Place) -> N
     assert place.slots() == {1: (6, None, True)}
 
 
+def test_of_a_slot_stored_twice_under_one_number_the_first_is_good_enough(place: Place) -> None:
+    """What is accepted is stored again when it is learned, and that is not durable at once."""
+    place.store.put(1, 5, b"accepted", b"payload")
+    place.store.put(1, 5, b"learned", b"payload")
+    place.store.close()
+    place.harm(place.paths(".log")[0], b"learned")
+    place.open()
+    assert place.slots() == {1: (5, b"accepted", False)}
+    assert place.store.payload(1) == b"payload"
+    place.store.put(1, 5, b"learned", b"payload")
+    place.close_and_open()
+    assert place.slots() == {1: (5, b"learned", False)}
+
+
 def test_damage_to_what_was_replaced_does_not_matter(place: Place) -> None:
     place.store.put(1, 5, b"older", b"payload")
     place.store.put(1, 6, b"newer", b"another")
