@@ -135,6 +135,7 @@ class Partition:
         self._mailbox = Mailbox()
         self._uncommitted = Uncommitted()
         self._is_closing = False
+        self._is_deposed = False
 
     # -- extent ---------------------------------------------------------------------------------------------------
 
@@ -351,7 +352,10 @@ class Partition:
         )
 
     def tell(self, event: FollowerSynced | IsrChanged | AlterPartitionAnswered | Tick) -> None:
-        """What followers, the metadata, the controller and the clock have to say."""
+        """What followers, the metadata, the controller and the clock have to say. An answer of the controller may come
+        when somebody else leads, and this log may be gone: then it means nothing any more."""
+        if self._is_deposed:
+            return
         before = self._protocol.in_sync
         self._execute(self._protocol.step(event))
         after = self._protocol.in_sync
@@ -441,6 +445,7 @@ class Partition:
         """Takes no more requests and fails those in the mailbox. What is appended may still be committed: by this
         broker, or, if it is deposed, by whoever leads now; then it cannot say, and says so."""
         self._is_closing = True
+        self._is_deposed = is_deposed
         self._recent.clear()
         if is_deposed:
             self._uncommitted.fail("another broker leads this partition now")

@@ -14,6 +14,7 @@ from tidelog.sim.cluster.scenario import decode_scenario
 
 DIRECTORY = Path(__file__).parent / "kept"
 KEPT = {
+    "answer-after-its-log-is-gone": "a leader that was removed, log and all, still listened to the controller's answer",
     "clients-do-not-get-through": "a log that met a full disk when it was opened stayed offline",
     "commit-under-way-while-cut": "a commit under way when a follower began to cut its log was reported during the cut",
     "elections-in-one-entry": "two decisions in one entry of the log were taken for one by the simulator",
