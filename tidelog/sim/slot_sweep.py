@@ -28,7 +28,7 @@ from tidelog.sim.slot_driver import IDENTITY, SlotDriver
 from tidelog.sim.sweep import FAULTS, METAINFO_BOUNDS, ROW_BOUNDS, Case, Content
 from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec
 from tidelog.storage.segment import SECTOR_BYTES
-from tidelog.storage.slot_entries import FLOOR_NUMBER, decode_entry
+from tidelog.storage.slot_entries import FLOOR_NUMBER, Head, decode_entry
 
 POSITIONS = 24
 FLOOR = 5
@@ -81,9 +81,7 @@ class SlotSweep:
         """For each position, the file and the bytes that tell the identity in its newest entry."""
         for catalog, _, row in self.entries():
             path = catalog.replace(".catalog", ".log")
-            entry = decode_entry(self.content[path][row.file_position : row.end_position])
-            assert entry is not None
-            key = entry[0].pack()
+            key = self._head(path, row).pack()
             start = self.content[path].index(key, row.file_position)
             if row.number != FLOOR_NUMBER:
                 yield row.position, (path, row.file_position + HEADER_BYTES, start + len(key))
@@ -91,11 +89,12 @@ class SlotSweep:
     def _find_identities(self) -> Iterator[tuple[int, int, bytes]]:
         """Every one that a position ever had, and under which number."""
         for catalog, _, row in self.entries():
-            entry = decode_entry(
-                self.content[catalog.replace(".catalog", ".log")][row.file_position : row.end_position]
-            )
-            assert entry is not None
-            yield row.position, row.number, entry[0].content
+            yield row.position, row.number, self._head(catalog.replace(".catalog", ".log"), row).content
+
+    def _head(self, path: str, row: Row) -> Head:
+        entry = decode_entry(self.content[path][row.file_position : row.end_position])
+        assert entry is not None
+        return entry[0]
 
     def cases(self) -> Iterator[Case]:
         """Each fault on each stretch of 16 bytes, of 64, and on each field of rows and metainfo copies."""
