@@ -1,0 +1,81 @@
+"""How lives end and begin again: processes are killed, power and disks are lost, and sessions are over."""
+
+from __future__ import annotations
+
+from tidelog.model.cluster import NO_LEADER
+from tidelog.sim.isr.dice import Dice
+from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.repairing import Repairing as World
+from tidelog.sim.isr.wire import CONTROLLER
+
+
+def kill(world: World, process: Process, dice: Dice) -> None:
+    """The process ends; what it has written is there."""
+    world.truth.saw("a process is killed")
+    world.end(process)
+
+
+def power(world: World, process: Process, dice: Dice) -> None:
+    """Of what was not synced, some is gone."""
+    world.truth.saw("unsynced batches are lost", process.disk.kept < len(process.disk.log))
+    process.disk.lose_power(dice)
+    world.end(process)
+
+
+def wipe(world: World, dice: Dice) -> None:
+    """A broker that does not run gets another disk, if its old one isn't needed."""
+    stopped = [process for process in world.current.values() if not process.is_running]
+    if stopped and not _is_needed(world, node := dice.pick(stopped).node):
+        world.truth.saw("a disk is wiped")
+        world.register(world.new_process(node, world.new_disk(node)))
+
+
+def replace_disk(world: World, process: Process, dice: Dice) -> None:
+    """A second process of the node, on another disk, while the first goes on: it knows nothing of it."""
+    if world.current[process.node] is process and not _is_needed(world, process.node):
+        world.truth.saw("a process outlives its successor's start")
+        world.register(world.new_process(process.node, world.new_disk(process.node)))
+
+
+def _is_needed(world: World, node: int) -> bool:
+    """Nobody else that the controller counts with is sure to hold what this node does: a loss would be its due."""
+    now = world.controller.now
+    others = [other for other in (*now.isr, *now.elr) if other != node]
+    holders = [world.registered(other) for other in others]
+    return not any(holder is not None and not holder.disk.faulty for holder in holders)
+
+
+def checkpoint(world: World, process: Process, dice: Dice) -> None:
+    if process.core is not None:
+        process.disk.high_watermark = process.core.high_watermark
+
+
+def fail_over(world: World, dice: Dice) -> None:
+    """The leader dies, its session ends, and the others are told, or some of them."""
+    leader = world.controller.now.leader
+    if leader == NO_LEADER:
+        return
+    process = world.registered(leader)
+    if process is not None and dice.chance(0.7):
+        (power if dice.chance(0.5) else kill)(world, process, dice)
+    world.fence(leader)
+    for other in world.running():
+        if dice.chance(0.7):
+            world.learn(other, world.newest)
+
+
+def bounce(world: World, process: Process, dice: Dice) -> None:
+    """A broker restarts at once: nobody has noticed its end when its new life is registered. Where a new leader asks
+    others what was committed, one of those."""
+    settling = [other for other in world.running() if other.settling is not None]
+    if settling:
+        process = dice.pick([other for other in world.running() if other is not settling[0]] or settling)
+    if world.current[process.node] is not process:
+        return
+    (power if dice.chance(0.7) else kill)(world, process, dice)
+    fresh = world.new_process(process.node, process.disk)
+    for say in (world.register, world.heartbeat):
+        say(fresh)
+        while world.wire.newest_between(CONTROLLER, fresh.node):
+            world.wire.deliver_newest(dice)
+        world.learn(fresh, world.newest)

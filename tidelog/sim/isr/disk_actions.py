@@ -1,0 +1,62 @@
+"""What disks do: batches rot, and more often where it hurts; fsyncs fail, and checkpoints are lost."""
+
+from __future__ import annotations
+
+from tidelog.model.cluster import NO_LEADER
+from tidelog.sim.isr.crash_actions import checkpoint
+from tidelog.sim.isr.dice import Dice
+from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.repairing import Repairing as World
+
+
+def fail_sync(world: World, process: Process, dice: Dice) -> None:
+    if process.core is not None and process.disk.kept < len(process.disk.log) and process.cutting is None:
+        world.truth.saw("an fsync fails")
+        process.disk.fail_sync()
+
+
+def rot(world: World, dice: Dice) -> None:
+    """A batch of some disk, one near the end more often than others."""
+    disks = [process.disk for process in world.current.values() if len(process.disk.log) > process.disk.start]
+    if disks:
+        disk = dice.pick(disks)
+        end = len(disk.log)
+        world.rot(disk, dice.between(max(disk.start, end - 3) if dice.chance(0.7) else disk.start, end - 1))
+
+
+def rot_and_restart(world: World, dice: Dice) -> None:
+    """The leader's end rots while it is down for a moment; it may lead again, or another."""
+    leader = world.controller.now.leader
+    process = None if leader == NO_LEADER else world.registered(leader)
+    if process is None or len(process.disk.log) == process.disk.start:
+        return
+    checkpoint(world, process, dice)
+    world.end(process)
+    for _ in range(dice.between(1, 2)):
+        end = len(process.disk.log)
+        world.rot(process.disk, dice.between(max(process.disk.start, end - 3), end - 1))
+    if dice.chance(0.6):
+        world.register(world.new_process(process.node, process.disk))
+
+
+def rot_heir(world: World, dice: Dice) -> None:
+    """The leader's session ends, and of who comes next a batch has rotted that it does not know to be committed."""
+    now = world.controller.now
+    heir = next((world.registered(node) for node in now.isr if node != now.leader), None)
+    if heir is None or heir.core is None or heir.core.high_watermark >= len(heir.disk.log):
+        return
+    world.rot(heir.disk, dice.between(heir.core.high_watermark, len(heir.disk.log) - 1))
+    world.fence(now.leader)
+    world.learn(heir, world.newest)
+    is_unheard = dice.chance(0.5)
+    for other in world.running():
+        if dice.chance(0.1 if is_unheard else 0.5):
+            world.learn(other, world.newest)
+    if is_unheard:
+        world.ask_for_copies(heir, dice)
+        world.wire.deliver_newest(dice)
+        world.wire.deliver_newest(dice)
+
+
+def lose_checkpoint(world: World, process: Process, dice: Dice) -> None:
+    process.disk.high_watermark = process.disk.start
