@@ -29,7 +29,7 @@ Pending = tuple[int, int, bytes | None]
 class FileNode:
     """A file's bytes (an inode). Names for it live in directories, which don't concern it."""
 
-    __slots__ = ("data", "durable", "number", "overwritten", "pending", "unreadable")
+    __slots__ = ("data", "durable", "has_failed_sync", "number", "overwritten", "pending", "unreadable")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -38,6 +38,7 @@ class FileNode:
         self.pending: list[Pending] = []
         self.overwritten: deque[tuple[int, bytes]] = deque(maxlen=OLD_CONTENT_MAX)
         self.unreadable: list[tuple[int, int]] = []
+        self.has_failed_sync = False
 
     def write(self, sequence: int, position: int, payload: bytes) -> None:
         put(self.data, position, payload)

@@ -89,6 +89,7 @@ class Medium:
         """Of the un-synced writes some get through, the rest is forgotten; whoever reads may or may not notice."""
         choices = self._random_choices([change[0] for change in node.pending])
         node.settle(choices, filler=b"")
+        node.has_failed_sync = True
         self.dirty.pop(node.number, None)
         if choices.choose(2):
             node.drop_cache()

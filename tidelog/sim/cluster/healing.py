@@ -4,6 +4,9 @@ Transient faults hide livelocks: the next one shakes the cluster loose (TigerBee
 faults stop. First everything comes back; then a random core, a bare majority of the voters, goes on while all else is
 lost for good. Each time there must be a controller, a topic can be created through any broker, and all that live agree.
 
+One end is excused, and counted: that of a log whose only voter lost the very entry that it was writing to failing
+fsyncs. It cannot tell that from an entry that it has promised, and waits for an operator.
+
 A core that starts from chaos, without everything coming back first, is demanded only if no change of voters is under
 way: such a change may need brokers of the other set, and nobody outside can tell.
 """
@@ -15,7 +18,9 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tidelog.broker.broker import NewTopic
+from tidelog.broker.quorum.metadata import MetadataDamaged
 from tidelog.model.errors import TidelogError
+from tidelog.sim.cluster.disk_strikes import METADATA
 from tidelog.sim.cluster.watch import Watch
 from tidelog.sim.cluster.world import World
 from tidelog.sim.faults import NO_FAULTS
@@ -26,6 +31,8 @@ LIVE_S_MAX = 45.0
 """How long a cluster without faults may need: sessions, elections and replaced voters, one after the other."""
 LOOK_S = 0.05
 TRY_S = 3.0
+BEYOND_HELP = "excused refusal of an only voter"
+"""What it counts as. Too rare to be asked of 500 seeds."""
 
 
 class Healing:
@@ -87,8 +94,30 @@ class Healing:
                 self._world.truth.note("alive", when)
                 return True
             await asyncio.sleep(LOOK_S)
+        if self._is_beyond_help():
+            self._world.truth.note("beyond help", when)
+            self._world.truth.saw(BEYOND_HELP)
+            return False
         self._world.truth.violate("liveness", f"{when} (nodes {nodes}): after {LIVE_S_MAX:.0f} s {missing}")
         return False
+
+    def _is_beyond_help(self) -> bool:
+        """The only voter refuses to start, and rightly: an entry that was under way when fsyncs failed is half there,
+        and nobody can tell if it was chosen. It was not: nobody has ever applied it."""
+        if len(self._world.voters) != 1:
+            return False
+        node = self._world.voters[0].node_id
+        machine, refusals = self._world.machine(node), self._world.keepers[node].start_errors
+        positions = self._watch.unreadable.get(node, [])
+        return (
+            not machine.is_up
+            and any(refusal.startswith(MetadataDamaged.__name__) for refusal in refusals[-1:])
+            and bool(positions)
+            and not any(position in self._world.truth.log for position in positions)
+            and any(
+                path.startswith(METADATA) and file.has_failed_sync for path, file in machine.disk.medium.walk().items()
+            )
+        )
 
     async def _what_is_missing(self, nodes: list[int]) -> str:
         self._world.check_keepers()

@@ -14,6 +14,7 @@ from tidelog.broker.controller.records import decode_record
 from tidelog.broker.quorum.campaign import Campaigner
 from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.engine import Engine
+from tidelog.broker.quorum.metadata import ClusterMetadata
 from tidelog.broker.quorum.quorum_log import QuorumLog
 from tidelog.replication.election import Election, Role
 from tidelog.replication.election_events import ElectionEvent, LostReign, PreVoteAnswer, Resign, Tell, Tick
@@ -25,6 +26,7 @@ from tidelog.replication.paxos.voters import decode_voters
 from tidelog.sim.cluster.truth import Entry
 from tidelog.sim.cluster.world import World
 from tidelog.sim.mutants import patched
+from tidelog.storage.slot_store import StoredSlots
 
 
 class Watch:
@@ -35,6 +37,8 @@ class Watch:
         self._truth = world.truth
         self._logs: dict[int, QuorumLog] = {}
         self._reigns: dict[int, str] = {}
+        self.unreadable: dict[int, list[int]] = {}
+        """By node: the positions of the metadata log that its last start could not read."""
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -47,6 +51,7 @@ class Watch:
                 (Delivery, "installed", self._installed),
                 (Engine, "_carry_out", self._carried_out),
                 (Campaigner, "step", self._campaigned),
+                (ClusterMetadata, "_check_alone", self._checked),
             ):
                 stack.enter_context(_seeing(owner, name, seen))
             stack.enter_context(self._seeing_elections())
@@ -80,6 +85,9 @@ class Watch:
     def _installed(self, delivery: Delivery, position: int) -> None:
         self._truth.note("snapshot installed", position)
         self._truth.saw("snapshot installed")
+
+    def _checked(self, metadata: ClusterMetadata, stored: StoredSlots) -> None:
+        self.unreadable[metadata._node_id] = [slot.position for slot in stored.slots if slot.is_faulty]
 
     # -- the engine --------------------------------------------------------------------------------------------------
 
