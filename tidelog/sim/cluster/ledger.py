@@ -26,40 +26,29 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tidelog.broker.controller.records import BrokerRegistered, ConfigsAltered
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, Topic
-from tidelog.model.ids import NodeId, PartitionId, TopicPartition
+from tidelog.model.ids import NodeId, PartitionId
 from tidelog.sim.cluster.book import Book, Committed, Move, has_moved, min_isr, moves
+from tidelog.sim.cluster.holders import Holders
 from tidelog.sim.cluster.shadows import Held, Shadow
 from tidelog.sim.cluster.traffic import DURABILITY, UNCLEAN
 from tidelog.sim.cluster.truth import Rule, Step, Truth
 
 
-class Ledger(Rule):
+class Ledger(Holders, Rule):
     """Of one run; also a rule of its `Truth`."""
 
     name = "replicas"
 
     def __init__(self) -> None:
-        self.books: dict[PartitionId, Book] = {}
-        self.shadows: dict[tuple[int, PartitionId], Shadow] = {}
+        super().__init__()
         self.lost: Callable[[], None] = lambda: None
         """Called when excused records are lost."""
         self.process_of: Callable[[int], str] = lambda node: ""
         """The incarnation of the process that runs on a node now."""
-        self.is_running: Callable[[int], bool] = lambda node: True
-        self._truth = Truth(())
-        self._died: dict[int, None] = {}
-        """Nodes whose last registered process ended, and not cleanly."""
-        self._wiped: dict[int, None] = {}
-        """Nodes whose registered disk is no more."""
-        self._rotten: dict[PartitionId, dict[int, None]] = {}
-        """Replicas that had bits turned over."""
         self._moves: list[Move] = []
         """What the entry at hand changes, record by record."""
         self._lost: dict[int, bool] = {}
         """Of the newest moves (`Move.lost`)."""
-
-    def attach(self, truth: Truth) -> None:
-        self._truth = truth
 
     # -- what the metadata log says ----------------------------------------------------------------------------------
 
@@ -145,71 +134,7 @@ class Ledger(Rule):
         truth.saw("leader from the ELR", is_elr)
         truth.saw("last known leader", info.leader != NO_LEADER and not was.isr and not was.elr)
 
-    # -- machines ----------------------------------------------------------------------------------------------------
-
-    def ended(self, node: int, *, is_power_cut: bool, is_clean: bool = False) -> None:
-        """A life of this machine is over."""
-        if not is_clean:
-            self._died[node] = None
-        for shadow in self._shadows_of(node):
-            shadow.closed(is_power_cut=is_power_cut)
-
-    def wiped(self, node: int) -> None:
-        """Its disk was replaced."""
-        self._wiped[node] = None
-        for shadow in self._shadows_of(node):
-            shadow.wiped()
-
-    def _shadows_of(self, node: int) -> list[Shadow]:
-        return [shadow for (owner, _), shadow in self.shadows.items() if owner == node]
-
-    def may_wipe(self, node: int) -> bool:
-        """True if a member of ISR or ELR is left for whatever this node's disk holds."""
-        for partition_id, book in self.books.items():
-            info = self._info(partition_id)
-            if info is None or book.is_gone:
-                continue
-            members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
-            rotten = self._rotten.get(partition_id, {})
-            sound = [other for other in members if other != node and other not in rotten and self._stands(book, other)]
-            if (node in members and not sound) or (rotten and node not in rotten):
-                return False
-        return True
-
-    def members(self, partition_id: PartitionId) -> list[int]:
-        """Of ISR and ELR, those that the controller is right about."""
-        info, book = self._info(partition_id), self.books[partition_id]
-        nodes = [] if info is None else [int(node) for node in (*info.isr, *info.elr)]
-        return [node for node in nodes if self._stands(book, node)]
-
-    def has_safely(self, node: int, partition_id: PartitionId, batch: Held) -> bool:
-        """True if that batch is on this node's disk, sound."""
-        shadow = self.shadow(node, partition_id)
-        is_sound = node not in self._rotten.get(partition_id, {})
-        return is_sound and batch.end <= shadow.durable and shadow.batches.get(batch.base) == batch
-
-    def rots(self, node: int, partition_id: PartitionId) -> None:
-        """Something of this replica is damaged on the disk, and is to be repaired."""
-        self._rotten.setdefault(partition_id, {})[node] = None
-        self.shadow(node, partition_id).is_rotten = True
-
-    def is_rotten(self, partition_id: PartitionId) -> bool:
-        """True if anything of it was ever damaged."""
-        return partition_id in self._rotten
-
-    def _stands(self, book: Book, node: int) -> bool:
-        """True if the controller is not wrong about this member."""
-        if node in self._wiped:
-            return False
-        return not book.is_volatile or (node not in self._died and self.is_running(node))
-
     # -- logs --------------------------------------------------------------------------------------------------------
-
-    def shadow(self, node: int, partition_id: PartitionId) -> Shadow:
-        key = node, partition_id
-        if key not in self.shadows:
-            self.shadows[key] = Shadow(node, partition_id)
-        return self.shadows[key]
 
     def appends(self, shadow: Shadow, batches: Iterable[Held]) -> None:
         """Batches stand at the end of a log now; what is of one epoch and offset is the same everywhere."""
@@ -354,21 +279,6 @@ class Ledger(Rule):
                 return f"lacks the batch at {book.batches[shadow.agreed].base}, which is committed"
             shadow.agreed += 1
         return ""
-
-    # -- for clients -------------------------------------------------------------------------------------------------
-
-    def topic_of(self, where: TopicPartition) -> Topic | None:
-        return self._truth.image.topics.get(where.topic)
-
-    def book_of(self, where: TopicPartition) -> Book | None:
-        topic = self.topic_of(where)
-        return None if topic is None else self.books.get(PartitionId(topic.topic_id, where.partition))
-
-    def _info(self, partition_id: PartitionId) -> PartitionInfo | None:
-        for topic in self._truth.image.topics.values():
-            if topic.topic_id == partition_id.topic_id:
-                return topic.partitions[partition_id.partition]
-        return None
 
     def _violate(self, rule: str, what: str) -> None:
         self._truth.violate(rule, what)

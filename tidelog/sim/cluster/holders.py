@@ -1,0 +1,110 @@
+"""Who holds what of the partitions, on which disks, and about which members of ISR and ELR the controller is right.
+
+It is wrong about a member whose disk is another, or which has lost what memory held, until it hears of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.model.cluster import PartitionInfo, Topic
+from tidelog.model.ids import PartitionId, TopicPartition
+from tidelog.sim.cluster.book import Book
+from tidelog.sim.cluster.shadows import Held, Shadow
+from tidelog.sim.cluster.truth import Truth
+
+
+class Holders:
+    """Of one run: every partition's book, and the shadow of every replica's log."""
+
+    def __init__(self) -> None:
+        self.books: dict[PartitionId, Book] = {}
+        self.shadows: dict[tuple[int, PartitionId], Shadow] = {}
+        self.is_running: Callable[[int], bool] = lambda node: True
+        self._truth = Truth(())
+        self._died: dict[int, None] = {}
+        """Nodes whose last registered process ended, and not cleanly."""
+        self._wiped: dict[int, None] = {}
+        """Nodes whose registered disk is no more."""
+        self._rotten: dict[PartitionId, dict[int, None]] = {}
+        """Replicas that had bits turned over."""
+
+    def attach(self, truth: Truth) -> None:
+        self._truth = truth
+
+    def topic_of(self, where: TopicPartition) -> Topic | None:
+        return self._truth.image.topics.get(where.topic)
+
+    def book_of(self, where: TopicPartition) -> Book | None:
+        topic = self.topic_of(where)
+        return None if topic is None else self.books.get(PartitionId(topic.topic_id, where.partition))
+
+    def _info(self, partition_id: PartitionId) -> PartitionInfo | None:
+        for topic in self._truth.image.topics.values():
+            if topic.topic_id == partition_id.topic_id:
+                return topic.partitions[partition_id.partition]
+        return None
+
+    def shadow(self, node: int, partition_id: PartitionId) -> Shadow:
+        key = node, partition_id
+        if key not in self.shadows:
+            self.shadows[key] = Shadow(node, partition_id)
+        return self.shadows[key]
+
+    # -- machines ----------------------------------------------------------------------------------------------------
+
+    def ended(self, node: int, *, is_power_cut: bool, is_clean: bool = False) -> None:
+        """A life of this machine is over."""
+        if not is_clean:
+            self._died[node] = None
+        for shadow in self._shadows_of(node):
+            shadow.closed(is_power_cut=is_power_cut)
+
+    def wiped(self, node: int) -> None:
+        """Its disk was replaced."""
+        self._wiped[node] = None
+        for shadow in self._shadows_of(node):
+            shadow.wiped()
+
+    def _shadows_of(self, node: int) -> list[Shadow]:
+        return [shadow for (owner, _), shadow in self.shadows.items() if owner == node]
+
+    def may_wipe(self, node: int) -> bool:
+        """True if a member of ISR or ELR is left for whatever this node's disk holds."""
+        for partition_id, book in self.books.items():
+            info = self._info(partition_id)
+            if info is None or book.is_gone:
+                continue
+            members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
+            rotten = self._rotten.get(partition_id, {})
+            sound = [other for other in members if other != node and other not in rotten and self._stands(book, other)]
+            if (node in members and not sound) or (rotten and node not in rotten):
+                return False
+        return True
+
+    def members(self, partition_id: PartitionId) -> list[int]:
+        """Of ISR and ELR, those that the controller is right about."""
+        info, book = self._info(partition_id), self.books[partition_id]
+        nodes = [] if info is None else [int(node) for node in (*info.isr, *info.elr)]
+        return [node for node in nodes if self._stands(book, node)]
+
+    def has_safely(self, node: int, partition_id: PartitionId, batch: Held) -> bool:
+        """True if that batch is on this node's disk, sound."""
+        shadow = self.shadow(node, partition_id)
+        is_sound = node not in self._rotten.get(partition_id, {})
+        return is_sound and batch.end <= shadow.durable and shadow.batches.get(batch.base) == batch
+
+    def rots(self, node: int, partition_id: PartitionId) -> None:
+        """Something of this replica is damaged on the disk, and is to be repaired."""
+        self._rotten.setdefault(partition_id, {})[node] = None
+        self.shadow(node, partition_id).is_rotten = True
+
+    def is_rotten(self, partition_id: PartitionId) -> bool:
+        """True if anything of it was ever damaged."""
+        return partition_id in self._rotten
+
+    def _stands(self, book: Book, node: int) -> bool:
+        """True if the controller is not wrong about this member."""
+        if node in self._wiped:
+            return False
+        return not book.is_volatile or (node not in self._died and self.is_running(node))
