@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tidelog.sim.isr.dice import Dice
+from tidelog.sim.isr.parts import Parts
 from tidelog.sim.isr.plans import Topic
 from tidelog.sim.isr.process import Process
 from tidelog.sim.isr.repairing import Repairing
-from tidelog.sim.isr.world import LAG_MS_MAX, Parts
+from tidelog.sim.isr.world import LAG_MS_MAX
 
 
 class Story(Repairing):

@@ -16,8 +16,9 @@ from tests.sim.isr.story import Story
 from tidelog.broker.controller.partition_commands import AlterReassignments, NewReplicas
 from tidelog.sim.isr.controller import TOPIC_ID
 from tidelog.sim.isr.mutants import MUTANTS, Mutant, planted
+from tidelog.sim.isr.parts import Parts
 from tidelog.sim.isr.truth import Violation
-from tidelog.sim.isr.world import LAG_MS_MAX, Parts
+from tidelog.sim.isr.world import LAG_MS_MAX
 
 
 def a_committed_last_batch_rots(parts: Parts) -> None:

@@ -11,10 +11,10 @@ from tidelog.adapters.system import SystemClock
 from tidelog.sim.batches import Batch
 from tidelog.sim.isr.describe import state_text
 from tidelog.sim.isr.mutants import MUTANTS, Mutant, planted
+from tidelog.sim.isr.parts import Parts
 from tidelog.sim.isr.plans import MIXES, Plan, Step, draw_plan
 from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.run import Outcome, run_plan, run_seeds, shrink
-from tidelog.sim.isr.world import Parts
 from tidelog.sim.progress import ProgressBar
 from tidelog.sim.report import report, say
 

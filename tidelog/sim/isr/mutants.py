@@ -42,7 +42,7 @@ from tidelog.sim.isr.log_mutants import (
     SettlesNothing,
     TruncateToHighWatermark,
 )
-from tidelog.sim.isr.world import SHIPPED, Parts
+from tidelog.sim.isr.parts import SHIPPED, Parts
 
 Patch = tuple[object, str, Any]
 

@@ -15,10 +15,10 @@ from tidelog.sim.batches import Batch, Progress, verdict_of
 from tidelog.sim.isr.actions import ACTIONS
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.healing import Healing
+from tidelog.sim.isr.parts import SHIPPED, Parts
 from tidelog.sim.isr.plans import Plan, Step, draw_plan
 from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.sometimes import SOMETIMES
-from tidelog.sim.isr.world import SHIPPED, Parts
 
 STEP_MS = 4
 

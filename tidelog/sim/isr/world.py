@@ -1,21 +1,15 @@
 """The world of a walk: brokers around one partition, their disks, the network, and the controller that ships.
 
-This is the shells' part, cut down to what the cores can see: `Replicas` (images come, roles change), `IsrRequests`,
-`Registration`. Fetching is in `replication.py`. Nothing happens but what a step does; nothing takes time but what it
-says.
+This is the shells' part, cut down to what the cores can see: `Replicas` (images come, roles change) and `IsrRequests`.
+Registration is in `membership.py`, fetching in `replication.py`. Nothing happens but what a step does; nothing takes
+time but what it says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tidelog.broker.controller.commands import (
-    BrokerAdmitted,
-    BrokerHeartbeat,
-    Command,
-    FenceBroker,
-)
+from tidelog.broker.controller.commands import BrokerHeartbeat
 from tidelog.broker.controller.partition_commands import (
     AlterOutcome,
     AlterPartition,
@@ -26,12 +20,9 @@ from tidelog.broker.controller.partition_commands import (
 )
 from tidelog.broker.isr_inputs import isr_changed
 from tidelog.model.cluster import NO_LEADER, ClusterImage
-from tidelog.model.errors import StaleBrokerEpoch, TidelogError
+from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId
 from tidelog.replication.isr import events as isr
-from tidelog.replication.isr.follower import IsrFollower
-from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.isr.settlement import Settlement
 from tidelog.replication.protocol import (
     AdvanceHighWatermark,
     Append,
@@ -40,19 +31,13 @@ from tidelog.replication.protocol import (
     DurabilityChanged,
     Propose,
 )
-from tidelog.sim.isr.controller import (
-    TOPIC_ID,
-    SimController,
-    first_heartbeat,
-    partition_of,
-    registration,
-)
+from tidelog.sim.isr.controller import TOPIC_ID, partition_of
 from tidelog.sim.isr.dice import Dice
-from tidelog.sim.isr.disk import Disk
+from tidelog.sim.isr.membership import Membership
+from tidelog.sim.isr.parts import Parts
 from tidelog.sim.isr.plans import Topic
 from tidelog.sim.isr.process import Process
-from tidelog.sim.isr.truth import Truth
-from tidelog.sim.isr.wire import CONTROLLER, Wire
+from tidelog.sim.isr.wire import CONTROLLER
 
 LAG_MS_MAX = 60
 JOIN_MS_MAX = 30
@@ -65,74 +50,29 @@ OUTCOMES = {
 }
 
 
-@dataclass(frozen=True)
-class Parts:
-    """What the world is made of; a mutant replaces one."""
-
-    leader: type[IsrLeader] = IsrLeader
-    follower: type[IsrFollower] = IsrFollower
-    settlement: type[Settlement] = Settlement
-    disk: type[Disk] = Disk
-    waits_for_metadata: bool = True
-    """Answers about in-sync sets count when what was decided before them is in force."""
-
-
-SHIPPED = Parts()
-
-
-class World:
-    """One run's. Nodes are 1 and up; each has one process at a time, and the disks and processes of the past stay."""
+class World(Membership):
+    """One run's: replicas take their roles, and lead."""
 
     def __init__(self, topic: Topic, parts: Parts) -> None:
-        self.topic = topic
-        self.parts = parts
-        self.wire = Wire()
-        self.disks: dict[str, Disk] = {}
-        self.processes: dict[str, Process] = {}
-        self.truth = Truth(self.disks, self.processes)
-        self.controller = SimController(self._decided)
-        self.current: dict[int, Process] = {}
-        """The newest process of each node."""
-        self.now_ms = 0
+        super().__init__(topic, parts)
         self._values = 0
-        for node in range(1, topic.brokers + 1):
-            self._found_broker(node)
         self.controller.found(topic)
         for process in self.current.values():
             self.learn(process, self.newest)
 
-    def _found_broker(self, node: int) -> None:
-        process = self.new_process(node, self.new_disk(node))
-        self.controller.submit(registration(node, process.incarnation, process.disk.storage, -1))
-        process.broker_epoch = self.controller.broker(node).epoch
-        self.controller.submit(first_heartbeat(self.controller.image, node))
-
-    def new_disk(self, node: int) -> Disk:
-        storage = f"disk {node}.{len(self.disks)}"
-        return self.disks.setdefault(storage, self.parts.disk(storage))
-
-    def new_process(self, node: int, disk: Disk) -> Process:
-        incarnation = f"process {node}.{len(self.processes)}"
-        disk.open()
-        process = self.current[node] = self.processes[incarnation] = Process(node, incarnation, disk)
-        return process
-
-    def _decided(self, command: Command, before: ClusterImage, after: ClusterImage) -> None:
-        self.truth.decided(command, before, after, self.controller.min_isr(after) if after.topics else 0)
-
-    @property
-    def newest(self) -> int:
-        """The newest image."""
-        return len(self.controller.history) - 1
-
-    def running(self) -> list[Process]:
-        """All that run, those included whose node has a newer process."""
-        return [process for process in self.processes.values() if process.is_running]
-
-    def registered(self, node: int) -> Process | None:
-        """The running process that the controller knows under this id."""
-        process = self.processes.get(self.controller.broker(node).incarnation)
-        return process if process is not None and process.is_running else None
+    def stop(self, process: Process, dice: Dice) -> None:
+        """In good order: it asks to leave, flushes, and leaves its mark."""
+        command = BrokerHeartbeat(process.node, process.broker_epoch, 0, wants_shutdown=True)
+        is_asked = process.broker_epoch >= 0 and (process.node, CONTROLLER) not in self.wire.cuts
+        if is_asked and dice.chance(0.8):
+            self.controller.tell(command)
+        self._end_role(process)
+        disk = process.disk
+        disk.high_watermark = process.high_watermark
+        if not disk.is_offline and process.broker_epoch >= 0:
+            disk.sync(len(disk.log))
+            disk.clean_epoch = process.broker_epoch
+        self.end(process)
 
     # -- images ------------------------------------------------------------------------------------------------------
 
@@ -330,77 +270,6 @@ class World:
         if process.attempts and process.leading is not None:
             self.truth.saw("an answer about a set is given up")
             self.answer(process, process.leading.leader_epoch, process.attempts[0], isr.Outcome.AMBIGUOUS)
-
-    # -- membership --------------------------------------------------------------------------------------------------
-
-    def register(self, process: Process) -> None:
-        """Sends the registration; it may come again when it is long out of date."""
-        disk = process.disk
-        command = registration(process.node, process.incarnation, disk.storage, process.clean_epoch)
-
-        def arrive(_: Dice) -> None:
-            try:
-                answer = self.controller.submit(command)
-            except TidelogError:
-                return
-            assert isinstance(answer, BrokerAdmitted)
-            epoch = answer.broker_epoch
-            self.wire.send(CONTROLLER, process.node, lambda _: self._admitted(process, epoch))
-
-        self.wire.send(process.node, CONTROLLER, arrive)
-
-    @staticmethod
-    def _admitted(process: Process, broker_epoch: int) -> None:
-        process.broker_epoch = max(process.broker_epoch, broker_epoch)
-
-    def heartbeat(self, process: Process) -> None:
-        """Registers if it is not, or not any more; else says how far it is."""
-        if process.broker_epoch < 0:
-            self.register(process)
-            return
-        position = self.controller.history[process.known].position if process.known >= 0 else 0
-        command = BrokerHeartbeat(process.node, process.broker_epoch, position)
-
-        def arrive(_: Dice) -> None:
-            try:
-                self.controller.submit(command)
-            except StaleBrokerEpoch:
-                self.wire.send(CONTROLLER, process.node, lambda _: self._deposed(process, command.broker_epoch))
-            except TidelogError:
-                return
-
-        self.wire.send(process.node, CONTROLLER, arrive)
-
-    def _deposed(self, process: Process, broker_epoch: int) -> None:
-        """Another registration under this node id: its own was repeated late, or another disk has its place."""
-        if process.is_running and process.broker_epoch == broker_epoch:
-            self.register(process)
-
-    def fence(self, node: int) -> None:
-        """Its session is over, as far as the controller knows."""
-        self.controller.submit(FenceBroker(node, self.controller.broker(node).epoch))
-
-    # -- processes ---------------------------------------------------------------------------------------------------
-
-    def end(self, process: Process) -> None:
-        """The process is no more; what it knew of high watermarks is what the disk has."""
-        process.is_running = False
-        process.core = process.settling = process.cutting = None
-        process.attempts.clear()
-
-    def stop(self, process: Process, dice: Dice) -> None:
-        """In good order: it asks to leave, flushes, and leaves its mark."""
-        command = BrokerHeartbeat(process.node, process.broker_epoch, 0, wants_shutdown=True)
-        is_asked = process.broker_epoch >= 0 and (process.node, CONTROLLER) not in self.wire.cuts
-        if is_asked and dice.chance(0.8):
-            self.controller.tell(command)
-        self._end_role(process)
-        disk = process.disk
-        disk.high_watermark = process.high_watermark
-        if not disk.is_offline and process.broker_epoch >= 0:
-            disk.sync(len(disk.log))
-            disk.clean_epoch = process.broker_epoch
-        self.end(process)
 
     # -- what a follower does: see replication.py --------------------------------------------------------------------
 

@@ -1,0 +1,119 @@
+"""Which processes and disks there are, and what the controller knows of them: the shells' `Registration`, cut down."""
+
+from __future__ import annotations
+
+from tidelog.broker.controller.commands import BrokerAdmitted, BrokerHeartbeat, Command, FenceBroker
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import StaleBrokerEpoch, TidelogError
+from tidelog.sim.isr.controller import SimController, first_heartbeat, registration
+from tidelog.sim.isr.dice import Dice
+from tidelog.sim.isr.disk import Disk
+from tidelog.sim.isr.parts import Parts
+from tidelog.sim.isr.plans import Topic
+from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.truth import Truth
+from tidelog.sim.isr.wire import CONTROLLER, Wire
+
+
+class Membership:
+    """One run's. Nodes are 1 and up; each has one process at a time, and the disks and processes of the past stay."""
+
+    def __init__(self, topic: Topic, parts: Parts) -> None:
+        self.topic = topic
+        self.parts = parts
+        self.wire = Wire()
+        self.disks: dict[str, Disk] = {}
+        self.processes: dict[str, Process] = {}
+        self.truth = Truth(self.disks, self.processes)
+        self.controller = SimController(self._decided)
+        self.current: dict[int, Process] = {}
+        """The newest process of each node."""
+        self.now_ms = 0
+        for node in range(1, topic.brokers + 1):
+            self._found_broker(node)
+
+    def _found_broker(self, node: int) -> None:
+        process = self.new_process(node, self.new_disk(node))
+        self.controller.submit(registration(node, process.incarnation, process.disk.storage, -1))
+        process.broker_epoch = self.controller.broker(node).epoch
+        self.controller.submit(first_heartbeat(self.controller.image, node))
+
+    def new_disk(self, node: int) -> Disk:
+        storage = f"disk {node}.{len(self.disks)}"
+        return self.disks.setdefault(storage, self.parts.disk(storage))
+
+    def new_process(self, node: int, disk: Disk) -> Process:
+        incarnation = f"process {node}.{len(self.processes)}"
+        disk.open()
+        process = self.current[node] = self.processes[incarnation] = Process(node, incarnation, disk)
+        return process
+
+    def _decided(self, command: Command, before: ClusterImage, after: ClusterImage) -> None:
+        self.truth.decided(command, before, after, self.controller.min_isr(after) if after.topics else 0)
+
+    @property
+    def newest(self) -> int:
+        """The newest image."""
+        return len(self.controller.history) - 1
+
+    def running(self) -> list[Process]:
+        """All that run, those included whose node has a newer process."""
+        return [process for process in self.processes.values() if process.is_running]
+
+    def registered(self, node: int) -> Process | None:
+        """The running process that the controller knows under this id."""
+        process = self.processes.get(self.controller.broker(node).incarnation)
+        return process if process is not None and process.is_running else None
+
+    def register(self, process: Process) -> None:
+        """Sends the registration; it may come again when it is long out of date."""
+        disk = process.disk
+        command = registration(process.node, process.incarnation, disk.storage, process.clean_epoch)
+
+        def arrive(_: Dice) -> None:
+            try:
+                answer = self.controller.submit(command)
+            except TidelogError:
+                return
+            assert isinstance(answer, BrokerAdmitted)
+            epoch = answer.broker_epoch
+            self.wire.send(CONTROLLER, process.node, lambda _: self._admitted(process, epoch))
+
+        self.wire.send(process.node, CONTROLLER, arrive)
+
+    @staticmethod
+    def _admitted(process: Process, broker_epoch: int) -> None:
+        process.broker_epoch = max(process.broker_epoch, broker_epoch)
+
+    def heartbeat(self, process: Process) -> None:
+        """Registers if it is not, or not any more; else says how far it is."""
+        if process.broker_epoch < 0:
+            self.register(process)
+            return
+        position = self.controller.history[process.known].position if process.known >= 0 else 0
+        command = BrokerHeartbeat(process.node, process.broker_epoch, position)
+
+        def arrive(_: Dice) -> None:
+            try:
+                self.controller.submit(command)
+            except StaleBrokerEpoch:
+                self.wire.send(CONTROLLER, process.node, lambda _: self._deposed(process, command.broker_epoch))
+            except TidelogError:
+                return
+
+        self.wire.send(process.node, CONTROLLER, arrive)
+
+    def _deposed(self, process: Process, broker_epoch: int) -> None:
+        """Another registration under this node id: its own was repeated late, or another disk has its place."""
+        if process.is_running and process.broker_epoch == broker_epoch:
+            self.register(process)
+
+    def fence(self, node: int) -> None:
+        """Its session is over, as far as the controller knows."""
+        self.controller.submit(FenceBroker(node, self.controller.broker(node).epoch))
+
+    def end(self, process: Process) -> None:
+        """The process is no more; what it knew of high watermarks is what the disk has."""
+        process.is_running = False
+        process.core = process.settling = process.cutting = None
+        process.attempts.clear()
