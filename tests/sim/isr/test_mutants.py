@@ -19,6 +19,7 @@ WHERE = {
     "denials of any replica": ("rot", 250),
     "earlier lives remembered": ("crashes", 35),
     "failed fsyncs are repeated": ("swarm", 0),
+    "fetches of any leader epoch": ("control", 150),
     "leaders not told of another min ISR": ("control", 70),
     "logs cut at their first damaged batch": ("rot", 0),
     "metadata of any partition epoch": ("disk", 45),

@@ -1,7 +1,8 @@
 """Planted bugs of replication: each breaks one rule of the shipped code, and some seed has to notice.
 
-Rules that a single message has to meet, as that an answer belongs to its question, are taken away in the ring of the
-pure cores (`tidelog.sim.isr.mutants`), which runs a hundred lives where this one runs one.
+Rules that a single message has to meet, as that an answer belongs to its question, a fetch to the epoch of who is
+asked, and a new in-sync set to the one that it replaces, are taken away in the ring of the pure cores
+(`tidelog.sim.isr.mutants`), which runs a hundred lives where this one runs one.
 """
 
 from __future__ import annotations
@@ -10,14 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from tidelog.broker.controller import decide_partitions, leadership
-from tidelog.broker.follower import Follower
+from tidelog.broker.controller import leadership
 from tidelog.broker.partition import Partition
 from tidelog.broker.proposals import ACKS_ALL, Proposal
 from tidelog.broker.replicas import Replicas
-from tidelog.broker.replication_service import ReplicationService
 from tidelog.config.schema import TopicConfig
-from tidelog.model.cluster import NO_LEADER, PartitionInfo
+from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import NodeId
 from tidelog.replication.isr.events import AlterPartitionAnswered, Outcome, Serve
 from tidelog.replication.isr.follower import IsrFollower
@@ -80,30 +79,6 @@ def elect_outside_the_isr() -> AbstractContextManager[None]:
         return led(now, (*complete, *now.replicas), rules, is_live)
 
     return patched(leadership, "_led", anyone)
-
-
-@contextmanager
-def ignore_the_leader_epoch() -> Iterator[None]:
-    """Fetches are answered, and answers are taken, whatever epoch they are of."""
-    open_, answered = ReplicationService._open, Follower.answered
-
-    def any_epoch(service: ReplicationService, session: Any, asked: Any, state: Any) -> None:
-        partition = next(
-            (one for key, one in service._partitions.items() if key == (state.topic_id, state.partition)), None
-        )
-        if partition is not None:
-            state = type(state)(**{**_fields(state), "leader_epoch": partition.leader_epoch})
-        open_(service, session, asked, state)
-
-    def taken(follower: Follower, answer: Any, data: Any) -> None:
-        answered(follower, type(answer)(**{**_fields(answer), "leader_epoch": follower.leader_epoch}), data)
-
-    with patched(ReplicationService, "_open", any_epoch), patched(Follower, "answered", taken):
-        yield
-
-
-def _fields(struct: Any) -> dict[str, Any]:
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 
 @contextmanager
@@ -186,25 +161,12 @@ def truncate_to_the_high_watermark() -> AbstractContextManager[None]:
     return patched(Replicas, "_follow", cutting)
 
 
-def no_compare_and_set() -> AbstractContextManager[None]:
-    """The controller takes any in-sync set from whoever leads, though it has changed it since."""
-    judge = decide_partitions._judge
-
-    def careless(image: Any, sender: Any, info: PartitionInfo, asked: Any) -> Any:
-        if asked.leader_epoch == info.leader_epoch and info.leader != NO_LEADER:
-            asked = type(asked)(**{**_fields(asked), "partition_epoch": info.partition_epoch})
-        return judge(image, sender, info, asked)
-
-    return patched(decide_partitions, "_judge", careless)
-
-
 MUTANTS: tuple[Mutant, ...] = (
     acknowledge_before_replication,
     acknowledge_before_the_append,
     count_somebody_who_is_not_in_sync,
     serve_above_the_high_watermark,
     elect_outside_the_isr,
-    ignore_the_leader_epoch,
     keep_a_divergent_tail,
     join_before_catching_up,
     revert_on_an_ambiguous_answer,
@@ -213,5 +175,4 @@ MUTANTS: tuple[Mutant, ...] = (
     commit_with_too_few,
     memory_counts_as_disk,
     truncate_to_the_high_watermark,
-    no_compare_and_set,
 )

@@ -1,7 +1,7 @@
 """The protocol with one rule removed: each loses data, or contradicts itself, in some run, or the walks are too tame.
 
-A mutant of a core is another class, in `leader_mutants` or `log_mutants`; one of the controller replaces an attribute
-of what ships while its runs last.
+A mutant of a core is another class, in `leader_mutants` or `log_mutants`; one of the controller, or of
+who hands messages on, replaces an attribute while its runs last.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from tidelog.broker.controller import decide_partitions, leadership
-from tidelog.model.cluster import PartitionInfo
+from tidelog.model.cluster import NO_LEADER, PartitionInfo
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.sim.isr import replication
 from tidelog.sim.isr.leader_mutants import (
     AnyBrokerEpoch,
     AnyPartitionEpoch,
@@ -43,6 +47,7 @@ from tidelog.sim.isr.log_mutants import (
     TruncateToHighWatermark,
 )
 from tidelog.sim.isr.parts import SHIPPED, Parts
+from tidelog.sim.isr.process import Process
 
 Patch = tuple[object, str, Any]
 
@@ -66,6 +71,19 @@ def _not_for_removals(was: PartitionInfo, now: PartitionInfo) -> PartitionInfo:
     return replace(now, leader_epoch=was.leader_epoch + is_new_reign, partition_epoch=was.partition_epoch + 1)
 
 
+def _of_any_epoch(process: Process, _: int) -> IsrLeader | None:
+    return process.leading if process.is_running else None
+
+
+_JUDGE = decide_partitions._judge
+
+
+def _judged_without_its_epoch(image: Any, sender: Any, info: PartitionInfo, asked: Any) -> Any:
+    if asked.leader_epoch == info.leader_epoch and info.leader != NO_LEADER:
+        asked = structs.replace(asked, partition_epoch=info.partition_epoch)
+    return _JUDGE(image, sender, info, asked)
+
+
 @dataclass(frozen=True)
 class Mutant:
     """What is replaced."""
@@ -79,6 +97,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "revert on an ambiguous answer": Mutant(Parts(leader=RevertOnAmbiguous)),
     "answers of any partition epoch": Mutant(Parts(leader=AnyPartitionEpoch)),
     "metadata of any partition epoch": Mutant(Parts(leader=IgnoresPartitionEpoch)),
+    "no compare and set": Mutant(patches=((decide_partitions, "_judge", _judged_without_its_epoch),)),
+    "fetches of any leader epoch": Mutant(patches=((replication, "_leading", _of_any_epoch),)),
     "no epoch start condition": Mutant(Parts(leader=NoEpochStart)),
     "no high watermark condition": Mutant(Parts(leader=NoHighWatermarkToJoin)),
     "members not heard are ignored": Mutant(Parts(leader=IgnoresUnheard)),

@@ -86,7 +86,7 @@ class Replication(World):
             return
 
         def arrive(dice: Dice) -> None:
-            leading = self._leading(leader, leader_epoch)
+            leading = _leading(leader, leader_epoch)
             if leading is None:
                 self.truth.saw("a fetch of another epoch is refused")
                 return
@@ -112,11 +112,6 @@ class Replication(World):
 
         self.wire.send(process.node, leader.node, arrive)
 
-    @staticmethod
-    def _leading(process: Process, leader_epoch: int) -> IsrLeader | None:
-        core = process.leading
-        return core if process.is_running and core is not None and core.leader_epoch == leader_epoch else None
-
     # -- answering ---------------------------------------------------------------------------------------------------
 
     def _serve(
@@ -128,7 +123,7 @@ class Replication(World):
         leader_epoch: int,
         dice: Dice,
     ) -> None:
-        core = self._leading(leader, leader_epoch)
+        core = _leading(leader, leader_epoch)
         if core is None:
             return
         answer = self._answer_to(fetch.correlation, verdict, leader, core, dice)
@@ -193,7 +188,7 @@ class Replication(World):
             return
 
         def arrive(_: Dice) -> None:
-            leading = self._leading(leader, leader_epoch)
+            leading = _leading(leader, leader_epoch)
             if leading is not None:
                 event = isr.FollowerSynced(
                     process.node,
@@ -206,3 +201,9 @@ class Replication(World):
                 self.execute(leader, leading.step(event))
 
         self.wire.send(process.node, leader.node, arrive)
+
+
+def _leading(process: Process, leader_epoch: int) -> IsrLeader | None:
+    """Who is asked as the leader of an epoch, if it is."""
+    core = process.leading
+    return core if process.is_running and core is not None and core.leader_epoch == leader_epoch else None
