@@ -84,6 +84,7 @@ def test_a_failing_scenario_becomes_smaller() -> None:
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     seeds = seeds_until_found(mutant, is_good, iter(range(SEEDS_MAX)))
     assert seeds is not None, f"{mutant.__name__}: {mutant.__doc__} Nobody noticed in {SEEDS_MAX} seeds."
+    assert is_good(seeds - 1), "and it is the mutant that was found"
 
 
 @pytest.mark.slow
