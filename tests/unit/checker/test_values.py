@@ -42,6 +42,17 @@ def test_a_plain_clients_request_is_delivered_twice() -> None:
     assert not story.kinds()
 
 
+def test_a_request_is_delivered_again_when_what_it_did_is_deleted() -> None:
+    """Then nobody may know any more that it was done."""
+    story = in_order(Story(), "ab")
+    story.poll("reader", (2, "a"))
+    story.tell("repeats")
+    assert story.kinds()["duplicate"] == 1
+    story.tell("prefix", Prefix(K, 1, 1))
+    story.view("ba", start=1)
+    assert not story.kinds()["duplicate"]
+
+
 @pytest.mark.parametrize("type_", ["ok", "info", "fail"])
 def test_what_was_refused_is_seen_by_anybody(type_: str) -> None:
     story = in_order(Story(), "ab")
