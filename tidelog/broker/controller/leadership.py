@@ -5,7 +5,7 @@ acknowledged and is not in sync any more: a leader commits nothing while fewer t
 so whoever leaves then has it all still. The *last known* leader is remembered for when both are empty. A leader is
 sought in
 
-    the ISR -> the ELR -> the last known leader -> anyone, if unclean elections are on
+    the ISR -> the ELR -> the last known leader -> anyone but those that are only being filled, if unclean elections are on
 
 and if there is none, nobody leads (-1), until one of them is live again. The first two lose nothing. The third may
 lose what power cuts take, as `ack.durability=replicated` says; without that it cannot be needed. The fourth loses
@@ -133,7 +133,7 @@ def _led(now: PartitionInfo, complete: tuple[NodeId, ...], rules: TopicConfig, i
     if not complete:
         candidates += now.last_known_elr
     if rules.unclean_leader_election_enable:
-        candidates += [*now.last_known_elr, *now.original, *now.replicas]
+        candidates += [*now.last_known_elr, *now.original]  # not one that is only being filled
     leader = next((node for node in candidates if is_live(node)), NO_LEADER)
     return replace(now, leader=leader, isr=() if leader == NO_LEADER else (leader,))
 

@@ -114,6 +114,17 @@ def test_nobody_is_elected_among_those_to_be_filled_if_an_original_replica_is_th
     assert cluster.sets == (2, (2,), ())
 
 
+def test_nobody_is_elected_among_those_to_be_filled_even_if_nobody_else_is_there() -> None:
+    """It would end the move, and with it the only copy of everything."""
+    cluster = IsrCluster(2, 1, unclean_leader_election_enable="true")
+    cluster.reassign(2)
+    cluster.fence(1)
+    assert cluster.sets == (-1, (), (1,))
+    assert replicas_of(cluster)[0] == (2, 1)
+    cluster.heartbeat(1)
+    assert cluster.sets == (1, (1,), ())
+
+
 def test_where_replicas_cannot_go() -> None:
     cluster = IsrCluster(4)
     cluster.fence(4)
