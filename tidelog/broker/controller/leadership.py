@@ -5,7 +5,7 @@ acknowledged and is not in sync any more: a leader commits nothing while fewer t
 so whoever leaves then has it all still. The *last known* leader is remembered for when both are empty. A leader is
 sought in
 
-    the ISR -> the ELR -> the last known leader -> anyone but those that are only being filled, if unclean elections are on
+    the ISR -> the ELR -> the last known leader -> anyone, if unclean elections are on, but who is only being filled
 
 and if there is none, nobody leads (-1), until one of them is live again. The first two lose nothing. The third may
 lose what power cuts take, as `ack.durability=replicated` says; without that it cannot be needed. The fourth loses
