@@ -314,7 +314,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         assert self.ask(ElectLeaders(election)) is not None
         for _, info in self.partitions():
             if unclean:
-                assert info.leader != NO_LEADER or not any(self.image.is_live(node) for node in info.replicas)
+                assert info.leader != NO_LEADER or not any(self.image.is_live(node) for node in info.original)
             else:
                 assert info.leader == info.replicas[0] or info.replicas[0] not in info.isr
 
@@ -397,7 +397,7 @@ class ReplicationMachine(RuleBasedStateMachine):
                 if is_replicated(topic) and not info.elr:
                     candidates += info.last_known_elr
                 if is_unclean_allowed(topic):
-                    candidates += info.replicas
+                    candidates += info.original
                 assert not any(self.image.is_live(node) for node in candidates)
 
     @invariant()
