@@ -94,9 +94,11 @@ def settled(
     now = replace(asked, isr=isr)
     complete = tuple(node for node in now.replicas if node in (*was.isr, *was.elr) and node != gone)
     now = replace(now, last_known_elr=_last_known(was, now, lost))
-    now = _moved(_led(now, complete, rules, is_live))
-    is_enough = len(now.isr) >= min_isr(now, rules)
+    now = _led(now, complete, rules, is_live)
     is_unclean = bool(now.isr) and all(node not in complete for node in now.isr)
+    if not is_unclean:  # else a move would end with whoever is left, and what the others have be deleted at once
+        now = _moved(now)
+    is_enough = len(now.isr) >= min_isr(now, rules)
     elr = () if is_enough or is_unclean else _besides(now, complete)
     now = replace(now, elr=elr, last_known_elr=() if now.isr else now.last_known_elr)
     return _numbered(was, now)

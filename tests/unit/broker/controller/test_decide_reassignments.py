@@ -125,6 +125,20 @@ def test_nobody_is_elected_among_those_to_be_filled_even_if_nobody_else_is_there
     assert cluster.sets == (1, (1,), ())
 
 
+def test_an_unclean_election_does_not_end_a_move() -> None:
+    """What the others have is not deleted by the same decision that gives it up."""
+    cluster = IsrCluster(2, 2, unclean_leader_election_enable="true")
+    cluster.fence(2)
+    cluster.reassign(2)
+    cluster.fence(1)
+    cluster.heartbeat(2)
+    assert cluster.sets == (2, (2,), ())
+    assert replicas_of(cluster) == ((2, 1), (), (1,))
+    cluster.heartbeat(1)
+    cluster.ask(2, 1)
+    assert (replicas_of(cluster), cluster.sets) == (((2,), (), ()), (2, (2,), ()))
+
+
 def test_where_replicas_cannot_go() -> None:
     cluster = IsrCluster(4)
     cluster.fence(4)
