@@ -17,6 +17,7 @@ from tidelog.sim.log_driver import LogDriver
 from tidelog.sim.medium import Medium
 from tidelog.sim.sweep import BATCHES, PRODUCER_ID, Case, Sweep
 from tidelog.storage.repair import Repair
+from tidelog.storage.segment import Damage
 
 SEGMENT_BYTES = {"one segment": 1 << 30, "several segments": 1_500}
 SAMPLED = 211
@@ -86,8 +87,13 @@ def check_repaired(sweep: Sweep, damage: Damaging) -> None:
         assert driver.log.damaged_ranges() == []
         assert check_never_wrong(driver, sweep.expected) == BATCHES
     driver.check_producer(driver.read_all())
-    whole = driver.log.range_checksum(0, sweep.end_offset)
-    assert whole == driver_of(damaged(sweep, lambda medium: None)).log.range_checksum(0, sweep.end_offset)
+    assert _digests(driver) == _digests(driver_of(damaged(sweep, lambda medium: None))), "rows are as they were, too"
+
+
+def _digests(driver: LogDriver) -> list[bytes]:
+    entries = list(driver.log.entries(driver.log.log_start_offset))
+    assert not any(isinstance(entry, Damage) for entry in entries)
+    return [entry.digest for entry in entries if not isinstance(entry, Damage)]
 
 
 def _strike(medium: Medium, case: Case) -> None:

@@ -8,7 +8,6 @@ reports back as events; the simulator drives the same objects.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +64,3 @@ class AdvanceHighWatermark:
 
 
 Effect = Append | AdvanceHighWatermark
-
-
-class CommitProtocol(Protocol):
-    """What a partition's runtime drives."""
-
-    @property
-    def high_watermark(self) -> int:
-        """The end of what is committed; never goes back while this object lives."""
-        ...
-
-    @property
-    def in_sync(self) -> tuple[int, ...]:
-        """Node ids of the replicas that hold everything below the high watermark."""
-        ...
-
-    def step(self, event: Event) -> list[Effect]: ...

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import partial
 
 from tidelog.broker.broker import Broker, NewTopic
@@ -33,32 +35,45 @@ async def create_topic(machine: Machine, name: str, partitions: int, configs: di
             return
 
 
-class Administrator:
+class NowAndThen(ABC):
+    """Does something `per_s` times a second on average, whatever becomes of it."""
+
+    def __init__(self, per_s: float, rng: random.Random) -> None:
+        self._per_s = per_s
+        self._rng = rng
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Begins nothing more."""
+        self._is_stopping = True
+
+    async def run(self) -> None:
+        while not self._is_stopping:
+            await asyncio.sleep(self._rng.expovariate(self._per_s))
+            with suppress(Unreachable, ConnectionLost, TidelogError):
+                await self._do()
+
+    @abstractmethod
+    async def _do(self) -> None: ...
+
+
+class Administrator(NowAndThen):
     """Deletes prefixes and changes segment sizes."""
 
     def __init__(
         self, partitions: list[TopicPartition], machine: Machine, history: History, rng: random.Random
     ) -> None:
+        super().__init__(2.0, rng)
         self._partitions = partitions
         self._machine = machine
         self._history = history
-        self._rng = rng
-        self._is_stopping = False
 
-    def stop(self) -> None:
-        self._is_stopping = True
-
-    async def run(self) -> None:
-        while not self._is_stopping:
-            await asyncio.sleep(self._rng.expovariate(2.0))
-            partition = self._rng.choice(self._partitions)
-            try:
-                if self._rng.random() < 0.7:
-                    await self._machine.call(partial(self._delete_prefix, partition))
-                else:
-                    await self._machine.call(partial(self._alter, partition.topic))
-            except (Unreachable, ConnectionLost, TidelogError):
-                continue
+    async def _do(self) -> None:
+        partition = self._rng.choice(self._partitions)
+        if self._rng.random() < 0.7:
+            await self._machine.call(partial(self._delete_prefix, partition))
+        else:
+            await self._machine.call(partial(self._alter, partition.topic))
 
     async def _alter(self, topic: str, broker: Broker) -> None:
         await broker.admin.alter_topic_configs(topic, {"segment.bytes": str(self._rng.choice(SEGMENT_BYTES))})

@@ -8,7 +8,7 @@ import random
 from tidelog.broker.broker import Broker
 from tidelog.broker.partition_handle import FetchedBatches
 from tidelog.checker.operations import View
-from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, TidelogError
+from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.history import History, records_in
 from tidelog.sim.machine import ConnectionLost, Service, Unreachable
@@ -17,6 +17,7 @@ from tidelog.sim.medium import Medium
 FETCH_BYTES = 4_096
 WAIT_S = 0.5
 PAUSE_S = 0.05
+REFUSALS_MAX = 1_000
 
 
 class Reader:
@@ -105,17 +106,24 @@ class Reader:
 
 
 async def read_all(machine: Service, partition: TopicPartition, history: History) -> View:
-    """Everything that a partition shows. Raises as the broker does."""
+    """Everything that a partition shows. Raises as the broker does; a leader whose lease has run out is asked again, as
+    where heartbeats take half a session it does now and then."""
 
     async def read(broker: Broker) -> View:
         found = broker.partition(*partition)
         extent = await found.extent()
         start, high_watermark = extent.log_start_offset, extent.high_watermark
         view = View(str(partition), start, high_watermark, extent.log_end_offset, [], [])
-        offset = start
+        offset, refusals_left = start, REFUSALS_MAX
         while offset < high_watermark:
             try:
                 fetched = await found.read(offset, bytes_max=FETCH_BYTES)
+            except LeaderNotAvailable:
+                refusals_left -= 1
+                if not refusals_left:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+                continue
             except DamagedBatch:
                 view.damaged.append(offset)
                 offset += 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from xxhash import xxh3_128
-
 from tidelog.model.errors import DamagedBatch, OffsetOutOfRange
 from tidelog.model.ids import PartitionId
 from tidelog.storage.rows import Tail
@@ -119,23 +117,6 @@ class ReadableLog:
                 if entry is not None:
                     return entry
         return None
-
-    def range_checksum(self, start: int, end: int) -> bytes | None:
-        """XXH3, 128 bits, over the digests of all batches that hold an offset in [start, end), for comparing replicas:
-        catalog rows alone are read. None if this disk does not know what a batch among them was.
-
-        Raises `OffsetOutOfRange`.
-        """
-        self._require_in_range(start, self.log_end_offset)
-        self._require_in_range(end, self.log_end_offset)
-        checksum = xxh3_128()
-        for entry in self.entries(start):
-            if (entry.start if isinstance(entry, Damage) else entry.base_offset) >= end:
-                break
-            if isinstance(entry, Damage):
-                return None
-            checksum.update(entry.digest)
-        return checksum.digest()
 
     # -- refusing -------------------------------------------------------------------------------------------------
 

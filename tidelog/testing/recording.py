@@ -31,6 +31,7 @@ from tidelog.producer import Deliveries, Producer, RecordMetadata
 from tidelog.testing.local_cluster import LocalCluster
 
 ANSWER_S_MAX: Final = 30.0
+LOOK_S = 0.05
 COMMIT_S_MAX: Final = 10.0
 """How long a replica may need to learn that all it holds is committed, when nothing happens any more."""
 DURABILITIES: Final[dict[str, Durability]] = {"fsynced": "fsynced", "replicated": "replicated"}
@@ -218,4 +219,4 @@ def _wait_until_committed(url: str, where: TopicPartition, end: int) -> None:
     """A replica learns a little later than its leader what is committed. If it takes too long, the checker tells."""
     deadline_s = time.monotonic() + COMMIT_S_MAX
     while _get(url, where, "earliest", "local").high_watermark < end and time.monotonic() < deadline_s:
-        time.sleep(0.05)
+        time.sleep(LOOK_S)  # on a thread of its own: `asyncio.to_thread`

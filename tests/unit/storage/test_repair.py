@@ -306,32 +306,6 @@ def test_a_scrub_goes_on_through_appends_rolls_deletions_and_truncations(ten: St
     assert ranges(ten) == []
 
 
-# -- checksums -------------------------------------------------------------------------------------------------------
-
-
-def test_equal_ranges_have_equal_checksums(ten: Store) -> None:
-    whole = ten.log.range_checksum(0, 10)
-    assert whole is not None
-    ten.harm_batch(2)
-    assert ten.log.range_checksum(0, 10) == whole  # the row still says what belongs there
-    ten.harm_row(1 + 4)
-    assert ten.log.range_checksum(0, 10) == whole  # the batch says it
-    checksums = {ten.log.range_checksum(a, b) for a in TEN for b in range(a, 11)}
-    assert len(checksums) == 10 * 11 // 2 + 1  # all empty ranges are alike
-    ten.harm_row(1 + 2)
-    assert ten.log.range_checksum(0, 10) is None
-    assert ten.log.range_checksum(3, 10) is not None
-    for start, end in ((0, 11), (11, 11)):
-        with pytest.raises(OffsetOutOfRange):
-            ten.log.range_checksum(start, end)
-
-
-def test_a_checksum_reads_rows_alone(ten: Store) -> None:
-    ten.files.forget()
-    ten.log.range_checksum(0, 10)
-    assert ten.files.by_path["pread", ten.log_path()] == 0
-
-
 # -- the list --------------------------------------------------------------------------------------------------------
 
 

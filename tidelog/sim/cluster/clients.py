@@ -16,6 +16,7 @@ from tidelog.broker.broker import Broker, NewTopic
 from tidelog.checker.operations import Durability
 from tidelog.model.errors import OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicPartition
+from tidelog.sim.administrators import NowAndThen
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.traffic import UNCLEAN, TopicPlan
 from tidelog.sim.cluster.world import World
@@ -131,26 +132,17 @@ class ClusterReader(Reader):
             raise
 
 
-class Tuner:
+class Tuner(NowAndThen):
     """Changes how many replicas must be in sync."""
 
     def __init__(self, topics: tuple[TopicPlan, ...], anywhere: AnyBroker, rng: random.Random) -> None:
+        super().__init__(1.5, rng)
         self._topics = topics
         self._anywhere = anywhere
-        self._rng = rng
-        self._is_stopping = False
 
-    def stop(self) -> None:
-        self._is_stopping = True
-
-    async def run(self) -> None:
-        while not self._is_stopping:
-            await asyncio.sleep(self._rng.expovariate(1.5))
-            topic = self._rng.choice(self._topics)
-            try:
-                await self._anywhere.call(partial(_tune, topic.name, self._rng.randint(1, topic.factor)))
-            except FAILURES:
-                continue
+    async def _do(self) -> None:
+        topic = self._rng.choice(self._topics)
+        await self._anywhere.call(partial(_tune, topic.name, self._rng.randint(1, topic.factor)))
 
 
 async def _tune(topic: str, replicas: int, broker: Broker) -> None:

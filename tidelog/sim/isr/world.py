@@ -7,6 +7,7 @@ time but what it says.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from tidelog.broker.controller.commands import BrokerHeartbeat
@@ -50,7 +51,7 @@ OUTCOMES = {
 }
 
 
-class World(Membership):
+class World(Membership, ABC):
     """One run's: replicas take their roles, and lead."""
 
     def __init__(self, topic: Topic, parts: Parts) -> None:
@@ -271,7 +272,6 @@ class World(Membership):
             self.truth.saw("an answer about a set is given up")
             self.answer(process, process.leading.leader_epoch, process.attempts[0], isr.Outcome.AMBIGUOUS)
 
-    # -- what a follower does: see replication.py --------------------------------------------------------------------
-
+    @abstractmethod
     def react(self, process: Process, effects: Sequence[isr.FollowerEffect]) -> None:
-        raise NotImplementedError
+        """What a follower does: see `replication.py`."""
