@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from tidelog.admin import AdminClient, PartitionDescription, TopicDescription
@@ -34,7 +35,7 @@ async def _verify(bootstrap: str, topic: str | None) -> list[PartitionCheck]:
         checks = []
         with count_progress() as progress:
             bar = progress.add_task("comparing offsets", total=sum(records.values()))
-            advance: Callable[[int], object] = lambda count: progress.advance(bar, count)  # noqa: E731
+            advance = partial(progress.advance, bar)
             for one, found in partitions:
                 progress.update(bar, description=f"comparing {one.topic_name}-{found.partition_id}")
                 verifier = PartitionVerifier(admin, one.topic_name, found.partition_id, _in_order(found), advance)
