@@ -45,12 +45,12 @@ class Mailbox:
         await self._wake.wait()
         self._wake.clear()
 
-    def take_group(self) -> list[Proposal]:
+    def take_group(self, bytes_max: int = GROUP_BYTES_MAX) -> list[Proposal]:
         """The next requests to be appended by one write; none if nothing waits."""
         group: list[Proposal] = []
         producers: dict[int, None] = {}
         gathered = 0
-        while self._proposals and gathered < GROUP_BYTES_MAX:
+        while self._proposals and gathered < bytes_max:
             proposal = self._proposals[0]
             ids = [batch.header.producer_id for batch in proposal.batches if batch.header.producer_id >= 0]
             if any(producer_id in producers for producer_id in ids):

@@ -1,35 +1,24 @@
-"""One partition on its leader: a mailbox, a commit protocol, a log.
+"""A partition on its leader, with followers that copy its log: commit protocol `isr`.
 
-Produce requests queue in the mailbox; the partition's task takes all that wait, asks the protocol for their offsets,
-patches these into the received buffers, and appends the lot with one write per file. The log writer makes it durable
-and calls `committed`; the protocol turns that into a new high watermark, which completes waiting producers and wakes
-waiting consumers. Nothing here awaits between a decision and its effect, so effects happen in the order decided.
-
-Everything is bounded: the mailbox by bytes and by requests (503, nothing appended), each wait by its deadline.
+What `LedPartition` has gathered is appended with one write per file, at offsets that the protocol gives. The log writer
+makes it durable and calls `committed`; the protocol turns that, and what followers report, into a new high watermark,
+which completes waiting producers and wakes waiting consumers.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidelog.broker.lease import Lease
-from tidelog.broker.local_copy import LocalCopy
+from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.log_writer import LogWriter
-from tidelog.broker.mailbox import Mailbox
-from tidelog.broker.partition_handle import Extent, FetchedBatches
 from tidelog.broker.proposals import (
     ACKS_ALL,
-    ACKS_NONE,
-    Placement,
-    ProduceReceipt,
     Proposal,
-    admit_batches,
-    stamp_keyed,
 )
-from tidelog.broker.purgatory import Purgatory, Watchers
+from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.recent_batches import RecentBatches, RecentBytes
 from tidelog.broker.stats import Stats
 from tidelog.broker.uncommitted import Uncommitted
@@ -37,12 +26,11 @@ from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.errors import (
     LeaderNotAvailable,
-    Overloaded,
-    ShuttingDown,
     TidelogError,
 )
-from tidelog.model.ids import PartitionId, ProducerId
+from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer, Clock
+from tidelog.model.producers import ProducerTable
 from tidelog.replication.isr.events import (
     AlterPartition,
     AlterPartitionAnswered,
@@ -97,12 +85,8 @@ class Surroundings:
     recent: RecentBytes = field(default_factory=RecentBytes)
 
 
-class Partition:
-    """The leader's side of one partition, a `PartitionHandle`. `run` is its task; all else is for the same event loop.
-
-    Methods that are coroutines only because a handle's are (`read`, `extent`, ...) never give the loop away, but for a
-    read of what is damaged.
-    """
+class Partition(LedPartition):
+    """The leader's side of one partition whose replicas copy its log (`commit.protocol=isr`). See `LedPartition`."""
 
     def __init__(
         self,
@@ -115,89 +99,28 @@ class Partition:
         node_id: int,
         surroundings: Surroundings,
     ) -> None:
-        self.topic = topic
-        self.partition_id = partition_id
-        self.topic_id = partition_id.topic_id
-        self.partition = partition_id.partition
-        self.leader_epoch = leader_epoch
-        self.log = log
-        self.config = config
-        self.watchers = Watchers()
+        super().__init__(topic, partition_id, leader_epoch, log, config, node_id, surroundings)
         self._protocol = protocol
-        self._node_id = node_id
-        self._clock = surroundings.clock
-        self._stats = surroundings.stats
-        self._log_writer = surroundings.log_writer
-        self._copy = LocalCopy(self, node_id, surroundings.purgatory, surroundings.stats)
         self._replication = surroundings.replication
-        self._lease = surroundings.lease
         self._recent = RecentBatches(surroundings.recent)
-        self._mailbox = Mailbox()
         self._uncommitted = Uncommitted()
-        self._is_closing = False
         self._is_deposed = False
-
-    # -- extent ---------------------------------------------------------------------------------------------------
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.log.log_start_offset
 
     @property
     def high_watermark(self) -> int:
+        """The end of what all replicas in sync have, as far as it is known here."""
         return self._protocol.high_watermark
 
     @property
-    def log_end_offset(self) -> int:
-        return self.log.log_end_offset
-
-    async def extent(self) -> Extent:
-        """Where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may lead no more."""
-        self._lease.require()
-        return await self._copy.extent()
+    def producers(self) -> ProducerTable:
+        """Of all that is in the log, committed or not."""
+        return self.log.producers
 
     # -- produce --------------------------------------------------------------------------------------------------
 
-    async def produce(
-        self,
-        batches: list[RecordBatch],
-        *,
-        acks: int,
-        deadline_s: float,
-        idempotency: tuple[ProducerId, int] | None = None,
-    ) -> ProduceReceipt:
-        """Appends sound batches, contiguously and all or none, and waits as `acks` says (-1 all, 1 leader, 0 not).
-
-        The batches' buffers are patched in place. `idempotency` is the producer id made from an idempotency key and the
-        content's fingerprint. `deadline_s` is in the event loop's time.
-
-        Raises definite errors (`TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`, `ProducerFenced`,
-        `IdempotencyKeyReused`, `LeaderNotAvailable`, `Overloaded`, `DiskFull`, `LogOffline`, `ShuttingDown`): nothing
-        was appended; and indefinite ones (`TimedOutAfterAppend`, `InternalError`): the outcome is unknown.
-        """
-        proposal = self._prepare(batches, acks, deadline_s, idempotency)
-        self._enqueue(proposal)
-        if proposal.done is None:
-            return ProduceReceipt([], self.leader_epoch, [], "none")
-        timer = asyncio.get_running_loop().call_at(deadline_s, proposal.expire)
-        try:
-            return await proposal.done
-        finally:
-            timer.cancel()
-
-    def _prepare(
-        self, batches: list[RecordBatch], acks: int, deadline_s: float, idempotency: tuple[ProducerId, int] | None
-    ) -> Proposal:
-        if self._is_closing:
-            raise ShuttingDown("this broker is stopping; nothing was appended")
-        self._lease.require()
+    def _require_leading(self, acks: int) -> None:
         if acks == ACKS_ALL:
             self._check_in_sync()
-        batches, append_time_ms = admit_batches(batches, self.config, self._clock.wall_ms())
-        if idempotency is not None:
-            batches = stamp_keyed(batches, *idempotency)
-        done = asyncio.get_running_loop().create_future() if acks != ACKS_NONE else None
-        return Proposal(batches, acks, deadline_s, done, append_time_ms)
 
     def _check_in_sync(self) -> None:
         if self._protocol.is_below_min_isr:
@@ -206,51 +129,9 @@ class Partition:
                 "acks=all needs more (min.insync.replicas); nothing was appended"
             )
 
-    def _enqueue(self, proposal: Proposal) -> None:
-        try:
-            self._mailbox.put(proposal)
-        except Overloaded:
-            self._stats.refused_appends += 1
-            raise
-
-    async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""
-        return self.log.producers.first_sequence(producer_id)
-
-    async def run(self) -> None:
-        """The partition's task: appends whatever is in the mailbox, until cancelled."""
-        while True:
-            await self._mailbox.wait_for_mail()
-            while self._mailbox:
-                group = [proposal for proposal in self._mailbox.take_group() if self._is_admitted(proposal)]
-                self._append_group(group)
-                await asyncio.sleep(0)
-
-    def _is_admitted(self, proposal: Proposal) -> bool:
-        if proposal.is_abandoned:
-            return False
-        try:
-            if asyncio.get_running_loop().time() >= proposal.deadline_s:
-                raise proposal.late()
-            proposal.judge(self.log.producers)
-        except TidelogError as error:
-            self._stats.refused_appends += 1
-            proposal.fail(error)
-            return False
-        return True
-
     def _append_group(self, group: list[Proposal]) -> None:
         base_offset = self.log.log_end_offset
-        fresh: list[RecordBatch] = []
-        for proposal in group:
-            for batch, verdict in zip(proposal.batches, proposal.verdicts, strict=True):
-                if verdict is None:
-                    placed = self._place(batch)
-                    fresh.append(placed)
-                    proposal.placements.append((placed.header.base_offset, placed.header.last_offset))
-                else:
-                    self._stats.duplicate_batches += 1
-                    proposal.placements.append(verdict)
+        fresh = self._place_all(group)
         if fresh:
             try:
                 self.log.append(fresh, self._clock.wall_ms())
@@ -269,21 +150,13 @@ class Partition:
         self._execute(self._protocol.step(Appended(self.log.log_end_offset)))
         self._complete_committed()
 
+    async def _wait_for_room(self) -> None:
+        """There always is: what is not committed yet stands in the log."""
+
     def _place(self, batch: RecordBatch) -> RecordBatch:
         (effect,) = self._protocol.step(Propose(batch.header.last_offset_delta + 1))
         assert isinstance(effect, Append)
         return assign_offsets(batch, effect.base_offset, effect.leader_epoch)
-
-    def _refuse(self, group: list[Proposal], error: TidelogError) -> None:
-        self._stats.refused_appends += len(group)
-        for proposal in group:
-            proposal.fail(error)
-
-    def _count(self, fresh: list[RecordBatch]) -> None:
-        self._stats.append_writes += 1
-        self._stats.appended_batches += len(fresh)
-        self._stats.appended_records += sum(batch.header.record_count for batch in fresh)
-        self._stats.appended_bytes += sum(batch.header.size for batch in fresh)
 
     def _register(self, proposal: Proposal) -> None:
         proposal.appended(self.log.log_end_offset)
@@ -291,10 +164,6 @@ class Partition:
             self._uncommitted.add(proposal)
         else:
             proposal.complete(self._receipt(proposal, [self._node_id], "leader"))
-
-    def _receipt(self, proposal: Proposal, acked_by: list[int], durability: str) -> ProduceReceipt:
-        placements: list[Placement] = [(base, last) for base, last in proposal.placements]
-        return ProduceReceipt(placements, self.leader_epoch, acked_by, durability, proposal.log_append_time_ms)
 
     # -- commit ---------------------------------------------------------------------------------------------------
 
@@ -368,11 +237,6 @@ class Partition:
         self._complete_committed()
 
     @property
-    def is_readable(self) -> bool:
-        """Until the role ends."""
-        return not self._is_closing
-
-    @property
     def in_sync(self) -> tuple[int, ...]:
         """The in-sync set, as the controller was last heard to have it."""
         return self._protocol.in_sync
@@ -387,24 +251,6 @@ class Partition:
         """How many records each other replica is behind this log's end, as far as it was heard."""
         end = self.log.log_end_offset
         return {node: max(0, end - reached) for node, reached in self._protocol.follower_ends.items()}
-
-    # -- read -----------------------------------------------------------------------------------------------------
-
-    async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """As `LocalCopy.read`. Raises `LeaderNotAvailable` if another may lead by now."""
-        self._lease.require()
-        fetched = await self._copy.read(offset, bytes_max=bytes_max)
-        self._lease.require()
-        return fetched
-
-    async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """As `LocalCopy.wait_for_data`."""
-        await self._copy.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
-
-    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """As `LocalCopy.offset_for_timestamp`. Raises `LeaderNotAvailable` if another may lead by now."""
-        self._lease.require()
-        return await self._copy.offset_for_timestamp(timestamp_ms)
 
     # -- housekeeping ---------------------------------------------------------------------------------------------
 
@@ -449,7 +295,5 @@ class Partition:
         self._recent.clear()
         if is_deposed:
             self._uncommitted.fail("another broker leads this partition now")
-        while group := self._mailbox.take_group():
-            for proposal in group:
-                proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))
+        self._empty_mailbox()
         self.watchers.wake_all()
