@@ -91,10 +91,18 @@ class AppendableLog(ReadableLog):
 
     # -- append ---------------------------------------------------------------------------------------------------
 
-    def append(self, batches: Sequence[RecordBatch], now_ms: int, *, may_skip: bool = False) -> None:
+    def append(
+        self,
+        batches: Sequence[RecordBatch],
+        now_ms: int,
+        *,
+        may_skip: bool = False,
+        place: tuple[int, int] | None = None,
+    ) -> None:
         """Writes batches, whose offsets and epoch are assigned, behind the end: all of them or none.
 
         Each goes right behind the one before it; with `may_skip`, also further on: the offsets between hold nothing.
+        `place` is the position and number under which a Paxos log agreed on them, for their catalog rows.
         Raises `DiskFull` or `Overloaded` (nothing was appended, try again later), `LogOffline` (nothing was appended,
         nor will be), or `InternalError` (the write failed half-way: the outcome is unknown; the log is offline now).
         """
@@ -106,7 +114,7 @@ class AppendableLog(ReadableLog):
             header = batch.header
             assert header.base_offset == tail.offset or (may_skip and header.base_offset > tail.offset)
             assert header.leader_epoch >= tail.epoch
-            rows.append(self._codec.batch(tail, header, batch.data))
+            rows.append(self._codec.batch(tail, header, batch.data, place))
             tail = Tail(
                 tail.sequence + 1, tail.durable, header.leader_epoch, header.next_offset,
                 tail.file_position + header.size, max(tail.running_max_timestamp, header.max_timestamp),

@@ -69,7 +69,8 @@ assert all(s.size == _CHECKED for s in (_BODY, _HEADER, _LINEAGE, _PRODUCER))
 
 
 class Row(NamedTuple):
-    """A body row, unpacked. `position` and `number` are those of a slot entry (`slot_entries`), and 0 elsewhere."""
+    """A body row, unpacked. `position` and `number` are those of a slot entry (`slot_entries`), or of the value that
+    the batch came in (`commit.protocol=paxos`), as far as known; 0 elsewhere."""
 
     magic: int
     version: int
@@ -156,10 +157,11 @@ class RowCodec:
 
     # -- body rows ------------------------------------------------------------------------------------------------
 
-    def batch(self, tail: Tail, header: BatchHeader, data: Buffer) -> bytes:
-        """The row of a batch that is about to be written at `tail`; offsets in between are skipped."""
+    def batch(self, tail: Tail, header: BatchHeader, data: Buffer, place: tuple[int, int] | None = None) -> bytes:
+        """The row of a batch that is about to be written at `tail`; offsets in between are skipped. `place` is its
+        position and number in the log that it was agreed on in, if it does not say so itself."""
         newest = max(tail.running_max_timestamp, header.max_timestamp)
-        position, number = place_of(header, data)
+        position, number = place_of(header, data) if place is None else place
         return self.seal_bytes(
             _BODY.pack(
                 MAGIC, VERSION, Kind.BATCH, header.leader_epoch, tail.sequence, tail.durable, position, number,

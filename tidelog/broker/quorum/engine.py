@@ -19,6 +19,7 @@ from tidelog.model.errors import DamagedBatch
 from tidelog.model.ports import Buffer, Entropy
 from tidelog.replication.paxos.events import (
     Applied,
+    Chosen,
     Damaged,
     DeletePrefix,
     Effect,
@@ -53,7 +54,7 @@ LEARN_BYTES_MAX = 4 << 20
 Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
 
 
-Told = Applied | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged | Halted
+Told = Applied | Chosen | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged | Halted
 """What the owner of an engine hears of."""
 
 
@@ -151,10 +152,8 @@ class Engine:
             case Applied():
                 self._listener.on_effect(effect)
                 self.payloads.release(effect.value.digest)
-            case Repaired() | Proposed() | Refused() | Elected() | VotersFound() | Jumped() | StatusChanged():
+            case _:  # what the owner alone has to do with
                 self._listener.on_effect(effect)
-            case _:
-                pass  # Chosen: of use to a log without order
 
     def _send(self, to: int, message: Message) -> None:
         if isinstance(message, LearnResponse):

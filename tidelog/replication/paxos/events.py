@@ -241,6 +241,8 @@ class Chosen(msgspec.Struct, frozen=True):
 
     position: int
     value: Value
+    accepted_by: tuple[int, ...] = ()
+    """The quorum: it is on their disks."""
 
 
 class Applied(msgspec.Struct, frozen=True):

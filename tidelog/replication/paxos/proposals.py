@@ -43,8 +43,8 @@ class Proposals:
         request = WriteRequest(self._number, position, value)
         return [Send(node, request) for node in self._quorum.members]
 
-    def accepted(self, sender: int, response: WriteResponse) -> Value | None:
-        """Counts an ACCEPT; returns the value if that makes it chosen."""
+    def accepted(self, sender: int, response: WriteResponse) -> Chosen | None:
+        """Counts an ACCEPT; says so if that makes the value chosen."""
         assert response.number == self._number and response.reply is Reply.ACCEPT
         proposal = self._open.get(response.position)
         if proposal is None:
@@ -53,12 +53,12 @@ class Proposals:
         if not self._quorum.is_met(proposal.accepted_by):
             return None
         del self._open[response.position]
-        return proposal.value
+        return Chosen(response.position, proposal.value, tuple(sorted(proposal.accepted_by)))
 
-    def announce(self, position: int, value: Value, me: int) -> list[Action]:
+    def announce(self, chosen: Chosen, me: int) -> list[Action]:
         """Tells the others, and the caller, that a value is chosen."""
-        notice = Learned(position, value)
-        return [Chosen(position, value), *(Send(node, notice) for node in self._quorum.members if node != me)]
+        notice = Learned(chosen.position, chosen.value)
+        return [chosen, *(Send(node, notice) for node in self._quorum.members if node != me)]
 
     def settled_to(self, position: int) -> None:
         """Everything below is applied here, whoever had it chosen: nothing is left to do there."""

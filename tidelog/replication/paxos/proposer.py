@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-from tidelog.replication.paxos.events import Action, Applied, Lost, Send, SetTimer, Timer, VotersFound
+from tidelog.replication.paxos.events import Action, Applied, Chosen, Lost, Send, SetTimer, Timer, VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import LearnRequest, PromiseResponse, Reply, WriteResponse
 from tidelog.replication.paxos.proposals import Proposals
@@ -119,8 +119,8 @@ class Proposer(ABC):
             return []
         match response.reply:
             case Reply.ACCEPT:
-                value = self._proposals.accepted(sender, response)
-                return [] if value is None else self._chosen(response.position, value)
+                chosen = self._proposals.accepted(sender, response)
+                return [] if chosen is None else self._chosen(chosen)
             case Reply.REJECT:
                 return self.lose(response.highest)
             case Reply.LEARNED:
@@ -135,9 +135,9 @@ class Proposer(ABC):
         learned = self._replica.learn(response.position, response.value, has_payload=False)
         return [*learned, *self.lose(self._replica.highest)]
 
-    def _chosen(self, position: int, value: Value) -> list[Action]:
-        learned = self._replica.learn(position, value, has_payload=True)
-        return [*self._proposals.announce(position, value, self._reign.node), *learned]
+    def _chosen(self, chosen: Chosen) -> list[Action]:
+        learned = self._replica.learn(chosen.position, chosen.value, has_payload=True)
+        return [*self._proposals.announce(chosen, self._reign.node), *learned]
 
     # -- what the replica beside it reports --------------------------------------------------------------------------
 
