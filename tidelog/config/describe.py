@@ -59,6 +59,8 @@ def describe_topic(
     entries = []
     for name, broker_name in broker_synonyms().items():
         synonyms = _broker_synonyms(broker, broker_name, computed)
+        if is_fixed(name):
+            synonyms = synonyms[-1:]  # it was created with the default, whatever the broker's setting is by now
         if name in overrides:
             synonyms = (ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms)
         entries.append(_entry(name, synonyms, is_read_only=is_fixed(name)))

@@ -281,19 +281,21 @@ class BrokerConfig(Settings):
         "min.insync.replicas",
         None,
         "Replicas that must be in sync for `acks=all` to be accepted. Default: 2 where a topic has three replicas "
-        "or more, else 1. The same on all brokers. (Kafka: 1, which acknowledges records that only one broker has.)",
+        "or more, else 1. The same on all brokers. (Kafka: 1, which acknowledges records that only one broker has.) "
+        "With `commit.protocol=paxos` it means nothing: a majority of the replicas is always needed, and is enough.",
     )
     unclean_leader_election_enable: Boolean = setting(
         "unclean.leader.election.enable",
         False,
         "Whether a replica that may lack acknowledged records leads if none that has them all is left. `false`: the "
-        "partition waits for one. `true`: it goes on at once, and those records are lost.",
+        "partition waits for one. `true`: it goes on at once, and those records are lost. With `commit.protocol=paxos` "
+        "it means nothing: there are no such elections.",
     )
     commit_protocol: CommitProtocol = setting(
         "commit.protocol",
         "isr",
-        "How partitions commit: `isr`, primary and backups with a set of in-sync replicas. Fixed when a topic is "
-        "created. (`paxos` is not available in this version.)",
+        "How partitions commit: `isr`, primary and backups with a set of in-sync replicas, or `paxos`, by majority. "
+        "Fixed when a topic is created. [choosing-a-protocol.md](choosing-a-protocol.md) compares them.",
     )
     ack_durability: AckDurability = setting(
         "ack.durability",

@@ -14,17 +14,30 @@ from tidelog.model.errors import InvalidRequest
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """The topic's settings, `overrides` by dotted name. Raises `InvalidRequest` for an unknown name or a bad value."""
-    values: dict[str, object] = {
-        name: getattr(broker, field_name(synonym)) for name, synonym in broker_synonyms().items()
-    }
     for name in overrides:
         _check_name(name)
+    values: dict[str, object] = {
+        name: getattr(broker, field_name(synonym)) for name, synonym in broker_synonyms().items() if not is_fixed(name)
+    }
     values.update(overrides)
     try:
         return TopicConfig.model_validate(values)
     except ValidationError as error:
         text = "; ".join(f"{name} = {problem}" for name, problem in problems(error, values))
         raise InvalidRequest(f"Bad topic setting: {text}") from None
+
+
+def new_topic_overrides(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, str]:
+    """What is noted of a new topic: `overrides`, and whatever is fixed from now on, and would be something else by
+    default. Raises as `topic_config`."""
+    result: dict[str, str] = {}
+    for name, synonym in broker_synonyms().items():
+        value = getattr(broker, field_name(synonym))
+        if is_fixed(name) and value != TopicConfig.model_fields[field_name(name)].default:
+            result[name] = value
+    result.update(overrides)
+    topic_config(broker, result)
+    return result
 
 
 def is_fixed(name: str) -> bool:

@@ -99,12 +99,6 @@ def _refuse_compaction(value: object) -> object:
     return value
 
 
-def _refuse_paxos(value: object) -> object:
-    if value == "paxos":
-        raise ValueError("the Paxos protocol is not available in this version; use isr")
-    return value
-
-
 def _refuse_auto_creation(value: object) -> object:
     if _read_boolean(value):
         raise ValueError(
@@ -137,6 +131,6 @@ TimestampType = Literal["CreateTime", "LogAppendTime"]
 CompressionType = Annotated[
     Literal["producer", "none", "gzip", "snappy", "lz4", "zstd"], BeforeValidator(_read_compression)
 ]
-CommitProtocol = Annotated[Literal["isr"], BeforeValidator(_refuse_paxos)]
+CommitProtocol = Literal["isr", "paxos"]
 AckDurability = Literal["fsynced", "replicated"]
 Never = Annotated[Literal[False], BeforeValidator(_refuse_auto_creation)]

@@ -19,6 +19,9 @@ V = TypeVar("V")
 
 NO_LEADER = NodeId(-1)
 NO_THROTTLE = 0
+COMMIT_PROTOCOL = "commit.protocol"
+ISR = "isr"
+PAXOS = "paxos"
 NO_VOTER = 0
 """In the place of a voter id; the ids that are given out begin with 1."""
 
@@ -34,6 +37,16 @@ class Voter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     host: str
     """Where its broker listens for peers."""
     port: int
+
+
+class PartitionMember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One who votes in the log of a partition that commits by Paxos: a broker's disk, as with `Voter`."""
+
+    engine_id: int
+    """Of this partition; given out once, never again: what an id has promised stays true for ever."""
+    node_id: int
+    storage: str
+    """`BrokerInfo.storage` of the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +78,13 @@ class PartitionInfo:
 
     partition: int
     leader: NodeId
-    """One of `isr`, or `NO_LEADER` while that is empty."""
+    """One of `isr`, or `NO_LEADER` while that is empty; with Paxos, while it is no majority of `members`."""
     leader_epoch: int
     """Rises when another leads, also when nobody does, and when a replica is removed."""
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
-    """In sync: live, and holding everything that was ever acknowledged. Each commit waits for all of them."""
+    """In sync: live, and holding everything that was ever acknowledged. Each commit waits for all of them. With Paxos:
+    the live members, of which a commit waits for a majority of all members."""
     partition_epoch: int = 0
     """Rises with every change of this entry: who asks for one names what it saw, and loses to a change in between."""
     elr: tuple[NodeId, ...] = ()
@@ -83,11 +97,23 @@ class PartitionInfo:
     removing: tuple[NodeId, ...] = ()
     """While replicas move: those that will be none any more. One that is also in `adding` was the target of a move
     that was replaced by another."""
+    members: tuple[PartitionMember, ...] = ()
+    """Who votes in the partition's log, by engine id, as its leader said last. Empty with in-sync replicas."""
+    wanted: tuple[PartitionMember, ...] = ()
+    """Who is to vote in it, by engine id: one for each of `target`. The leader changes its log's members to these, one
+    at a time."""
+    next_engine_id: int = 1
+    """The next id to be given out."""
 
     @property
     def is_moving(self) -> bool:
         """True while it is not yet where it is to be."""
         return bool(self.adding or self.removing)
+
+    @property
+    def majority(self) -> int:
+        """How many of the members decide."""
+        return len(self.members) // 2 + 1
 
     @property
     def target(self) -> tuple[NodeId, ...]:
@@ -116,6 +142,11 @@ class Topic:
     volatile_before: int = 0
     """Position in the metadata log at which `ack.durability` was last changed. A broker's life that was registered
     before it may have acknowledged from memory, whatever the setting is now."""
+
+    @property
+    def commit_protocol(self) -> str:
+        """How its partitions commit, from its creation on: `isr` or `paxos`."""
+        return self.configs.get(COMMIT_PROTOCOL, ISR)
 
     @property
     def is_internal(self) -> bool:

@@ -67,6 +67,7 @@ async def test_a_topics_life(site: Site) -> None:
     topic = created.json()
     assert topic.keys() == preview.json().keys()
     assert (topic["partitions_count"], topic["replication_factor"], topic["is_internal"]) == (2, 1, False)
+    assert topic["protocol"] == "isr"
     assert topic["topic_id"] == site.broker.topic("new").topic_id
     assert (await site.get(f"{site.v3}/topics/new")).json() == topic
     names = [entry["topic_name"] for entry in (await site.get(f"{site.v3}/topics")).json()["data"]]

@@ -15,7 +15,7 @@ READ_BY_METHOD = {
     "min.insync.replicas": "min_insync_replicas_for",
 }
 """Settings whose default is computed, with the method that gives their value."""
-WITHOUT_A_CHOICE = {"auto.create.topics.enable", "commit.protocol"}
+WITHOUT_A_CHOICE = {"auto.create.topics.enable"}
 """Settings with one possible value: the schema itself refuses all else."""
 
 

@@ -189,7 +189,6 @@ def test_times_that_contradict_each_other_are_refused() -> None:
 
 
 def test_what_this_version_does_not_have_is_said() -> None:
-    assert "Paxos protocol is not available" in error(commit_protocol="paxos")
     assert "compaction is not available" in error(log_cleanup_policy="compact,delete")
     assert "never created by themselves" in error(auto_create_topics_enable="true")
 

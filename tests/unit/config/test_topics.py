@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.config.names import broker_synonyms, field_name
 from tidelog.config.schema import BrokerConfig, TopicConfig
-from tidelog.config.topics import is_fixed, topic_config
+from tidelog.config.topics import is_fixed, new_topic_overrides, topic_config
 from tidelog.model.errors import InvalidRequest
 
 
@@ -79,7 +79,6 @@ def test_a_bad_value_names_the_setting() -> None:
 
 def test_what_this_version_does_not_have_is_said() -> None:
     assert "compaction is not available in this version" in refusal(cleanup_policy="compact")
-    assert "Paxos protocol is not available in this version" in refusal(commit_protocol="paxos")
     assert topic_config(BrokerConfig(), {"cleanup.policy": ""}).cleanup_policy == ""
 
 
@@ -90,6 +89,16 @@ def test_kafkas_word_for_no_compression_is_taken() -> None:
 def test_a_config_never_changes() -> None:
     with pytest.raises(ValueError, match="frozen"):
         TopicConfig().retention_ms = 5
+
+
+def test_what_is_fixed_is_noted_of_a_new_topic_where_it_is_not_the_default() -> None:
+    isr, paxos = BrokerConfig(), BrokerConfig(commit_protocol="paxos")
+    assert new_topic_overrides(isr, {"retention.ms": "1"}) == {"retention.ms": "1"}
+    assert new_topic_overrides(paxos, {}) == {"commit.protocol": "paxos"}
+    assert new_topic_overrides(paxos, {"commit.protocol": "isr"}) == {"commit.protocol": "isr"}
+    assert topic_config(paxos, {}).commit_protocol == "isr", "it was created under another setting"
+    with pytest.raises(InvalidRequest, match="commit"):
+        new_topic_overrides(isr, {"commit.protocol": "raft"})
 
 
 def test_only_the_commit_protocol_is_fixed_at_creation() -> None:

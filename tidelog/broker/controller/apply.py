@@ -36,9 +36,11 @@ from tidelog.model.cluster import (
     NO_LEADER,
     NO_THROTTLE,
     NO_VOTER,
+    PAXOS,
     BrokerInfo,
     ClusterImage,
     PartitionInfo,
+    PartitionMember,
     Topic,
     Voter,
     in_order,
@@ -177,8 +179,8 @@ def _apply_to_topics(
 ) -> ClusterImage:
     match record:
         case TopicCreated(name, topic_id, assignments, configs):
-            partitions = _new_partitions(image, assignments, 0)
-            return _with_topic(image, Topic(name, TopicId(topic_id), in_order(configs), partitions))
+            created = Topic(name, TopicId(topic_id), in_order(configs), ())
+            return _with_topic(image, _grown(image, created, assignments))
         case TopicDeleted(topic_id):
             return _delete_topic(image, topic_id)
         case TopicRemoved(topic_id, node_id):
@@ -189,14 +191,16 @@ def _apply_to_topics(
             topic = image.topic_by_id(topic_id)
             if topic is None:
                 return image
-            more = _new_partitions(image, assignments, len(topic.partitions))
-            return _with_topic(image, replace(topic, partitions=(*topic.partitions, *more)))
+            return _with_topic(image, _grown(image, topic, assignments))
         case PartitionsChanged(changes):
             return _change_partitions(image, changes)
 
 
-def _new_partitions(image: ClusterImage, assignments: list[list[int]], first: int) -> tuple[PartitionInfo, ...]:
-    return tuple(_new_partition(image, first + i, nodes) for i, nodes in enumerate(assignments))
+def _grown(image: ClusterImage, topic: Topic, assignments: list[list[int]]) -> Topic:
+    new = _new_quorum if topic.commit_protocol == PAXOS else _new_partition
+    first = len(topic.partitions)
+    more = [new(image, first + i, nodes) for i, nodes in enumerate(assignments)]
+    return replace(topic, partitions=(*topic.partitions, *more))
 
 
 def _new_partition(image: ClusterImage, partition: int, nodes: list[int]) -> PartitionInfo:
@@ -206,6 +210,25 @@ def _new_partition(image: ClusterImage, partition: int, nodes: list[int]) -> Par
     isr = tuple(node for node in replicas if image.is_live(node))
     leader = isr[0] if isr else NO_LEADER
     return PartitionInfo(partition, leader, 0, replicas, isr, elr=() if isr else replicas)
+
+
+def _new_quorum(image: ClusterImage, partition: int, nodes: list[int]) -> PartitionInfo:
+    """The replicas found the partition's log. (If no majority is live, which is never decided, nobody leads yet.)"""
+    replicas = _nodes(nodes)
+    isr = tuple(node for node in replicas if image.is_live(node))
+    disks = [image.brokers[node].storage if node in image.brokers else "" for node in replicas]
+    members = tuple(PartitionMember(1 + i, node, disks[i]) for i, node in enumerate(replicas))
+    leader = isr[0] if len(isr) > len(members) // 2 else NO_LEADER
+    return PartitionInfo(
+        partition,
+        leader,
+        0,
+        replicas,
+        isr,
+        members=members,
+        wanted=members,
+        next_engine_id=1 + len(members),
+    )
 
 
 def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:
@@ -238,22 +261,25 @@ def _changed(topic: Topic, changes: Mapping[int, PartitionChange]) -> Topic:
     partitions = []
     for info in topic.partitions:
         change = changes.get(info.partition)
-        partitions.append(info if change is None else _partition_of(change, info.replicas))
+        partitions.append(info if change is None else _partition_of(change, info))
     return replace(topic, partitions=tuple(partitions))
 
 
-def _partition_of(change: PartitionChange, replicas: tuple[NodeId, ...]) -> PartitionInfo:
+def _partition_of(change: PartitionChange, was: PartitionInfo) -> PartitionInfo:
     return PartitionInfo(
         change.partition,
         NodeId(change.leader),
         change.leader_epoch,
-        replicas if change.replicas is None else _nodes(change.replicas),
+        was.replicas if change.replicas is None else _nodes(change.replicas),
         _nodes(change.isr),
         change.partition_epoch,
         elr=_nodes(change.elr),
         last_known_elr=_nodes(change.last_known_elr),
         adding=_nodes(change.adding),
         removing=_nodes(change.removing),
+        members=was.members if change.members is None else tuple(change.members),
+        wanted=was.wanted if change.wanted is None else tuple(change.wanted),
+        next_engine_id=was.next_engine_id if change.next_engine_id is None else change.next_engine_id,
     )
 
 

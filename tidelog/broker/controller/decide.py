@@ -26,6 +26,7 @@ from tidelog.broker.controller.commands import (
     TakeSnapshot,
 )
 from tidelog.broker.controller.decide_brokers import fence, heartbeat, register, remove
+from tidelog.broker.controller.decide_members import alter_members, report_leader
 from tidelog.broker.controller.decide_partitions import alter_partition, elect_leaders
 from tidelog.broker.controller.decide_reassignments import alter_reassignments
 from tidelog.broker.controller.decide_topics import (
@@ -38,9 +39,11 @@ from tidelog.broker.controller.decide_topics import (
 from tidelog.broker.controller.decide_unfit import report_unfit
 from tidelog.broker.controller.decision import Decision
 from tidelog.broker.controller.partition_commands import (
+    AlterMembers,
     AlterPartition,
     AlterReassignments,
     ElectLeaders,
+    ReportPaxosLeader,
     ReportUnfitReplicas,
 )
 from tidelog.broker.controller.records import (
@@ -68,6 +71,8 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_brokers(image, command, config)
         case AlterPartition() | ElectLeaders() | AlterReassignments() | ReportUnfitReplicas():
             return _about_partitions(image, command, config)
+        case AlterMembers() | ReportPaxosLeader():
+            return _about_members(image, command, config)
         case AllocateProducerIds():
             return _allocate_producer_ids(image)
         case LeadCluster():
@@ -125,6 +130,12 @@ def _about_partitions(
             return alter_reassignments(image, command, config)
         case ReportUnfitReplicas():
             return report_unfit(image, command, config)
+
+
+def _about_members(image: ClusterImage, command: AlterMembers | ReportPaxosLeader, config: BrokerConfig) -> Decision:
+    if isinstance(command, AlterMembers):
+        return alter_members(image, command, config)
+    return report_leader(image, command, config)
 
 
 def _allocate_producer_ids(image: ClusterImage) -> Decision:

@@ -65,7 +65,8 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
         command.storage,
         is_clean=loss is None,
     )
-    return Decision((*without(image, node, config, loss), registered), lambda after: _admitted(after, node))
+    lost = without(image, node, config, loss, new_disk=command.storage)
+    return Decision((*lost, registered), lambda after: _admitted(after, node))
 
 
 def _loss(known: BrokerInfo | None, command: RegisterBroker) -> Loss | None:

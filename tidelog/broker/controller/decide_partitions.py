@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from tidelog.broker.controller.decide_brokers import registered_broker
 from tidelog.broker.controller.decision import Decision
-from tidelog.broker.controller.leadership import TopicRules, as_record, change_of, settled
+from tidelog.broker.controller.leadership import TopicRules, as_record, change_of, followed
 from tidelog.broker.controller.partition_commands import (
     ANY_LIFE,
     AlterCode,
@@ -32,6 +32,7 @@ from tidelog.broker.controller.partition_commands import (
     PartitionNamed,
     PartitionsAltered,
 )
+from tidelog.broker.controller.quorum_leadership import Brokers
 from tidelog.broker.controller.records import PartitionChange
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
@@ -64,13 +65,13 @@ class Partitions:
         even_unclean: bool = False,
         unfit: NodeId | None = None,
     ) -> PartitionInfo:
-        """`leadership.settled`, remembered; `even_unclean` elects whoever is live if nobody else may lead, and `unfit`
+        """`leadership.followed`, remembered; `even_unclean` elects whoever is live if nobody else may lead, and `unfit`
         is not counted as live."""
         rules = self._rules.of(topic)
         if even_unclean:
             rules = rules.model_copy(update={"unclean_leader_election_enable": True})
-        is_live = self.image.is_live
-        return self.put(topic, settled(was, asked, rules, lambda node: node != unfit and is_live(node)))
+        brokers = Brokers(self.image, absent=NO_LEADER if unfit is None else unfit)
+        return self.put(topic, followed(was, asked, rules, brokers))
 
     def put(self, topic: Topic, now: PartitionInfo) -> PartitionInfo:
         """Remembers the entry."""
@@ -121,7 +122,7 @@ def _judge(image: ClusterImage, sender: BrokerInfo, info: PartitionInfo, asked: 
         raise NotController(f"node {sender.node_id} knows later changes of partition {info.partition} than this one")
     if asked.leader_epoch < info.leader_epoch:
         return AlterCode.FENCED_LEADER_EPOCH
-    if info.leader != sender.node_id:
+    if info.leader != sender.node_id or info.members:
         return AlterCode.INVALID_REQUEST
     nodes = [member.node_id for member in asked.isr]
     is_eligible = all(_is_eligible(image, info, member) for member in asked.isr)
@@ -156,7 +157,7 @@ def elect_leaders(image: ClusterImage, command: ElectLeaders, config: BrokerConf
 
 
 def _electable(image: ClusterImage, election: ElectionType) -> Sequence[PartitionNamed]:
-    """The partitions of the cluster that this election would give another leader."""
+    """The partitions of the cluster that this election could give another leader."""
     return [
         PartitionNamed(topic.topic_id, info.partition)
         for topic in image.topics.values()
@@ -170,7 +171,8 @@ def _is_misled(info: PartitionInfo) -> bool:
 
 
 def _is_rescuable(image: ClusterImage, info: PartitionInfo) -> bool:
-    return info.leader == NO_LEADER and any(image.is_live(node) for node in info.replicas)
+    """Not if it commits by majority: a minority would contradict what the others have agreed on."""
+    return not info.members and info.leader == NO_LEADER and any(image.is_live(node) for node in info.replicas)
 
 
 def _elect(partitions: Partitions, election: ElectionType, named: PartitionNamed) -> ElectionAnswer:

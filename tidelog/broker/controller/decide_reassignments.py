@@ -6,6 +6,9 @@ While a move is under way all its replicas copy, so nothing is in fewer places t
 another keeps the first one's targets until the end, as both adding and removing: they may be the ones in sync. A move
 that is called off leaves the original replicas, provided that one of them is in sync.
 
+Where replicas vote (`quorum_leadership`) a move begins alike, and ends when the leader reports that those wanted are
+the members. To call it off is to move back: who has become a member meanwhile must be taken out again.
+
 One throttle holds for all moves of the cluster. Whoever begins a move may set it, and it ends with the last one.
 """
 
@@ -90,6 +93,8 @@ def _called_off(info: PartitionInfo, name: TopicPartition) -> PartitionInfo:
     original = info.original
     if not info.is_moving:
         return info
+    if info.members:
+        return _begun(info, original)
     isr = tuple(node for node in info.isr if node in original)
     if not isr:
         raise InvalidRequest(

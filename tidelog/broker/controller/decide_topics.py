@@ -28,8 +28,8 @@ from tidelog.broker.controller.records import (
     TopicRemoved,
 )
 from tidelog.config.schema import BrokerConfig
-from tidelog.config.topics import is_fixed, topic_config
-from tidelog.model.cluster import BrokerInfo, ClusterImage, Topic
+from tidelog.config.topics import is_fixed, new_topic_overrides, topic_config
+from tidelog.model.cluster import NO_LEADER, PAXOS, BrokerInfo, ClusterImage, Topic
 from tidelog.model.errors import InvalidRequest, UnknownTopic
 from tidelog.model.ids import NodeId
 from tidelog.model.names import check_topic_name
@@ -56,15 +56,16 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
     if command.topic_id in image.deleted_topics:
         raise InvalidRequest(f"topic {request.name} was created, and deleted by somebody since")
     _check_new_topic(image, request)
-    topic_config(config, request.configs)
-    record = TopicCreated(request.name, command.topic_id, _assignments(image, request, config), dict(request.configs))
-    return _unless_only_asked(image, command, record)
+    configs = new_topic_overrides(config, request.configs)
+    record = TopicCreated(request.name, command.topic_id, _assignments(image, request, config), configs)
+    preview = apply_all(image, (record,), image.position)
+    _check_majorities(preview.topics[request.name])
+    return _unless_only_asked(command, record, preview)
 
 
-def _unless_only_asked(image: ClusterImage, command: CreateTopic, record: MetadataRecord) -> Decision:
+def _unless_only_asked(command: CreateTopic, record: MetadataRecord, preview: ClusterImage) -> Decision:
     name = command.topic.name
     if command.validate_only:
-        preview = apply_all(image, (record,), image.position)
         return Decision(answer=lambda after: _placed(after, preview.topics[name]))
     return Decision((record,), lambda after: _placed(after, after.topics[name]))
 
@@ -158,6 +159,18 @@ def _check_assignments(image: ClusterImage, assignments: Mapping[int, Sequence[i
     return result
 
 
+def _check_majorities(topic: Topic) -> None:
+    """Of partitions that commit by majority: they could not begin without one."""
+    if topic.commit_protocol != PAXOS:
+        return
+    for info in topic.partitions:
+        if info.leader == NO_LEADER:
+            raise InvalidRequest(
+                f"partition {info.partition} commits by majority, and of its replicas {list(info.replicas)} only "
+                f"{list(info.isr)} are live; start the other brokers, or ask for fewer replicas"
+            )
+
+
 # -- changing and deleting -----------------------------------------------------------------------------------------
 
 
@@ -172,6 +185,8 @@ def add_partitions(image: ClusterImage, command: AddPartitions) -> Decision:
         raise InvalidRequest(f"topic {command.name} has {have} partitions, and can only get more")
     assignments = _assign(image, range(have, command.total), len(topic.partitions[0].target), topic)
     record = PartitionsAdded(topic.topic_id, assignments)
+    grown = apply_all(image, (record,), image.position).topics[command.name]
+    _check_majorities(replace(grown, partitions=grown.partitions[have:]))
     return Decision((record,), lambda after: _placed(after, after.topics[command.name]))
 
 

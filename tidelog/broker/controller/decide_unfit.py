@@ -39,7 +39,7 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
     topic, info = found
     others = _candidates(partitions.image, info, node)
     is_counted_on = node in info.isr or info.leader == node
-    if info.leader_epoch != unfit.leader_epoch or not is_counted_on or not others:
+    if info.leader_epoch != unfit.leader_epoch or not is_counted_on or len(others) < _needed(info):
         return
     if unfit.reason is UnfitReason.OFFLINE:
         partitions.settle(topic, info, info, unfit=node)
@@ -47,6 +47,11 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
         partitions.settle(topic, info, replace(info, leader=others[0]))
     elif info.leader == node:
         partitions.settle(topic, info, info, unfit=node)
+
+
+def _needed(info: PartitionInfo) -> int:
+    """How many of the others must be there for one of them to lead."""
+    return info.majority if info.members else 1
 
 
 def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[NodeId]:

@@ -14,6 +14,8 @@ records.
 A process that did not stop in good order may have lost what was not fsynced: with `replicated` it leaves ISR and ELR,
 with `fsynced` nothing acknowledged is lost, and it stays eligible, unless that became the setting during its life. A
 new disk has nothing, and leaves everything.
+
+Partitions that commit by majority have rules of their own: `quorum_leadership`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from tidelog.broker.controller.quorum_leadership import Brokers, quorum_settled
 from tidelog.broker.controller.records import PartitionChange, PartitionsChanged
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
@@ -82,6 +85,15 @@ class Lost:
 
 
 # -- one partition ---------------------------------------------------------------------------------------------------
+
+
+def followed(
+    was: PartitionInfo, asked: PartitionInfo, rules: TopicConfig, brokers: Brokers, lost: Lost | None = None
+) -> PartitionInfo:
+    """The entry that follows `was` if `asked` is wanted, by the rules of the partition's commit protocol."""
+    if asked.members:
+        return quorum_settled(was, asked, brokers)
+    return settled(was, asked, rules, brokers.is_live, lost)
 
 
 def settled(
@@ -161,6 +173,9 @@ def change_of(topic: Topic, was: PartitionInfo, now: PartitionInfo) -> Partition
         None if now.replicas == was.replicas else list(now.replicas),
         list(now.adding),
         list(now.removing),
+        None if now.members == was.members else list(now.members),
+        None if now.wanted == was.wanted else list(now.wanted),
+        None if now.next_engine_id == was.next_engine_id else now.next_engine_id,
     )
 
 
@@ -174,16 +189,16 @@ def as_record(changes: Iterable[PartitionChange]) -> tuple[PartitionsChanged, ..
 
 
 def without(
-    image: ClusterImage, node: NodeId, config: BrokerConfig, loss: Loss | None = None
+    image: ClusterImage, node: NodeId, config: BrokerConfig, loss: Loss | None = None, *, new_disk: str = ""
 ) -> tuple[PartitionsChanged, ...]:
-    """What changes when a broker is fenced, and has lost something perhaps."""
+    """What changes when a broker is fenced, and has lost something perhaps. `new_disk`: if it comes back on another."""
     lost = None if loss is None else Lost(node, loss, image.brokers[node].epoch if node in image.brokers else -1)
-    return _of_broker(image, node, config, lambda other: other != node and image.is_live(other), lost)
+    return _of_broker(image, node, config, Brokers(image, absent=node, new_disk=new_disk), lost)
 
 
 def including(image: ClusterImage, node: NodeId, config: BrokerConfig) -> tuple[PartitionsChanged, ...]:
     """What changes when a broker is unfenced: it leads where nobody else could. Into the ISR leaders take it."""
-    return _of_broker(image, node, config, lambda other: other == node or image.is_live(other), None)
+    return _of_broker(image, node, config, Brokers(image, present=node), None)
 
 
 def under_rules(image: ClusterImage, topic: Topic, config: BrokerConfig) -> tuple[PartitionsChanged, ...]:
@@ -191,16 +206,16 @@ def under_rules(image: ClusterImage, topic: Topic, config: BrokerConfig) -> tupl
 
     If fewer need be in sync, the leader commits again without those in the ELR, which lack that; so they leave it.
     """
-    rules = TopicRules(config).of(topic)
+    rules, brokers = TopicRules(config).of(topic), Brokers(image)
     return as_record(
         change_of(topic, info, now)
         for info in topic.partitions
-        if (now := settled(info, info, rules, image.is_live)) is not info
+        if (now := followed(info, info, rules, brokers)) is not info
     )
 
 
 def _of_broker(
-    image: ClusterImage, node: NodeId, config: BrokerConfig, is_live: IsLive, lost: Lost | None
+    image: ClusterImage, node: NodeId, config: BrokerConfig, brokers: Brokers, lost: Lost | None
 ) -> tuple[PartitionsChanged, ...]:
     rules = TopicRules(config)
     return as_record(
@@ -208,5 +223,5 @@ def _of_broker(
         for topic in image.topics.values()
         for info in topic.partitions
         if node in info.replicas
-        and (now := settled(info, info, rules.of(topic), is_live, lost and lost.of(topic))) is not info
+        and (now := followed(info, info, rules.of(topic), brokers, lost and lost.of(topic))) is not info
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.broker.controller.commands import Command, CommandAnswer
+from tidelog.broker.controller.member_steps import MemberSet
 
 ANY_LIFE = -1
 """For a broker epoch: whichever the member is in the ISR with already."""
@@ -100,6 +101,55 @@ class ReportUnfitReplicas(Command, frozen=True, tag=True):
     replicas: Sequence[UnfitReplica]
 
 
+class MembersAsked(msgspec.Struct, frozen=True):
+    """The members in force in a partition's log, and what its leader knew of the partition when it said so."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    in_force: MemberSet
+
+
+class AlterMembers(Command, frozen=True, tag=True):
+    """The leader of partitions that commit by majority tells who votes in their logs. Answered by `MembersAltered`.
+
+    Only an elected leader whose log has no change of voters open may say so: then nothing else is in force, or can be
+    before it changes them itself.
+    """
+
+    node_id: int
+    broker_epoch: int
+    partitions: Sequence[MembersAsked]
+
+
+class ReignEnd(enum.Enum):
+    """What a partition needs whose leader cannot go on under its number."""
+
+    RENEW = "renew"
+    """A greater number: it was overtaken by one, or has used its own up for a change of voters."""
+    YIELD = "yield"
+    """That another leads: its disk has failed, or it finds no majority that answers."""
+
+
+class LostReign(msgspec.Struct, frozen=True, array_like=True):
+    """One partition that the reporting broker leads in this epoch, by the metadata."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    end: ReignEnd
+
+
+class ReportPaxosLeader(Command, frozen=True, tag=True):
+    """Reigns that are over. Each gets the next leader epoch, if a majority of its members is live: of the same broker
+    or of the next. Answered by `Done`."""
+
+    node_id: int
+    broker_epoch: int
+    lost: Sequence[LostReign]
+
+
 class AlterReassignments(Command, frozen=True, tag=True):
     """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun.
 
@@ -159,6 +209,22 @@ class PartitionsAltered(CommandAnswer, frozen=True, tag=True):
     """One for each partition that was asked for, in that order."""
 
     partitions: list[IsrAnswer]
+
+
+class MembersAnswer(msgspec.Struct, frozen=True):
+    """The partition's epochs now; -1 if there is no such one. Who is wanted, the metadata says."""
+
+    topic_id: str
+    partition: int
+    code: AlterCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+
+
+class MembersAltered(CommandAnswer, frozen=True, tag=True):
+    """One for each partition that was told of, in that order."""
+
+    partitions: list[MembersAnswer]
 
 
 class ElectionCode(enum.StrEnum):

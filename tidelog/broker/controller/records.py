@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tidelog.model.cluster import PartitionMember
+
 
 class MetadataRecord(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
     """Base of all; `type` is the class name."""
@@ -90,7 +92,8 @@ class BrokerUnregistered(MetadataRecord, frozen=True, tag=True):
 
 class TopicCreated(MetadataRecord, frozen=True, tag=True):
     """`assignments[p]` are the replicas of partition p, the preferred leader first. All are empty, so the live ones are
-    in sync, and the first of them leads."""
+    in sync, and the first of them leads. With `commit.protocol=paxos` each replica's disk, as registered, is a member
+    of its partition, under the engine ids 1, 2, ... in that order; the first live one leads if a majority is live."""
 
     name: str
     topic_id: str
@@ -131,6 +134,10 @@ class PartitionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     """None: they stay."""
     adding: list[int] = []
     removing: list[int] = []
+    members: list[PartitionMember] | None = None
+    """None: they stay; so it is with the two that follow."""
+    wanted: list[PartitionMember] | None = None
+    next_engine_id: int | None = None
 
 
 class PartitionsChanged(MetadataRecord, frozen=True, tag=True):

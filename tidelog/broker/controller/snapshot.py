@@ -13,7 +13,7 @@ import msgspec
 from tidelog.model.cluster import BrokerInfo, ClusterImage, in_order
 from tidelog.model.errors import InternalError
 
-FORMAT = 3
+FORMAT = 4
 
 
 class SnapshotUnreadable(InternalError):

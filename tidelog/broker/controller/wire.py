@@ -23,11 +23,14 @@ from tidelog.broker.controller.commands import (
     TopicPlaced,
 )
 from tidelog.broker.controller.partition_commands import (
+    AlterMembers,
     AlterPartition,
     AlterReassignments,
     ElectLeaders,
     LeadersElected,
+    MembersAltered,
     PartitionsAltered,
+    ReportPaxosLeader,
     ReportUnfitReplicas,
 )
 
@@ -46,6 +49,8 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
     ElectLeaders,
     AlterReassignments,
     ReportUnfitReplicas,
+    AlterMembers,
+    ReportPaxosLeader,
 )
 """What a controller takes from other brokers."""
 
@@ -58,5 +63,6 @@ ANSWERS: tuple[type[CommandAnswer], ...] = (
     HeartbeatAnswered,
     PartitionsAltered,
     LeadersElected,
+    MembersAltered,
 )
 """What it answers."""

@@ -124,7 +124,7 @@ async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
     else:
         names = [check_topic_name(name) for name in dict.fromkeys(asked.split(",")) if name]
     brokers = [BrokerShown(info.node_id, info.host, info.port, info.rack) for info in image.live_brokers]
-    topics = [_topic(context, image.topics[name]) for name in names if name in image.topics]
+    topics = [_topic(image.topics[name]) for name in names if name in image.topics]
     return json_answer(MetadataShown(broker.cluster_id, image.controller_id, brokers, topics))
 
 
@@ -201,12 +201,11 @@ def _shown(asked: OffsetsAsked, partition: PartitionHandle, found: Offsets | Tid
     )
 
 
-def _topic(context: Context, topic: Topic) -> TopicShown:
+def _topic(topic: Topic) -> TopicShown:
     partitions = [
         PartitionShown(
             info.partition, info.leader, info.leader_epoch, list(info.replicas), list(info.isr), list(info.elr)
         )
         for info in topic.partitions
     ]
-    protocol = topic.configs.get("commit.protocol", context.broker.config.commit_protocol)
-    return TopicShown(topic.name, topic.topic_id, protocol, topic.is_internal, partitions)
+    return TopicShown(topic.name, topic.topic_id, topic.commit_protocol, topic.is_internal, partitions)

@@ -70,6 +70,7 @@ class TopicV3(Struct, frozen=True):
     is_internal: bool
     replication_factor: int
     partitions_count: int
+    protocol: str
     partitions: list[PartitionPlace]
     configs: Related
 
@@ -146,6 +147,7 @@ def _topic(place: Place, topic: Topic) -> TopicV3:
         topic.is_internal,
         len(topic.partitions[0].replicas),
         len(topic.partitions),
+        topic.commit_protocol,
         [PartitionPlace(partition.partition, list(partition.replicas)) for partition in topic.partitions],
         place.related("topics", topic.name, "configs"),
     )

@@ -19,18 +19,28 @@ from tidelog.broker.controller.commands import (
     TopicPlaced,
 )
 from tidelog.broker.controller.decide import decide
+from tidelog.broker.controller.member_steps import MemberSet, MemberStep, is_report_due, next_step
 from tidelog.broker.controller.partition_commands import (
+    AlterCode,
+    AlterMembers,
     AlterPartition,
     AlterReassignments,
     IsrAnswer,
     IsrAsked,
     IsrMember,
+    LostReign,
+    MembersAltered,
+    MembersAnswer,
+    MembersAsked,
     NewReplicas,
     PartitionsAltered,
+    ReignEnd,
+    ReportPaxosLeader,
 )
+from tidelog.broker.controller.quorum_leadership import Brokers
 from tidelog.broker.controller.records import MetadataRecord, decode_record, encode_record
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.cluster import ClusterImage, PartitionInfo, Voter
+from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember, Voter
 from tidelog.model.ids import NodeId
 
 CONFIG = BrokerConfig()
@@ -157,3 +167,60 @@ class IsrCluster(Cluster):
 
     def call_off(self) -> None:
         self.do(AlterReassignments([NewReplicas(topic_id("t"), 0, None)]))
+
+
+class PaxosCluster(IsrCluster):
+    """The same, of a topic that commits by majority. `log` is what its log's newest VOTERS value says."""
+
+    def __init__(self, brokers: int = 3, replicas: int = 3, config: BrokerConfig = CONFIG, **configs: str) -> None:
+        super().__init__(brokers, replicas, config, commit_protocol="paxos", **configs)
+        self.log = MemberSet(self.partition.members, replicas + 1)
+
+    @property
+    def led(self) -> tuple[int, int, tuple[int, ...]]:
+        """Leader, its epoch, the live members."""
+        return self.partition.leader, self.partition.leader_epoch, self.partition.isr
+
+    @property
+    def votes(self) -> tuple[dict[int, int], dict[int, int]]:
+        """The nodes of the members and of those wanted, by engine id."""
+        members, wanted = self.partition.members, self.partition.wanted
+        return {one.engine_id: one.node_id for one in members}, {one.engine_id: one.node_id for one in wanted}
+
+    def is_live(self, member: PartitionMember) -> bool:
+        return Brokers(self.image).is_voting(member)
+
+    def step(self, *behind: int) -> MemberStep | None:
+        """What the leader would do next; the engine ids `behind` have not caught up."""
+        caught_up = {one.engine_id for one in self.partition.wanted if self.is_live(one)} - set(behind)
+        return next_step(
+            self.partition, self.log, is_live=self.is_live, has_caught_up=lambda one: one.engine_id in caught_up
+        )
+
+    def advance(self, *behind: int) -> MemberStep | None:
+        """The leader takes the next step, or none, and reports."""
+        step = self.step(*behind)
+        if step is not None:
+            self.log = step.of(self.log)
+        if is_report_due(self.partition, self.log):
+            assert self.tell().code in (AlterCode.NONE, AlterCode.NEW_LEADER_ELECTED)
+        return step
+
+    def told(self, **changes: object) -> MembersAsked:
+        info = self.partition
+        asked = MembersAsked(topic_id("t"), 0, info.leader_epoch, info.partition_epoch, self.log)
+        return msgspec.structs.replace(asked, **changes)
+
+    def tell(self, asked: MembersAsked | None = None, sender: int | None = None) -> MembersAnswer:
+        node = self.partition.leader if sender is None else sender
+        command = AlterMembers(node, self.image.brokers[NodeId(node)].epoch, [asked or self.told()])
+        answer = self.do(command)
+        assert isinstance(answer, MembersAltered)
+        return answer.partitions[0]
+
+    def lose(self, end: ReignEnd, leader_epoch: int | None = None) -> None:
+        """The leader reports that its reign is over."""
+        info = self.partition
+        epoch = info.leader_epoch if leader_epoch is None else leader_epoch
+        lost = LostReign(topic_id("t"), 0, epoch, end)
+        self.do(ReportPaxosLeader(info.leader, self.image.brokers[info.leader].epoch, [lost]))
