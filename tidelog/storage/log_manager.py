@@ -6,6 +6,7 @@
     metadata-2/ ...                        the same, begun anew because the one before forgot what it had promised
     snapshots/                             images of the cluster, each the sum of a stretch of that log (`snapshots`)
     topics/<topic id>/<partition>/         one log
+    topics/<topic id>/<partition>/journal/ what this replica has promised and accepted (`commit.protocol=paxos`)
     topics/<topic id>/<partition>-removed/ what is left of one that is being removed
 
 Nothing is ever removed because it is unknown: a directory that no metadata mentions may be what a damaged metadata log
@@ -34,6 +35,7 @@ TOPICS = "topics"
 METADATA = "metadata"
 SNAPSHOTS = "snapshots"
 REMOVED = "-removed"
+JOURNAL = "journal"
 METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
 """The identity of the log in `metadata/`; no controller ever draws this topic id."""
 
@@ -66,6 +68,7 @@ class LogManager:
         self._opened.reserve.fill(create=True)
         self._new_incarnation = new_incarnation
         self._logs: dict[PartitionId, PartitionLog] = {}
+        self._journals: dict[PartitionId, SlotStore] = {}
         self.snapshots = SnapshotStore(files, SNAPSHOTS)
 
     @property
@@ -95,7 +98,31 @@ class LogManager:
     def close_log(self, partition_id: PartitionId, high_watermark: int) -> None:
         """Closes one log, which can be opened again then. Blocking; no commit of it may be under way. Raises as
         `PartitionLog.close`."""
+        self._close_journal(partition_id)
         self._logs.pop(partition_id).close(high_watermark)
+
+    def open_journal(
+        self, partition_id: PartitionId, now_ms: int, *, anew: bool = False
+    ) -> tuple[SlotStore, StoredSlots]:
+        """Opens the journal of a partition's replica, or makes an empty one; `anew`, in place of one that has forgotten
+        what it had promised. It is closed and removed with the partition's log. Blocking. Raises as `SlotStore.open`.
+        """
+        self._close_journal(partition_id)
+        directory = f"{log_directory(partition_id)}/{JOURNAL}"
+        if anew:
+            self._files.remove_tree(directory)
+        store, stored = SlotStore.open(
+            self._opened, directory, partition_id, new_incarnation=self._new_incarnation(), now_ms=now_ms
+        )
+        self._journals[partition_id] = store
+        return store, stored
+
+    def _close_journal(self, partition_id: PartitionId, *, offline_reason: str | None = None) -> None:
+        store = self._journals.pop(partition_id, None)
+        if store is not None:
+            if offline_reason is not None:
+                store.journal.take_offline(offline_reason)
+            store.close()
 
     def open_slots(self, now_ms: int, *, anew: bool = False) -> tuple[SlotStore, StoredSlots]:
         """Opens the newest replica of the metadata log, or makes an empty one; `anew`, one beside those that are there,
@@ -126,6 +153,7 @@ class LogManager:
         Raises `OSError`; some files may be gone then, and the order can be repeated.
         """
         for partition_id in [known for known in self._logs if known.topic_id == topic_id]:
+            self._close_journal(partition_id, offline_reason="its topic was deleted")
             log = self._logs.pop(partition_id)
             log.take_offline("its topic was deleted")
             log.close(log.log_start_offset)
@@ -143,6 +171,7 @@ class LogManager:
 
         Raises `OSError`; some files may be gone then, and the order can be repeated.
         """
+        self._close_journal(partition_id, offline_reason="this broker holds no replica of the partition any more")
         log = self._logs.pop(partition_id, None)
         if log is not None:
             log.take_offline("this broker holds no replica of the partition any more")
@@ -174,6 +203,11 @@ class LogManager:
         Returns a sentence for each log that could not be closed cleanly: its next opening will check more.
         """
         findings: list[str] = []
+        for partition_id in list(self._journals):
+            try:
+                self._close_journal(partition_id)
+            except (OSError, Overloaded) as error:
+                findings.append(f"the journal of partition {partition_id} was not closed cleanly: {error}")
         for partition_id, log in self._logs.items():
             try:
                 log.close(high_watermarks.get(partition_id, log.log_start_offset))

@@ -6,6 +6,9 @@ before it are durable, whichever way they went. Facts replace each other: only t
 
 A full disk is a slow disk: what it has no room for waits here, in its order, and is tried again. Any other failure is
 final.
+
+Where a log of its own holds what is applied (`StateMachine`), a floor waits until that is durable as far as it has
+come: else the floor might outlive what it stands for.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -37,12 +41,26 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
     learned: bool
 
 
+class StateMachine(Protocol):
+    """A log of what is applied. `resume` is to be called when more of it is durable."""
+
+    @property
+    def end_offset(self) -> int:
+        """Of what it was given."""
+        ...
+
+    @property
+    def durable_offset(self) -> int: ...
+
+
 class _Unwritten(NamedTuple):
     """A record that waits for room, or the end of a step whose records all have been written (`effect`)."""
 
     record: Metadata | Prefix | Slot | None
     payload: bytes | None
     effect: Persist
+    covers: int = 0
+    """The state machine must be durable up to there first."""
 
 
 class _Write(NamedTuple):
@@ -54,12 +72,24 @@ class _Write(NamedTuple):
 class ReplicaDisk:
     """One replica's. `run` is its task; `on_stored` and `on_failed` are the engine's to set."""
 
-    def __init__(self, store: SlotStore, log_writer: LogWriter, facts: Callable[[Metadata], bytes]) -> None:
+    def __init__(
+        self,
+        store: SlotStore,
+        log_writer: LogWriter,
+        facts: Callable[[Metadata], bytes],
+        *,
+        floor: Callable[[Prefix], bytes] = msgspec.msgpack.encode,
+        state_machine: StateMachine | None = None,
+    ) -> None:
+        """`facts` and `floor` encode what the engine says of these, with what else is to be kept beside it; a floor
+        must be readable as a `Prefix`."""
         self.on_stored: Callable[[int], None]
         self.on_failed: Callable[[], None]
         self._store = store
         self._log_writer = log_writer
         self._encode_facts = facts
+        self._encode_floor = floor
+        self._state_machine = state_machine
         self._writes: deque[_Write] = deque()
         self._newest: bytes | None = None
         self._facts_asked = 0
@@ -83,8 +113,15 @@ class ReplicaDisk:
         for record in effect.records:
             needs_payload = isinstance(record, Slot) and record.value.digest and not record.faulty
             payload = payloads.get(record.value.digest) if isinstance(record, Slot) and needs_payload else None
-            self._unwritten.append(_Unwritten(record, payload, effect))
+            covers = 0
+            if isinstance(record, Prefix) and self._state_machine is not None:
+                covers = self._state_machine.end_offset
+            self._unwritten.append(_Unwritten(record, payload, effect, covers))
         self._unwritten.append(_Unwritten(None, None, effect))
+        self.resume()
+
+    def resume(self) -> None:
+        """Goes on with what waits, unless it waits for room."""
         if self._retry is None:
             self._write()
 
@@ -92,19 +129,22 @@ class ReplicaDisk:
         """Writes what there is, as far as there is room."""
         self._retry = None
         try:
-            while self._unwritten:
+            while self._unwritten and self._is_covered(self._unwritten[0]):
                 self._write_first(self._unwritten[0])
                 self._unwritten.popleft()
         except (DiskFull, Overloaded) as error:
             if len(self._unwritten) > UNWRITTEN_MAX:
-                self._fail(str(error))
+                self.fail(str(error))
             elif not self._has_failed:
                 self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._write)
         except (TidelogError, OSError) as error:
-            self._fail(str(error))
+            self.fail(str(error))
+
+    def _is_covered(self, unwritten: _Unwritten) -> bool:
+        return self._state_machine is None or self._state_machine.durable_offset >= unwritten.covers
 
     def _write_first(self, unwritten: _Unwritten) -> None:
-        record, payload, effect = unwritten
+        record, payload, effect, _ = unwritten
         if record is not None:
             self._put(record, payload)
             return
@@ -128,23 +168,32 @@ class ReplicaDisk:
             case Metadata():
                 self.refresh(record)
             case Prefix():
-                self._end = self._store.set_floor(record.position, msgspec.msgpack.encode(record))
+                self._end = self._store.set_floor(record.position, self._encode_floor(record))
             case Slot(position, number, value, learned):
                 identity = msgspec.msgpack.encode(Identity(value, learned))
                 self._end = self._store.put(position, number, identity, payload, digest=value.digest)
+
+    def rewrite_floor(self, floor: Prefix) -> None:
+        """Writes the floor once more: what is kept beside it has changed. Nobody waits for it, and where there is no
+        room it stays as it was. One that is to be written yet is encoded then."""
+        if any(isinstance(unwritten.record, Prefix) for unwritten in self._unwritten):
+            return
+        with suppress(DiskFull, Overloaded):
+            self._end = self._store.set_floor(floor.position, self._encode_floor(floor))
+            self._log_writer.submit(self, is_awaited=False)
 
     def delete_below(self, position: int) -> None:
         """Reclaims the space of what lies below a floor that is durable."""
         try:
             self._store.delete_below(position)
         except (TidelogError, OSError) as error:
-            self._fail(str(error))
+            self.fail(str(error))
             return
         self._log_writer.submit(self)
 
     def read(self, position: int, value: Value) -> bytes:
         """The payload of this value at its position. Raises `DamagedBatch` if no copy of it is to be had here."""
-        for record, payload, _ in self._unwritten:
+        for record, payload, _, _ in self._unwritten:
             if isinstance(record, Slot) and record.value.digest == value.digest and payload is not None:
                 return payload
         return self._store.payload(position, value.digest)
@@ -164,7 +213,7 @@ class ReplicaDisk:
                 await self._log_writer.perform(self._store.store_facts(facts))
             except OSError as error:
                 if error.errno != errno.ENOSPC:
-                    self._fail(str(error))
+                    self.fail(str(error))
                     continue
                 await asyncio.sleep(RETRY_S)
                 self._try_again(facts)
@@ -181,7 +230,7 @@ class ReplicaDisk:
     def committed(self) -> None:
         """The log writer's report."""
         if self._store.offline_reason is not None:
-            self._fail(self._store.offline_reason)
+            self.fail(self._store.offline_reason)
         else:
             self._report()
 
@@ -195,7 +244,7 @@ class ReplicaDisk:
     def _is_durable(self, write: _Write) -> bool:
         return write.journal_end <= self._store.durable_end and write.facts <= self._facts_stored
 
-    def _fail(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
         """The disk has failed, for good: nothing that was not reported can be relied on."""
         if not self._has_failed:
             self._has_failed = True
@@ -216,6 +265,6 @@ def stored_log(stored: StoredSlots, metadata: Metadata) -> StoredLog:
         try:
             identity = msgspec.msgpack.decode(slot.identity, type=Identity)
         except msgspec.DecodeError as error:
-            raise DamagedBatch(f"position {slot.position} of the metadata log cannot be understood: {error}") from error
+            raise DamagedBatch(f"position {slot.position} of a Paxos log cannot be understood: {error}") from error
         slots.append(Slot(slot.position, slot.number, identity.value, identity.learned, slot.is_faulty))
     return StoredLog(metadata, floor, tuple(slots))

@@ -218,7 +218,7 @@ class ClusterMetadata:
             node,
             membership,
             self._disk,
-            Routes(self._peers),
+            Routes(self._peers.notify),
             self,
             ElectionSettings(
                 heartbeat_ms=self._config.controller_quorum_heartbeat_ms,

@@ -6,20 +6,22 @@ set is not applied here yet, a voter's to be, is known from the connection that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidelog.broker.quorum.messages import ElectionFrame, PaxosFrame
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.numbers import LEARNER_BASE
 from tidelog.replication.paxos.voters import VoterSet
-from tidelog.transport.peer.node import PeerNode
+
+Notify = Callable[[int, PaxosFrame | ElectionFrame, Sequence[Buffer]], object]
+"""Sends a message to a broker, if it can."""
 
 
 class Routes:
     """One broker's book of the others."""
 
-    def __init__(self, peers: PeerNode) -> None:
-        self._peers = peers
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
         self._nodes: dict[int, int] = {}
         self._ids: dict[int, int] = {}
 
@@ -50,4 +52,4 @@ class Routes:
         """Sends it on, if it is known whereto; a message may be lost in any case."""
         node_id = self.node_of(to)
         if node_id is not None:
-            self._peers.notify(node_id, frame, payloads)
+            self._notify(node_id, frame, payloads)

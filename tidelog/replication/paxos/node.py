@@ -111,6 +111,11 @@ class PaxosNode:
         has come. If that lasts, an operator must bring a copy back."""
         return () if self._proposer is None else self._proposer.unsettled
 
+    @property
+    def quorum(self) -> Quorum:
+        """Who decides, by what this node goes by now."""
+        return self._reign.quorum
+
     def next_number(self) -> int:
         """The smallest number that is worth trying here, by all that this node has heard."""
         metadata = self.replica.metadata

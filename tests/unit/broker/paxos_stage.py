@@ -1,0 +1,324 @@
+"""Replicas of one Paxos partition, each a process of its own with a simulated disk; frames go from hand to hand, late,
+lost and out of order; the metadata's part is played by the story."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, Union
+
+import msgspec
+
+from tests.unit.broker.conftest import batch
+from tests.unit.broker.replication_stage import PARTITION, until
+from tidelog.broker.lease import Lease
+from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.paxos.messages import PAXOS_MESSAGES, ReadApplied
+from tidelog.broker.paxos.partition import PaxosPartition
+from tidelog.broker.paxos.replica import PaxosReplica
+from tidelog.broker.paxos.service import PaxosService
+from tidelog.broker.paxos.space import SpaceSettings
+from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings, voters_of
+from tidelog.broker.proposals import ProduceReceipt
+from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.stats import Stats
+from tidelog.config.schema import TopicConfig
+from tidelog.model.errors import TidelogError
+from tidelog.model.ports import Buffer
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.environment import SimClock, SimEntropy, SimRunner
+from tidelog.sim.loop import SimLoop, run
+from tidelog.sim.process import Process, context_of, outside, owned_task
+from tidelog.sim.seeds import stream
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.partition_log import LogSettings
+from tidelog.transport.peer import Answer
+
+T = TypeVar("T")
+SETTINGS = LogSettings(segment_bytes=20_000, segment_ms=1 << 40)
+WIRE = msgspec.msgpack.Decoder(Union[PAXOS_MESSAGES])
+DELAY_S = 0.001
+
+
+class Member(NamedTuple):
+    engine_id: int
+    node_id: int
+    storage: str
+
+
+@dataclass(frozen=True)
+class Shared:
+    """`Facilities`."""
+
+    clock: SimClock
+    stats: Stats
+    log_writer: LogWriter
+    purgatory: Purgatory
+    lease: Lease
+
+
+class Site:
+    """One broker: a disk, and one life after the other."""
+
+    def __init__(self, stage: Stage, node: int, engine_id: int) -> None:
+        self.stage = stage
+        self.node = node
+        self.engine_id = engine_id
+        self.disk = SimDisk(f"{stage.seed}/{node}")
+        self.process: Process | None = None
+        self.replica: PaxosReplica
+        self.service: PaxosService
+        self.lives = 0
+        self.entropy = SimEntropy(stream(stage.seed, f"entropy {node}"))
+
+    @property
+    def is_up(self) -> bool:
+        return self.process is not None and not self.process.is_dying
+
+    async def boot(self) -> None:
+        """Starts the next life, on what the disk holds."""
+        loop = asyncio.get_running_loop()
+        self.lives += 1
+        process = self.process = Process(f"broker {self.node}")
+        self.disk.on_crash = self._die
+        task = loop.create_task(self._begin(), context=context_of(process))
+        while not task.done() and self.is_up:
+            await asyncio.sleep(0.001)
+        if self.is_up:
+            task.result()
+            self.stage.tell(self)
+
+    def _die(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop) and self.process is not None
+        self.process.is_dying = True
+        loop.pause(self.process)
+
+    async def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        clock, stats = SimClock(loop), Stats()
+        writer = LogWriter(SimRunner(stream(self.stage.seed, f"runner {self.node}.{self.lives}")), clock, stats)
+        lease = Lease(clock, 1 << 40)
+        lease.renew(clock.monotonic_s())
+        shared = Shared(clock, stats, writer, Purgatory(), lease)
+        manager = LogManager(self.disk, open_max=64, new_incarnation=lambda: self.entropy.token_hex(16))
+        log, _ = manager.open_log(PARTITION, SETTINGS, clock.wall_ms())
+        store, stored = manager.open_journal(PARTITION, clock.wall_ms())
+        assert not stored.is_amnesiac, stored.report.findings
+        identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id, may_enlist=True, is_founding=True)
+        self.spawn("disk", writer.run())
+        surroundings = ReplicaSurroundings(shared, self, self.entropy, self.spawn, self.stage.space)
+        voters = voters_of(self.stage.members)
+        self.replica = PaxosReplica(identity, voters, log, store, stored, surroundings)
+        self.service = PaxosService(lambda _: self.replica)
+        self.replica.start()
+
+    def spawn(self, name: object, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(work, name=str(name))
+
+    def act(self, call: Callable[[], None]) -> None:
+        """Has the broker do something, if it is up; while it is paused, later."""
+        if self.process is not None and self.is_up:
+            asyncio.get_running_loop().call_soon(call, context=context_of(self.process))
+
+    def pause(self) -> None:
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, SimLoop) and self.process is not None and self.is_up:
+            loop.pause(self.process)
+
+    def resume(self) -> None:
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, SimLoop) and self.process is not None and self.is_up:
+            loop.resume(self.process)
+
+    async def crash(self, *, is_power_lost: bool = True) -> None:
+        """Ends this life."""
+        process, self.process = self.process, None
+        self.disk = self.disk.crash() if is_power_lost else self.disk.kill()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        if process is None:
+            return
+        process.is_dying = True
+        for _ in range(10):
+            tasks = [task for task in process.tasks if not task.done()]
+            for task in tasks:
+                task.cancel()
+            loop.resume(process)
+            await loop.run_dry(process)
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()
+        loop.bury(process)
+
+    # -- `ReplicaPeers` ----------------------------------------------------------------------------------------------
+
+    def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> bool:
+        self.stage.carry(self.node, node_id, msgspec.msgpack.encode(message), b"".join(payload))
+        return True
+
+    async def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Answer:
+        await asyncio.sleep(DELAY_S)
+        other = self.stage.sites[node_id]
+        if not other.is_up or self.stage.is_cut(self.node, node_id):
+            raise TimeoutError
+        answer = other.service.read(message)
+        return Answer(answer.message, (b"".join(answer.payload),))
+
+    def is_live(self, node_id: int) -> bool:
+        return self.stage.sites[node_id].is_up
+
+    # -- for the story -------------------------------------------------------------------------------------------------
+
+    def content(self) -> bytes:
+        """All batches in the log."""
+        log = self.replica.log
+        found, offset = b"", log.log_start_offset
+        while offset < log.log_end_offset:
+            extent = log.read(offset, 1 << 20, log.log_end_offset)
+            found, offset = found + bytes(extent.data), extent.next_offset
+        return found
+
+    def rows(self) -> list[tuple[int, int, int]]:
+        """Base offset, position and number of every batch."""
+        return [
+            (row.base_offset, row.position, row.number)  # type: ignore[union-attr]  # there is no damage here
+            for row in self.replica.log.entries(self.replica.log.log_start_offset)
+            if row.kind == 4  # type: ignore[union-attr]
+        ]
+
+
+class Stage:
+    """Three brokers, from 1 on; `loss` is the share of frames that get lost."""
+
+    def __init__(self, seed: object, replicas: int = 3) -> None:
+        self.seed = seed
+        self.rng = stream(seed, "stage")
+        self.loss = 0.0
+        self.cut: set[tuple[int, int]] = set()
+        self.space = SpaceSettings()
+        self.members = [Member(node, node, "") for node in range(1, replicas + 1)]
+        self.sites = {node: Site(self, node, node) for node in range(1, replicas + 1)}
+        self.leader, self.epoch = -1, -1
+        self.on_frame: Callable[[int, int, msgspec.Struct], bool] = lambda sender, to, message: True
+        """False if the frame is to be lost."""
+
+    async def boot(self) -> None:
+        for site in self.sites.values():
+            await site.boot()
+
+    async def close(self) -> None:
+        for site in self.sites.values():
+            site.resume()
+            await site.crash(is_power_lost=False)
+
+    # -- network -------------------------------------------------------------------------------------------------------
+
+    def is_cut(self, sender: int, to: int) -> bool:
+        return (sender, to) in self.cut or (to, sender) in self.cut
+
+    def carry(self, sender: int, to: int, message: bytes, payload: bytes) -> None:
+        decoded = WIRE.decode(message)
+        if self.rng.random() < self.loss or self.is_cut(sender, to) or not self.on_frame(sender, to, decoded):
+            return
+        loop = asyncio.get_running_loop()
+        outside(loop.call_later, self.rng.expovariate(1 / DELAY_S), self._deliver, sender, to, decoded, payload)
+
+    def _deliver(self, sender: int, to: int, message: msgspec.Struct, payload: bytes) -> None:
+        site = self.sites[to]
+        site.act(lambda: self._hand(site, sender, message, payload))
+
+    @staticmethod
+    def _hand(site: Site, sender: int, message: msgspec.Struct, payload: bytes) -> None:
+        if site.is_up and hasattr(site, "service"):
+            assert site.service.notified(sender, message, memoryview(payload))
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def elect(self, node: int) -> None:
+        """Names the leader of the next epoch; everybody hears of it in time."""
+        self.leader, self.epoch = node, self.epoch + 1
+        for site in self.sites.values():
+            self.tell(site)
+
+    def tell(self, site: Site) -> None:
+        if self.leader < 0:
+            return
+        leader, epoch = self.leader, self.epoch
+
+        def hear() -> None:
+            replica = site.replica
+            if replica.leader_epoch >= epoch:
+                return
+            if leader == site.node:
+                partition = replica.lead(epoch, TopicConfig())
+                site.spawn("partition", partition.run())
+            else:
+                replica.follow(epoch, leader)
+
+        site.act(hear)
+
+    async def lead(self, node: int) -> PaxosPartition:
+        """Elects a broker, and waits until it serves."""
+        self.elect(node)
+        site = self.sites[node]
+        await until(lambda: site.replica.leader is not None and site.replica.leader.is_serving)
+        assert site.replica.leader is not None
+        return site.replica.leader
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    async def produce(
+        self, node: int, value: bytes, *, acks: int = -1, wait_s: float = 5.0, producer: tuple[int, int] | None = None
+    ) -> ProduceReceipt | TidelogError | None:
+        """One request to a broker: its receipt, its error, or None if it does not answer any more."""
+        site = self.sites[node]
+        if not site.is_up or site.process is None:
+            return None
+        producer_id, sequence = producer or (-1, -1)
+        batches = batch(value, producer_id=producer_id, sequence=sequence, timestamp_ms=1_700_000_000_000)
+
+        async def ask() -> ProduceReceipt | TidelogError | None:
+            leader = site.replica.leader
+            if leader is None:
+                return None
+            try:
+                return await leader.produce(batches, acks=acks, deadline_s=asyncio.get_running_loop().time() + wait_s)
+            except TidelogError as error:
+                return error
+
+        task = asyncio.get_running_loop().create_task(ask(), context=context_of(site.process))
+        await asyncio.wait([task])
+        return None if task.cancelled() else task.result()
+
+    async def quiet(self, nodes: Sequence[int] = ()) -> None:
+        """Waits until these replicas have applied the same."""
+        sites = [site for node, site in self.sites.items() if node in nodes or not nodes]
+
+        def is_quiet() -> bool:
+            ends = {(site.replica.applied_position, site.replica.log.log_end_offset) for site in sites}
+            return len(ends) == 1 and all(site.replica.delivery.needs_snapshot is None for site in sites)
+
+        await until(is_quiet)
+
+
+def play(story: Callable[[Stage], Awaitable[None]], seed: object = 1, replicas: int = 3) -> None:
+    """Runs a story on a stage, in virtual time."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(owned_task)  # type: ignore[arg-type]  # as the simulator does
+        stage = Stage(seed, replicas)
+        await stage.boot()
+        try:
+            await story(stage)
+        finally:
+            await stage.close()
+
+    run(main, seed)
+
+
+def random_of(seed: object) -> random.Random:
+    return stream(seed, "story")

@@ -1,0 +1,216 @@
+"""A Paxos partition, told as stories on a stage of three brokers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.unit.broker.paxos_stage import Stage, play
+from tests.unit.broker.replication_stage import until
+from tidelog.broker.paxos.space import SpaceSettings
+from tidelog.broker.proposals import ProduceReceipt
+from tidelog.model.errors import LeaderNotAvailable, OutOfOrderSequence, TimedOutAfterAppend
+
+
+def test_what_is_acknowledged_is_on_a_majority_and_everywhere_the_same() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        for number in range(5):
+            receipt = await stage.produce(1, b"v%d" % number)
+            assert isinstance(receipt, ProduceReceipt)
+            assert receipt.base_offset == number and receipt.durability == "fsynced"
+            assert len(receipt.acked_by) >= 2
+        await stage.quiet()
+        contents = [site.content() for site in stage.sites.values()]
+        assert contents[0] and contents[0] == contents[1] == contents[2]
+        rows = [site.rows() for site in stage.sites.values()]
+        assert rows[0] == rows[1] == rows[2]
+        assert [position for _, position, _ in rows[0]] == [1, 2, 3, 4, 5]
+
+    play(story)
+
+
+def test_requests_that_gather_go_in_as_one_value_and_each_gets_its_offsets() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        asked = [stage.produce(1, b"v%d" % number) for number in range(100)]
+        receipts = await asyncio.gather(*asked)
+        offsets = [receipt.base_offset for receipt in receipts if isinstance(receipt, ProduceReceipt)]
+        assert sorted(offset for offset in offsets if offset is not None) == list(range(100))
+        await stage.quiet()
+        assert len({position for _, position, _ in stage.sites[2].rows()}) < 50
+
+    play(story)
+
+
+def test_a_repeat_gets_the_offset_of_the_original_applied_or_on_its_way() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        first, repeat = await asyncio.gather(
+            stage.produce(1, b"a", producer=(7, 0)), stage.produce(1, b"a", producer=(7, 0))
+        )
+        late = await stage.produce(1, b"a", producer=(7, 0))
+        for receipt in (first, repeat, late):
+            assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 0
+        stage.sites[3].pause()
+        await stage.lead(2)
+        after = await stage.produce(2, b"a", producer=(7, 0))
+        assert isinstance(after, ProduceReceipt) and after.base_offset == 0
+        gap = await stage.produce(2, b"c", producer=(7, 2))
+        assert isinstance(gap, OutOfOrderSequence)
+
+    play(story)
+
+
+def test_a_paused_replica_delays_nobody() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.sites[3].pause()
+        begun = asyncio.get_running_loop().time()
+        for number in range(20):
+            receipt = await stage.produce(1, b"v%d" % number)
+            assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 2]
+        assert asyncio.get_running_loop().time() - begun < 1.0
+        stage.sites[3].resume()
+        await stage.quiet()
+        assert stage.sites[3].content() == stage.sites[1].content()
+
+    play(story)
+
+
+def test_alone_a_leader_acknowledges_only_what_asks_for_no_more_than_itself() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.cut = {(1, 2), (1, 3)}
+        one = await stage.produce(1, b"one", acks=1)
+        assert isinstance(one, ProduceReceipt) and one.acked_by == [1] and one.durability == "leader"
+        unknown = await stage.produce(1, b"all", wait_s=1.0)
+        assert isinstance(unknown, TimedOutAfterAppend)
+        assert stage.sites[1].replica.high_watermark == 0
+
+    play(story)
+
+
+def test_the_ghost_of_an_old_leader_is_void_and_its_producer_told_so() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.cut = {(1, 2), (1, 3)}
+        ghost = asyncio.ensure_future(stage.produce(1, b"ghost", wait_s=30.0))
+        await asyncio.sleep(0.5)
+        assert not ghost.done()
+        await stage.lead(2)
+        receipt = await stage.produce(2, b"new")
+        assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 0
+        stage.cut = set()
+        outcome = await ghost
+        assert isinstance(outcome, LeaderNotAvailable) and "nothing was appended" in str(outcome)
+        await stage.quiet()
+        assert stage.sites[1].content() == stage.sites[2].content()
+
+    play(story)
+
+
+def test_a_deposed_leader_still_tells_what_became_of_its_values() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.on_frame = lambda sender, to, message: to != 1
+        kept = asyncio.ensure_future(stage.produce(1, b"kept", wait_s=30.0))
+        await asyncio.sleep(0.3)
+        stage.on_frame = lambda sender, to, message: True
+        stage.cut = {(1, 2), (1, 3)}
+        await stage.lead(2)
+        stage.cut = set()
+        outcome = await kept
+        assert isinstance(outcome, ProduceReceipt) and outcome.base_offset == 0
+        await stage.quiet()
+        assert stage.sites[1].content() == stage.sites[3].content()
+
+    play(story)
+
+
+def test_a_leader_that_lost_takes_nothing() -> None:
+    async def story(stage: Stage) -> None:
+        old = await stage.lead(1)
+        stage.sites[1].pause()
+        await stage.lead(2)
+        stage.sites[1].resume()
+        await until(lambda: not old.is_serving)
+        refused = await stage.produce(1, b"late")
+        assert refused is None or isinstance(refused, LeaderNotAvailable)
+        assert stage.sites[1].replica.leader is None
+
+    play(story)
+
+
+def test_everything_is_there_after_the_power_went() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        for number in range(30):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        before = stage.sites[1].content()
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(3)
+        assert stage.sites[3].content() == before
+        receipt = await stage.produce(3, b"more")
+        assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 30
+        await stage.quiet()
+        assert len({site.content() for site in stage.sites.values()}) == 1
+
+    play(story)
+
+
+def test_journals_are_cut_short_and_who_is_behind_copies_a_log() -> None:
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        await stage.produce(1, b"first")
+        await stage.quiet()
+        await stage.sites[3].crash()
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        node = stage.sites[1].replica.engine.node
+        await until(lambda: node.replica.begin > 5)
+        floor = node.replica.begin
+        await stage.sites[3].boot()
+        third = stage.sites[3].replica
+        await until(lambda: third.engine.node.replica.begin >= floor)
+        await stage.quiet()
+        assert stage.sites[3].content() == stage.sites[1].content()
+        assert third.membership.is_known
+        await stage.lead(3)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(2)
+        assert isinstance(await stage.produce(2, b"more"), ProduceReceipt)
+        await stage.quiet()
+        assert len({site.content() for site in stage.sites.values()}) == 1
+        assert stage.sites[3].replica.log.log_end_offset == 62
+
+    play(story)
+
+
+def test_a_replica_that_is_alive_is_waited_for() -> None:
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        stage.sites[3].pause()
+        for number in range(40):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await asyncio.sleep(5.0)
+        assert stage.sites[1].replica.engine.node.replica.begin == 0
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await until(lambda: stage.sites[1].replica.engine.node.replica.begin > 0)
+        stage.sites[3].resume()
+        await stage.quiet()
+        assert stage.sites[3].content() == stage.sites[1].content()
+
+    play(story)

@@ -1,0 +1,160 @@
+"""The state machine of a Paxos partition: its `PartitionLog`, which holds what is applied, in order, and nothing else.
+
+Batches are placed before they are proposed, so every replica's log is made of the same bytes at the same offsets. What
+is void, or no batch at all, leaves a gap in the offsets, or nothing. The log's end is the high watermark: all of it is
+agreed on. Readers are woken, and producers answered, when a batch is here.
+
+**What is applied already.** Offsets are given out once, and rise with the positions. So a batch that begins below the
+log's end is there, whatever the journal has forgotten of its being learned: no position has to be remembered.
+
+**Durability.** The journal has every batch on the disks of a majority before it comes here, and gives it up only when
+this log is durable. So nobody waits for this log's commits. A full disk is a slow disk: what it has no room for waits
+here, in its order; what is delivered meanwhile waits in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.broker.log_writer import LogWriter
+from tidelog.broker.purgatory import Watchers
+from tidelog.broker.stats import Stats
+from tidelog.model.batch_header import RecordBatch, iter_batches
+from tidelog.model.errors import DiskFull, Overloaded, TidelogError
+from tidelog.model.ports import Clock
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Applied
+from tidelog.replication.paxos.state import Kind, Value
+from tidelog.storage.partition_log import PartitionLog
+
+RETRY_S = 0.1
+WAITING_MAX = 64
+"""Values that may wait for room here."""
+
+logger = structlog.get_logger("tidelog.paxos")
+
+
+class _Waiting(NamedTuple):
+    applied: Applied
+    batches: list[RecordBatch]
+
+
+class AppliedLog:
+    """One replica's. `applied` is called with each value once it is here, `durable` with each commit, and `failed` when
+    the log has gone offline."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        log_writer: LogWriter,
+        clock: Clock,
+        stats: Stats,
+        *,
+        applied: Callable[[Applied], None],
+        durable: Callable[[], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        self.log = log
+        self.watchers = Watchers()
+        self._log_writer = log_writer
+        self._clock = clock
+        self._stats = stats
+        self._applied = applied
+        self._durable = durable
+        self._failed = failed
+        self._waiting: deque[_Waiting] = deque()
+        self._retry: asyncio.TimerHandle | None = None
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log ends once all is written that was delivered."""
+        batches = next((waiting.batches for waiting in reversed(self._waiting) if waiting.batches), None)
+        return batches[-1].header.next_offset if batches else self.log.log_end_offset
+
+    @property
+    def durable_offset(self) -> int:
+        return self.log.durable_offset
+
+    @property
+    def is_full(self) -> bool:
+        """True while no more should be delivered."""
+        return len(self._waiting) >= WAITING_MAX
+
+    def holds(self, value: Value) -> bool:
+        """Is all of this value, which is applied, in the log?"""
+        return value.kind is Kind.APPEND and value.base_offset + value.count <= self.end_offset
+
+    def take(self, applied: Applied, payload: bytes | None) -> None:
+        """The next value in order; of an APPEND that is not here yet, with its batches."""
+        batches: list[RecordBatch] = []
+        if applied.verdict is Verdict.APPLIED and applied.value.kind is Kind.APPEND and payload:
+            end = self.end_offset
+            batches = [batch for batch in iter_batches(payload) if batch.header.base_offset >= end]
+        self._waiting.append(_Waiting(applied, batches))
+        if self._retry is None:
+            self._write()
+
+    def _write(self) -> None:
+        self._retry = None
+        try:
+            while self._waiting:
+                self._write_first(self._waiting[0])
+                waiting = self._waiting.popleft()
+                self._applied(waiting.applied)
+        except (DiskFull, Overloaded):
+            self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._write)
+        except TidelogError as error:
+            self._failed(str(error))
+
+    def _write_first(self, waiting: _Waiting) -> None:
+        batches, value = waiting.batches, waiting.applied.value
+        if not batches:
+            return
+        place = (waiting.applied.position, value.birth)
+        self.log.append(batches, self._clock.wall_ms(), may_skip=True, place=place)
+        self._stats.append_writes += 1
+        self._stats.appended_batches += len(batches)
+        self._stats.appended_records += sum(batch.header.record_count for batch in batches)
+        self._stats.appended_bytes += sum(batch.header.size for batch in batches)
+        self._log_writer.submit(self, is_awaited=False)
+        self.watchers.wake_all()
+
+    def append_copied(self, batches: list[RecordBatch]) -> None:
+        """Takes batches from another replica's log, which are applied there. Raises as `PartitionLog.append`."""
+        self.log.append(batches, self._clock.wall_ms(), may_skip=True)
+        self._log_writer.submit(self, is_awaited=False)
+        self.watchers.wake_all()
+
+    async def start_over(self, offset: int) -> None:
+        """Drops everything: the log goes on at `offset`. Raises as `PartitionLog.start_over`."""
+        now_ms = self._clock.wall_ms()
+        await self._log_writer.exclusively(self, lambda: self.log.start_over(offset, now_ms=now_ms))
+        self.watchers.wake_all()
+
+    def hurry(self) -> None:
+        """Somebody waits for this log to be durable."""
+        if self.log.is_dirty:
+            self._log_writer.submit(self)
+
+    def committed(self) -> None:
+        """The log writer's report."""
+        if self.log.offline_reason is not None:
+            self._failed(self.log.offline_reason)
+        else:
+            self._durable()
+
+    def close(self) -> None:
+        """Writes no more of what waits for room; the journal still has it."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._waiting.clear()
+        self.watchers.wake_all()

@@ -1,0 +1,103 @@
+"""How a replica that is behind all journals goes on: from another's log, which is what those journals stood for.
+
+A batch lies in every replica's log at the same offset, byte for byte. So whoever lacks what all others have truncated
+reads on at its own log's end, from any of them, until it has reached what that one's journal begins with. If that log
+begins later, by retention, this one starts over there. With the answer comes who the voters were at that beginning.
+
+A copy is as good as what its sender has applied; each batch is verified by its CRC and has to continue the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from tidelog.broker.paxos.applied_log import AppliedLog
+from tidelog.broker.paxos.journal import Floor, decode_floor
+from tidelog.broker.paxos.messages import AppliedRead, ReadApplied
+from tidelog.model.errors import InternalError, TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Entropy
+from tidelog.storage.received import parse_received
+from tidelog.transport.peer import Answer
+
+COPY_BYTES = 1 << 20
+ANSWER_S_MAX = 5.0
+PAUSE_S = 0.1
+"""T: after a round that brought nothing, for a time drawn from [T, 2T)."""
+
+logger = structlog.get_logger("tidelog.paxos")
+
+Ask = Callable[[int, ReadApplied, float], Awaitable[Answer]]
+"""Asks a broker, within so many seconds. Raises as `PeerNode.request`."""
+
+
+class Copier:
+    """One replica's. `nodes` are the other brokers that may have copies; `wanted` is how far the engine's floor is, as
+    a position, while something is lacking, and None when nothing is; `arrived` is told of every floor that this log has
+    come up to."""
+
+    def __init__(
+        self,
+        partition_id: PartitionId,
+        applied: AppliedLog,
+        ask: Ask,
+        nodes: Callable[[], Sequence[int]],
+        wanted: Callable[[], int | None],
+        arrived: Callable[[Floor], None],
+        entropy: Entropy,
+    ) -> None:
+        self.is_cutting = False
+        """The log is being emptied."""
+        self._partition_id = partition_id
+        self._applied = applied
+        self._ask = ask
+        self._nodes = nodes
+        self._wanted = wanted
+        self._arrived = arrived
+        self._entropy = entropy
+
+    async def run(self) -> None:
+        """Copies until nothing is lacking."""
+        turn = 0
+        while self._wanted() is not None and self._applied.log.offline_reason is None:
+            nodes = list(self._nodes())
+            try:
+                if nodes and await self._copy_from(nodes[turn % len(nodes)]):
+                    continue
+            except (TidelogError, TimeoutError, OSError) as error:
+                logger.info("a log could not be copied yet", partition=str(self._partition_id), error=str(error))
+            turn += 1
+            await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
+
+    async def _copy_from(self, node: int) -> bool:
+        """One step; True if it brought something."""
+        log = self._applied.log
+        offset = log.log_end_offset
+        where = self._partition_id
+        answer = await self._ask(node, ReadApplied(where.topic_id, where.partition, offset, COPY_BYTES), ANSWER_S_MAX)
+        read = answer.message
+        if not isinstance(read, AppliedRead):
+            raise InternalError(f"broker {node} answered a question for batches with something else")
+        if self._wanted() is None or log.log_end_offset != offset:
+            return True
+        floor = decode_floor(read.floor)
+        if read.log_start_offset > offset:
+            await self._start_over(read.log_start_offset)
+        elif len(answer.body):
+            batches = parse_received(answer.body, offset, log.tail.epoch, may_skip=True)
+            self._applied.append_copied(batches)
+        wanted = self._wanted() or 0
+        if log.log_end_offset >= floor.next_offset and floor.position >= wanted:
+            self._arrived(floor)
+        return self._wanted() is None or log.log_end_offset > offset
+
+    async def _start_over(self, offset: int) -> None:
+        logger.info("a replica starts over", partition=str(self._partition_id), offset=offset)
+        self.is_cutting = True
+        try:
+            await self._applied.start_over(offset)
+        finally:
+            self.is_cutting = False

@@ -1,0 +1,93 @@
+"""What the journal of a Paxos replica keeps besides slots: whose it is, and who the voters are where it begins.
+
+The engine's facts say what was promised, its floor what the rest of the log depends on. A replica that starts again has
+to know two things more:
+
+- under which *engine id* this disk made its promises. Another id is another voter's.
+- which *voters* are in force at the floor. VOTERS entries behind it are in the journal, and show again as it is
+  replayed; those below are gone with their slots. So the floor itself names them. It names none if the replica jumped
+  there, and has not been told yet.
+
+Who voted first is in the facts too, for logs that still begin at their beginning. A replica that knows neither asks
+others for what they know of where their logs begin (`copying`), and is no candidate before.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.replication.paxos.state import Metadata, Prefix
+from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters
+from tidelog.storage.slot_store import StoredSlots
+
+
+class ReplicaFacts(msgspec.Struct, frozen=True):
+    """Both copies on disk are of these."""
+
+    engine_id: int
+    metadata: Metadata
+    founders: bytes
+    """The first voters, encoded, if this replica began with the log; else empty."""
+
+
+class Floor(Prefix, frozen=True):
+    """Where the journal begins, and who voted there."""
+
+    voters: bytes = b""
+    """Encoded; empty if they are not known here."""
+    voters_position: int = -1
+    """Of the value that made them the voters; -1 if they are the founders."""
+
+
+def facts_of(stored: StoredSlots) -> ReplicaFacts | None:
+    """What a journal says of its replica; None if it is new."""
+    return None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=ReplicaFacts)
+
+
+def decode_floor(content: bytes) -> Floor:
+    """Raises `msgspec.DecodeError`."""
+    return msgspec.msgpack.decode(content, type=Floor)
+
+
+class VoterHistory:
+    """Whose log it was at which position, as far as this replica knows. Kept from its floor on."""
+
+    def __init__(self, position: int, voters: VoterSet | None, voters_position: int) -> None:
+        """`voters` are in force at `position`, the floor; None if that is not known."""
+        self._known: list[tuple[int, VoterSet]] = [] if voters is None else [(voters_position, voters)]
+        self._unknown_below = position if voters is None else -1
+
+    @classmethod
+    def open(cls, stored: StoredSlots, facts: ReplicaFacts) -> VoterHistory:
+        """By what the disk says."""
+        if stored.floor is not None:
+            floor = decode_floor(stored.floor[1])
+            return cls(floor.position, decode_voters(floor.voters) if floor.voters else None, floor.voters_position)
+        return cls(0, decode_voters(facts.founders) if facts.founders else None, -1)
+
+    def membership(self, contacts: VoterSet) -> Membership:
+        """To begin with. While the voters are not known, `contacts` are asked for what they have learned."""
+        if self._known:
+            position, voters = self._known[0]
+            return Membership(voters, position)
+        membership = Membership(contacts)
+        membership.on_unread(max(0, self._unknown_below - 1))  # nobody changes voters at position 0: a barrier is there
+        return membership
+
+    def note(self, membership: Membership) -> None:
+        """Others vote now."""
+        if membership.is_known and (not self._known or membership.position > self._known[-1][0]):
+            self._known.append((membership.position, membership.voters))
+
+    def floor(self, prefix: Prefix) -> Floor:
+        """This floor, with the voters in force there. Older ones are forgotten with it."""
+        while len(self._known) > 1 and self._known[1][0] < prefix.position:
+            del self._known[0]
+        if not self._known or self._known[0][0] >= prefix.position > 0:
+            return Floor(prefix.position, prefix.epoch, prefix.next_offset)
+        position, voters = self._known[0]
+        return Floor(prefix.position, prefix.epoch, prefix.next_offset, encode_voters(voters), position)
+
+    def jumped(self) -> None:
+        """What is between the voters known here and those at the new floor was never seen."""
+        self._known.clear()

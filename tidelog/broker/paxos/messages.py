@@ -1,0 +1,51 @@
+"""What the replicas of Paxos partitions say to each other.
+
+Frames of engines are one-way, as those of the metadata log: the cores behind them repeat what matters. What is added is
+the partition that they are about.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.broker.quorum.messages import PaxosFrame
+
+
+class PartitionFrame(msgspec.Struct, frozen=True, tag=True):
+    """An engine's message to the engine of another replica. The payloads of its values follow."""
+
+    topic_id: str
+    partition: int
+    frame: PaxosFrame
+
+
+class AppliedDurable(msgspec.Struct, frozen=True, tag=True):
+    """A replica tells the leader how far its log of applied batches is durable. One-way: what is lost is said again
+    with the next commit."""
+
+    topic_id: str
+    partition: int
+    sender: int
+    """Engine id."""
+    durable_offset: int
+
+
+class ReadApplied(msgspec.Struct, frozen=True, tag=True):
+    """Asks any replica for batches as they lie in its log, from `offset` on. Answered by `AppliedRead`."""
+
+    topic_id: str
+    partition: int
+    offset: int
+    bytes_max: int
+
+
+class AppliedRead(msgspec.Struct, frozen=True, tag=True):
+    """Whole batches, which follow; none at the log's end, nor where the log begins later."""
+
+    log_start_offset: int
+    floor: bytes
+    """What the answering replica's journal begins with (`journal.Floor`), encoded."""
+
+
+PAXOS_MESSAGES = (PartitionFrame, AppliedDurable, ReadApplied, AppliedRead)
+"""All messages of this page: a peer node has to know them."""

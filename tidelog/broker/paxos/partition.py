@@ -1,0 +1,233 @@
+"""A Paxos partition at its leader.
+
+What `LedPartition` has gathered becomes one value of the log: its batches are placed at the coordinator's next offset,
+one behind the other, and only then is the digest taken that names them. Up to a window of values is in flight, each
+chosen by itself; while the window is full, requests gather for the next.
+
+    acks=all    answered when the value is applied: a majority holds it, and all before it, on disk
+    acks=1      answered when it is in this broker's journal, as good as in memory
+
+**Repeats** are found when a batch comes: `producers` knows what is applied and what is on its way. That is enough. The
+barrier of this leader was applied before it began, so it knew all that counts of what came before; and whatever an
+earlier leader still has on its way is void. A second judgement, at apply, would make what a log holds depend on tables
+that forget.
+
+**Errors** are definite while nothing was proposed, and when the log shows something else at the value's position. A
+leader that has lost answers what waits as the log tells, or as unknown at its deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from tidelog.broker.led_partition import Facilities, LedPartition
+from tidelog.broker.paxos.applied_log import AppliedLog
+from tidelog.broker.paxos.flights import Flight, Flights
+from tidelog.broker.proposals import ACKS_ALL, Proposal
+from tidelog.config.schema import TopicConfig
+from tidelog.model.batch_header import RecordBatch, assign_offsets
+from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend
+from tidelog.model.ids import PartitionId
+from tidelog.model.producers import ProducerTable
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Applied
+from tidelog.replication.paxos.state import Value
+from tidelog.storage.partition_log import LogSettings
+
+WINDOW = 16
+"""Values of producers in flight."""
+VALUE_BYTES_MAX = 1 << 20
+"""Of a value that more than one request goes into."""
+
+
+class Proposer(Protocol):
+    """The replica beside it, as a leader uses it."""
+
+    def propose(self, count: int, payload: bytes) -> tuple[int, Value]:
+        """Proposes batches, already placed; returns position and value. Raises `LeaderNotAvailable` or `Overloaded`:
+        nothing was proposed."""
+        ...
+
+    def next_offset(self) -> int:
+        """Of the coordinator."""
+        ...
+
+    def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]: ...
+
+
+class PaxosPartition(LedPartition):
+    """One leader epoch of one partition; made when the metadata names this broker, serves once it is elected."""
+
+    group_bytes_max = VALUE_BYTES_MAX
+
+    def __init__(
+        self,
+        topic: str,
+        partition_id: PartitionId,
+        leader_epoch: int,
+        applied: AppliedLog,
+        proposer: Proposer,
+        config: TopicConfig,
+        node_id: int,
+        facilities: Facilities,
+    ) -> None:
+        super().__init__(topic, partition_id, leader_epoch, applied.log, config, node_id, facilities)
+        self.watchers = applied.watchers
+        self._applied = applied
+        self._proposer = proposer
+        self._flights = Flights()
+        self._producers = ProducerTable(applied.log.settings.producers_max)
+        self._next_offset = 0
+        self._is_serving = False
+        self._room = asyncio.Event()
+        self.on_serving: Callable[[], None] = _nobody
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what is applied here."""
+        return self._applied.high_watermark
+
+    @property
+    def producers(self) -> ProducerTable:
+        """Of all that is applied or on its way."""
+        return self._producers if self._is_serving else self.log.producers
+
+    @property
+    def is_serving(self) -> bool:
+        """True from the election on until the reign ends."""
+        return self._is_serving
+
+    @property
+    def is_awaited(self) -> bool:
+        """Does anybody wait for what was proposed?"""
+        return self._flights.is_awaited
+
+    # -- what the replica beside it says ----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """This broker is elected, and all that came before is applied here."""
+        self._producers = ProducerTable(self.log.settings.producers_max)
+        self._producers.restore((known, replace(state)) for known, state in self.log.producers.items())
+        self._is_serving = True
+        self._room.set()
+        self.on_serving()
+
+    def stop(self) -> None:
+        """It is elected no more. What is on its way may yet be chosen."""
+        self._is_serving = False
+        self._room.set()
+
+    def chosen(self, position: int, accepted_by: tuple[int, ...]) -> None:
+        """A quorum has a value on disk."""
+        self._flights.chosen(position, accepted_by)
+
+    def applied(self, applied: Applied) -> None:
+        """The next value is in force, and in the log here."""
+        flight = self._flights.take(applied.position)
+        if flight is None:
+            return
+        self._room.set()
+        if flight.value == applied.value and applied.verdict is Verdict.APPLIED:
+            for proposal in flight.proposals:
+                self._complete(proposal, flight.accepted_by)
+        else:
+            error = LeaderNotAvailable("another leader came first; nothing was appended")
+            for proposal in flight.proposals:
+                proposal.fail(error)
+
+    def _complete(self, proposal: Proposal, accepted_by: tuple[int, ...]) -> None:
+        """Claims no more than is known: of a repeat, or if others had it chosen, what is on this disk."""
+        if accepted_by:
+            proposal.complete(self._receipt(proposal, self._proposer.nodes_of(accepted_by), "fsynced"))
+            return
+        is_durable = proposal.committed_at <= self.log.durable_offset
+        proposal.complete(self._receipt(proposal, [self._node_id], "fsynced" if is_durable else "replicated"))
+
+    # -- what a commit protocol adds ----------------------------------------------------------------------------------
+
+    def _require_leading(self, acks: int) -> None:
+        if not self._is_serving:
+            raise LeaderNotAvailable(
+                f"this broker is not elected the leader of partition {self.topic}-{self.partition} by a majority of "
+                "its replicas; nothing was appended"
+            )
+
+    async def _wait_for_room(self) -> None:
+        while self._is_serving and len(self._flights) >= WINDOW:
+            self._room.clear()
+            await self._room.wait()
+
+    def _place(self, batch: RecordBatch) -> RecordBatch:
+        placed = assign_offsets(batch, self._next_offset, self.leader_epoch)
+        self._next_offset = placed.header.next_offset
+        return placed
+
+    def _append_group(self, group: list[Proposal]) -> None:
+        if not group:
+            return
+        try:
+            self._require_leading(ACKS_ALL)
+            base_offset = self._next_offset = self._proposer.next_offset()
+            fresh = self._place_all(group)
+            if fresh:
+                payload = b"".join(batch.data for batch in fresh)
+                position, value = self._proposer.propose(self._next_offset - base_offset, payload)
+                self._flights.add(position, Flight(value, []))
+                self._remember(fresh)
+        except TidelogError as error:
+            self._refuse(group, error)
+            return
+        for proposal in group:
+            self._register(proposal)
+
+    def _remember(self, fresh: list[RecordBatch]) -> None:
+        now_ms = self._clock.wall_ms()
+        for batch in fresh:
+            header = batch.header
+            if header.producer_id >= 0:
+                self._producers.remember(
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.record_count,
+                    header.base_offset,
+                    now_ms,
+                )
+
+    def _register(self, proposal: Proposal) -> None:
+        proposal.appended(self._next_offset)
+        if proposal.acks != ACKS_ALL:
+            proposal.complete(self._receipt(proposal, [self._node_id], "leader"))
+        elif proposal.committed_at <= self.high_watermark:
+            self._complete(proposal, ())
+        else:
+            is_waiting = self._flights.wait_for(proposal.committed_at, proposal)
+            assert is_waiting, "what is not applied is on its way"
+
+    # -- housekeeping --------------------------------------------------------------------------------------------------
+
+    def committed(self) -> None:
+        """The log has become durable, or was repaired."""
+        self._applied.committed()
+
+    def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:
+        """Takes new topic settings into force, from the next request on."""
+        self.config = config
+        self.log.settings = settings
+
+    def close(self, *, is_deposed: bool = False) -> None:
+        """Takes no more requests and fails those in the mailbox. What is proposed may still be chosen; a broker that
+        goes on hears of it, one that stops does not, and says so."""
+        self._is_closing = True
+        self.stop()
+        if not is_deposed:
+            self._flights.fail(TimedOutAfterAppend("proposed, but this broker is stopping: the outcome is unknown"))
+        self._empty_mailbox()
+        self.watchers.wake_all()
+
+
+def _nobody() -> None:
+    """Nobody waits for the election."""

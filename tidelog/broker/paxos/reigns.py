@@ -1,0 +1,136 @@
+"""Numbers of reigns: who may write to a Paxos partition, by the word of the controller.
+
+A partition has no elections of its own. The controller names its leader, in a leader epoch that it gives to nobody
+else, and a number is made of that epoch:
+
+    (leader epoch << 24) | (attempt << 16) | engine id
+
+A larger epoch makes every number larger, so a later leader wins against all earlier ones, whatever these still try. An
+epoch needs several numbers because a reign ends where the voters change, and after a round that went wrong; the
+attempts count them. The batches carry the epoch alone.
+
+Who has lost to a larger epoch tries no more: it waits for what the metadata has to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from tidelog.model.ports import Entropy
+from tidelog.replication.paxos.events import Demote, Elect, Event, Lost
+from tidelog.replication.paxos.state import Metadata, Status
+
+ATTEMPT_BITS = 8
+ATTEMPTS_MAX = (1 << ATTEMPT_BITS) - 1
+NODE_BITS = 16
+AGAIN_S = 0.05
+"""T: an attempt that came to nothing is followed by another after a time drawn from [T, 2T)."""
+
+logger = structlog.get_logger("tidelog.paxos")
+
+
+def number_of(leader_epoch: int, attempt: int, engine_id: int) -> int:
+    """The number of a reign; attempts count from 1."""
+    assert leader_epoch >= 0 and 1 <= attempt <= ATTEMPTS_MAX and 0 < engine_id < 1 << NODE_BITS
+    return (leader_epoch << ATTEMPT_BITS | attempt) << NODE_BITS | engine_id
+
+
+def epoch_of(number: int) -> int:
+    """The leader epoch that a number belongs to."""
+    return number >> (ATTEMPT_BITS + NODE_BITS)
+
+
+class Reigns:
+    """One replica's attempts to lead. `step` tells the engine; `metadata` is the engine's."""
+
+    def __init__(
+        self,
+        step: Callable[[Event], None],
+        metadata: Callable[[], Metadata],
+        may_try: Callable[[], bool],
+        entropy: Entropy,
+    ) -> None:
+        self._step = step
+        self._metadata = metadata
+        self._may_try = may_try
+        self._entropy = entropy
+        self._again: asyncio.TimerHandle | None = None
+        self.leader_epoch: int | None = None
+        """In which this broker is to lead; None if it is not, or has lost to a later leader."""
+        self.attempt = 0
+        """The number under which it leads, or tries to; 0 if it does neither now."""
+        self.engine_id = 0
+
+    def seek(self, leader_epoch: int) -> None:
+        """The controller has named this replica the leader."""
+        self.leader_epoch = leader_epoch
+        self.attempt = 0
+        self._cancel()
+        self.campaign()
+
+    def give_up(self) -> None:
+        """Another is the leader, or nobody."""
+        self.leader_epoch = None
+        self.attempt = 0
+        self._cancel()
+        self._step(Demote())
+
+    def campaign(self) -> None:
+        """Tries to be elected, unless it is tried already, or of no use yet."""
+        if self.leader_epoch is None or self.attempt or self._again is not None:
+            return
+        metadata = self._metadata()
+        if metadata.status is not Status.VOTING or not self._may_try():
+            self._try_again()
+            return
+        attempt = 1
+        if epoch_of(metadata.issued) == self.leader_epoch:
+            attempt = (metadata.issued >> NODE_BITS) % (1 << ATTEMPT_BITS) + 1
+        if attempt > ATTEMPTS_MAX or epoch_of(metadata.issued) > self.leader_epoch:
+            logger.error("no number is left in this leader epoch", leader_epoch=self.leader_epoch)
+            self.leader_epoch = None
+            return
+        self.attempt = number_of(self.leader_epoch, attempt, self.engine_id)
+        self._step(Elect(self.attempt))
+
+    def begin_anew(self) -> None:
+        """Others vote now: what is under way ends, and begins again among them."""
+        self.attempt = 0
+
+    def on_lost(self, lost: Lost) -> bool:
+        """True if that was this replica's reign, or its attempt."""
+        if lost.number != self.attempt:
+            return False
+        self.attempt = 0
+        if self.leader_epoch is not None and epoch_of(lost.highest) > self.leader_epoch:
+            self.leader_epoch = None
+        self._try_again()
+        return True
+
+    def on_refused(self, number: int) -> None:
+        """The engine cannot begin with this number now."""
+        if number == self.attempt:
+            self.attempt = 0
+            self._try_again()
+
+    def _try_again(self) -> None:
+        if self.leader_epoch is not None and self._again is None:
+            delay_s = AGAIN_S * self._entropy.uniform(1, 2)
+            self._again = asyncio.get_running_loop().call_later(delay_s, self._retry)
+
+    def _retry(self) -> None:
+        self._again = None
+        self.campaign()
+
+    def _cancel(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+
+    def close(self) -> None:
+        """No timer fires any more."""
+        self.leader_epoch = None
+        self._cancel()

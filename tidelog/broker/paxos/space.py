@@ -1,0 +1,77 @@
+"""When the head of a journal is of no more use, and how much of it.
+
+What is applied lies twice on a replica's disk: in the journal, and in the log of applied batches. The leader has the
+journals cut short by a TRUNCATE, now and then, when its own has grown by so much. A replica that lacks something below
+copies it from another's log, so no more may go than a quorum has durable in their logs: from then on those are what
+keeps it. And a replica that is alive and merely a little behind should not have to copy anything: all live ones are
+waited for, until the journal has become several times as long as it should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog.replication.quorum import Quorum
+
+HOPELESS = 4
+"""Whoever is so many times the journal's bound behind is waited for no more."""
+
+WORTH_SHARE = 4
+"""One slot in so many at least is given up at a time."""
+
+
+class SpaceSettings(NamedTuple):
+    """Bounds of a journal. It grows beyond them until a TRUNCATE takes effect, a segment at a time."""
+
+    bytes_max: int = 64 << 20
+    slots_max: int = 20_000
+    """A slot costs memory as long as it is in the journal."""
+
+
+class Usage(NamedTuple):
+    """What a journal holds now."""
+
+    journal_bytes: int
+    slots: int
+
+
+class JournalSpace:
+    """A leader's view of its partition."""
+
+    def __init__(self, settings: SpaceSettings) -> None:
+        self._settings = settings
+        self._durable: dict[int, int] = {}
+        self._left = Usage(0, 0)
+
+    def heard(self, engine_id: int, durable_offset: int) -> None:
+        """A replica's log is durable up to there; it may have begun anew since."""
+        self._durable[engine_id] = durable_offset
+
+    def truncated(self, usage: Usage) -> None:
+        """So much the last TRUNCATE has left."""
+        self._left = usage
+
+    def is_due(self, usage: Usage) -> bool:
+        """Has the journal outgrown its bounds, and what the last TRUNCATE has left, by half?"""
+        settings, left = self._settings, self._left
+        by_bytes = usage.journal_bytes > max(settings.bytes_max, left.journal_bytes * 3 // 2)
+        return by_bytes or usage.slots > max(settings.slots_max, left.slots * 3 // 2)
+
+    def is_worth_it(self, slots: int, usage: Usage) -> bool:
+        """A TRUNCATE costs a round of its own: does it give up a good part?"""
+        return slots * WORTH_SHARE >= usage.slots
+
+    def covered(self, quorum: Quorum, live: Sequence[int], usage: Usage) -> int:
+        """The offset up to which the logs of a quorum, and of all who are waited for, are durable."""
+        waited_for = [] if self._is_hopeless(usage) else [member for member in live if member in quorum]
+        reached = [self._durable.get(member, 0) for member in quorum.members]
+        for offset in sorted(set(reached), reverse=True):
+            holders = [member for member in quorum.members if self._durable.get(member, 0) >= offset]
+            if quorum.is_met(holders) and all(member in holders for member in waited_for):
+                return offset
+        return 0
+
+    def _is_hopeless(self, usage: Usage) -> bool:
+        settings = self._settings
+        return usage.journal_bytes > HOPELESS * settings.bytes_max or usage.slots > HOPELESS * settings.slots_max

@@ -1,0 +1,81 @@
+"""What a Paxos replica is told when it is made: which one it is, and how it reaches the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from tidelog.broker.led_partition import Facilities
+from tidelog.broker.paxos.messages import ReadApplied
+from tidelog.broker.paxos.space import SpaceSettings
+from tidelog.model.cluster import Voter
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Buffer, Entropy
+from tidelog.replication.paxos.voters import VoterSet
+from tidelog.transport.peer import Answer
+
+
+class Member(Protocol):
+    """A replica that votes, as the metadata has it (`PartitionMember`)."""
+
+    @property
+    def engine_id(self) -> int: ...
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def storage(self) -> str: ...
+
+
+def voters_of(members: Sequence[Member]) -> VoterSet:
+    """The voters of a partition. Raises `InvalidVoters`."""
+    known = sorted(members, key=lambda member: member.engine_id)
+    voters = tuple(Voter(member.engine_id, member.node_id, member.storage, "", 0) for member in known)
+    return VoterSet(voters, max((voter.voter_id for voter in voters), default=0) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaIdentity:
+    """Which replica of which partition this is."""
+
+    topic: str
+    partition_id: PartitionId
+    node_id: int
+    engine_id: int
+    """That the controller gave this disk; 0 if none yet: then it learns, and does not vote."""
+    may_enlist: bool
+    """This disk has never voted under that id: no earlier life of it can have promised anything. What the journal
+    remembers counts for more."""
+    is_founding: bool
+    """The voters given are those that the partition was made with."""
+
+
+class ReplicaPeers(Protocol):
+    """The way to the other brokers."""
+
+    def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
+        """Sends a one-way message; it may be lost."""
+        ...
+
+    def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Awaitable[Answer]:
+        """Asks a broker, within so many seconds. Raises as `PeerNode.request`."""
+        ...
+
+    def is_live(self, node_id: int) -> bool:
+        """Is this broker registered, and not fenced?"""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSurroundings:
+    """What all Paxos replicas of a broker share."""
+
+    facilities: Facilities
+    peers: ReplicaPeers
+    entropy: Entropy
+    spawn: Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
+    """Runs a task of a replica, which ends it; whoever spawns sees to it that a failure is not lost."""
+    space: SpaceSettings = field(default_factory=SpaceSettings)

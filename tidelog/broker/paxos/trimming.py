@@ -1,0 +1,95 @@
+"""Giving back journal space: replicas report how far their logs are durable, the leader proposes a TRUNCATE.
+
+What may go is decided in `space`. A report follows a commit of the log, not more than one in `REPORT_S`; one that gets
+lost is made good by the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tidelog.broker.paxos.space import JournalSpace, SpaceSettings, Usage
+from tidelog.replication.paxos.events import Applied, Event, Proposed, Truncate
+from tidelog.replication.paxos.node import PaxosNode
+from tidelog.replication.paxos.state import Kind
+from tidelog.storage.slot_store import SlotStore
+
+REPORT_S = 0.5
+
+
+class Trimmer:
+    """One replica's. `report` tells the leader, if there is another; `live` are the engine ids that are waited for."""
+
+    def __init__(
+        self,
+        node: PaxosNode,
+        store: SlotStore,
+        step: Callable[[Event], None],
+        durable_offset: Callable[[], int],
+        report: Callable[[int], None],
+        live: Callable[[], list[int]],
+        settings: SpaceSettings,
+    ) -> None:
+        self._node = node
+        self._store = store
+        self._step = step
+        self._durable_offset = durable_offset
+        self._report = report
+        self._live = live
+        self._space = JournalSpace(settings)
+        self._on_its_way: int | None = None
+        """The position of a TRUNCATE."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def durable(self) -> None:
+        """The log here is durable further than before, or the leader is another."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(REPORT_S, self._tell)
+
+    def _tell(self) -> None:
+        self._timer = None
+        self._report(self._durable_offset())
+        self.heard(self._node.node, self._durable_offset())
+
+    def heard(self, engine_id: int, durable_offset: int) -> None:
+        """A replica's log is durable up to there."""
+        self._space.heard(engine_id, durable_offset)
+        usage = self._usage()
+        if self._node.coordinator is None or self._on_its_way is not None or not self._space.is_due(usage):
+            return
+        begin = self._position_of(self._space.covered(self._node.quorum, self._live(), usage))
+        if self._space.is_worth_it(begin - self._node.replica.begin, usage):
+            self._step(Truncate(begin))
+
+    def _usage(self) -> Usage:
+        return Usage(self._store.journal.log_bytes, len(self._node.replica.slots))
+
+    def _position_of(self, offset: int) -> int:
+        """The first position that is not applied, or whose batches reach beyond the offset."""
+        replica = self._node.replica
+        for position in range(replica.begin, replica.applied.position):
+            value = replica.slots[position].value
+            if value.kind is Kind.APPEND and value.base_offset + value.count > offset:
+                return position
+        return replica.applied.position
+
+    def proposed(self, proposed: Proposed) -> None:
+        """A TRUNCATE got its position."""
+        self._on_its_way = proposed.position
+
+    def applied(self, applied: Applied) -> None:
+        """The next position is in force."""
+        if applied.position == self._on_its_way:
+            self._on_its_way = None
+        if applied.value.kind is Kind.TRUNCATE:
+            self._space.truncated(self._usage())
+
+    def lost(self) -> None:
+        """Whatever was proposed here may not come."""
+        self._on_its_way = None
+
+    def close(self) -> None:
+        """No timer fires any more."""
+        if self._timer is not None:
+            self._timer.cancel()
