@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, Union
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from tests.unit.broker.conftest import batch
 from tests.unit.broker.replication_stage import PARTITION, until
 from tidelog.broker.lease import Lease
 from tidelog.broker.log_writer import LogWriter
-from tidelog.broker.paxos.messages import PAXOS_MESSAGES, ReadApplied
+from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.service import PaxosService
@@ -38,7 +38,7 @@ from tidelog.transport.peer import Answer
 
 T = TypeVar("T")
 SETTINGS = LogSettings(segment_bytes=20_000, segment_ms=1 << 40)
-WIRE = msgspec.msgpack.Decoder(Union[PAXOS_MESSAGES])
+WIRE = msgspec.msgpack.Decoder(PartitionFrame | AppliedDurable)
 DELAY_S = 0.001
 
 
