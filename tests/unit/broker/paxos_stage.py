@@ -25,6 +25,7 @@ from tidelog.broker.proposals import ProduceReceipt
 from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
+from tidelog.model.cluster import Voter
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Buffer
 from tidelog.sim.disk import SimDisk
@@ -107,7 +108,8 @@ class Site:
         log, _ = manager.open_log(PARTITION, SETTINGS, clock.wall_ms())
         store, stored = manager.open_journal(PARTITION, clock.wall_ms())
         assert not stored.is_amnesiac, stored.report.findings
-        identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id, may_enlist=True, is_founding=True)
+        is_founder = 0 < self.engine_id <= len(self.stage.members)
+        identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id, may_enlist=True, is_founding=is_founder)
         self.spawn("disk", writer.run())
         surroundings = ReplicaSurroundings(shared, self, self.entropy, self.spawn, self.stage.space)
         voters = voters_of(self.stage.members)
@@ -193,7 +195,7 @@ class Site:
 class Stage:
     """Three brokers, from 1 on; `loss` is the share of frames that get lost."""
 
-    def __init__(self, seed: object, replicas: int = 3) -> None:
+    def __init__(self, seed: object, replicas: int = 3, spares: int = 0) -> None:
         self.seed = seed
         self.rng = stream(seed, "stage")
         self.loss = 0.0
@@ -201,6 +203,8 @@ class Stage:
         self.space = SpaceSettings()
         self.members = [Member(node, node, "") for node in range(1, replicas + 1)]
         self.sites = {node: Site(self, node, node) for node in range(1, replicas + 1)}
+        for node in range(replicas + 1, replicas + spares + 1):
+            self.sites[node] = Site(self, node, 0)
         self.leader, self.epoch = -1, -1
         self.on_frame: Callable[[int, int, msgspec.Struct], bool] = lambda sender, to, message: True
         """False if the frame is to be lost."""
@@ -252,6 +256,7 @@ class Stage:
             replica = site.replica
             if replica.leader_epoch >= epoch:
                 return
+            replica.set_members(voters_of(self.members), list(self.sites))
             if leader == site.node:
                 partition = replica.lead(epoch, TopicConfig())
                 site.spawn("partition", partition.run())
@@ -293,6 +298,19 @@ class Stage:
         await asyncio.wait([task])
         return None if task.cancelled() else task.result()
 
+    async def change(self, node: int, *, add: int | None = None, remove: int | None = None) -> None:
+        """Has the leader change who votes; a broker that is added has been given its own number as its id."""
+        site = self.sites[node]
+        voter = None if add is None else Voter(add, add, "", "", 0)
+        voters = site.replica.voters.with_change(add=voter, remove=remove)
+        if add is not None:
+            self.sites[add].engine_id = add
+            self.sites[add].act(lambda: self.sites[add].replica.enlist(add))
+            await until(lambda: self.sites[add].replica.is_voting)
+        assert site.process is not None
+        loop = asyncio.get_running_loop()
+        await loop.create_task(site.replica.change_voters(voters), context=context_of(site.process))
+
     async def quiet(self, nodes: Sequence[int] = ()) -> None:
         """Waits until these replicas have applied the same."""
         sites = [site for node, site in self.sites.items() if node in nodes or not nodes]
@@ -304,13 +322,13 @@ class Stage:
         await until(is_quiet)
 
 
-def play(story: Callable[[Stage], Awaitable[None]], seed: object = 1, replicas: int = 3) -> None:
+def play(story: Callable[[Stage], Awaitable[None]], seed: object = 1, replicas: int = 3, spares: int = 0) -> None:
     """Runs a story on a stage, in virtual time."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_task_factory(owned_task)  # type: ignore[arg-type]  # as the simulator does
-        stage = Stage(seed, replicas)
+        loop.set_task_factory(owned_task)
+        stage = Stage(seed, replicas, spares)
         await stage.boot()
         try:
             await story(stage)

@@ -15,8 +15,8 @@ from tidelog.broker.proposals import ProduceReceipt
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 
-SEEDS = 40
-QUICK = 4
+SEEDS = 80
+QUICK = 15
 NEVER = 1 << 62
 
 

@@ -8,7 +8,7 @@ from tests.unit.broker.paxos_stage import Stage, play
 from tests.unit.broker.replication_stage import until
 from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.proposals import ProduceReceipt
-from tidelog.model.errors import LeaderNotAvailable, OutOfOrderSequence, TimedOutAfterAppend
+from tidelog.model.errors import ControllerLost, LeaderNotAvailable, OutOfOrderSequence, TimedOutAfterAppend
 
 
 def test_what_is_acknowledged_is_on_a_majority_and_everywhere_the_same() -> None:
@@ -180,7 +180,7 @@ def test_journals_are_cut_short_and_who_is_behind_copies_a_log() -> None:
         await until(lambda: third.engine.node.replica.begin >= floor)
         await stage.quiet()
         assert stage.sites[3].content() == stage.sites[1].content()
-        assert third.membership.is_known
+        assert third.voting.membership.is_known
         await stage.lead(3)
         for site in stage.sites.values():
             await site.crash()
@@ -214,3 +214,81 @@ def test_a_replica_that_is_alive_is_waited_for() -> None:
         assert stage.sites[3].content() == stage.sites[1].content()
 
     play(story)
+
+
+def test_a_voter_takes_the_place_of_another_while_producers_go_on() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        for number in range(10):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await stage.quiet()
+        meanwhile = [asyncio.ensure_future(stage.produce(1, b"m%d" % number)) for number in range(20)]
+        await stage.change(1, add=4, remove=3)
+        for outcome in await asyncio.gather(*meanwhile):
+            assert isinstance(outcome, ProduceReceipt)
+        assert stage.sites[1].replica.voters.ids == (1, 2, 4)
+        stage.sites[2].pause()
+        stage.sites[3].pause()
+        receipt = await stage.produce(1, b"new")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 4]
+        await stage.quiet([1, 4])
+        assert stage.sites[4].content() == stage.sites[1].content()
+
+    play(story, spares=1)
+
+
+def test_a_leader_that_is_removed_leads_no_more_and_the_others_go_on_without_it() -> None:
+    async def story(stage: Stage) -> None:
+        partition = await stage.lead(1)
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+        await stage.change(1, remove=1)
+        assert not partition.is_serving and stage.sites[1].replica.is_deposed
+        await stage.lead(2)
+        await stage.sites[1].crash()
+        receipt = await stage.produce(2, b"b")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [2, 3]
+
+    play(story)
+
+
+def test_voters_are_remembered_over_a_truncation_and_a_loss_of_power() -> None:
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        await stage.change(1, add=4, remove=3)
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await until(lambda: stage.sites[4].replica.engine.node.replica.begin > 20)
+        await stage.quiet()
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.sites[3].crash()
+        await stage.lead(4)
+        assert stage.sites[4].replica.voters.ids == (1, 2, 4)
+        receipt = await stage.produce(4, b"more")
+        assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 60
+
+    play(story, spares=1)
+
+
+def test_a_change_without_a_majority_comes_to_nothing_and_ends_nothing() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.cut = {(1, 4), (2, 4), (3, 4), (1, 3)}
+        stage.sites[2].pause()
+        try:
+            await stage.change(1, add=4)
+        except ControllerLost:
+            pass
+        else:
+            raise AssertionError("nobody can have agreed")
+        stage.sites[2].resume()
+        stage.cut = set()
+        await until(lambda: stage.sites[1].replica.leader is not None and stage.sites[1].replica.leader.is_serving)
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+
+    play(story, spares=1)

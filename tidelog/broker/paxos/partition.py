@@ -19,7 +19,6 @@ leader that has lost answers what waits as the log tells, or as unknown at its d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -82,8 +81,8 @@ class PaxosPartition(LedPartition):
         self._producers = ProducerTable(applied.log.settings.producers_max)
         self._next_offset = 0
         self._is_serving = False
+        self._is_held = False
         self._room = asyncio.Event()
-        self.on_serving: Callable[[], None] = _nobody
 
     @property
     def high_watermark(self) -> int:
@@ -93,7 +92,7 @@ class PaxosPartition(LedPartition):
     @property
     def producers(self) -> ProducerTable:
         """Of all that is applied or on its way."""
-        return self._producers if self._is_serving else self.log.producers
+        return self._producers if self._is_serving or self._is_held else self.log.producers
 
     @property
     def is_serving(self) -> bool:
@@ -111,13 +110,17 @@ class PaxosPartition(LedPartition):
         """This broker is elected, and all that came before is applied here."""
         self._producers = ProducerTable(self.log.settings.producers_max)
         self._producers.restore((known, replace(state)) for known, state in self.log.producers.items())
-        self._is_serving = True
+        self._is_serving, self._is_held = True, False
         self._room.set()
-        self.on_serving()
+
+    def hold(self) -> None:
+        """It will be elected again in a moment: requests wait in the mailbox."""
+        self._is_held = self._is_held or self._is_serving
+        self._is_serving = False
 
     def stop(self) -> None:
         """It is elected no more. What is on its way may yet be chosen."""
-        self._is_serving = False
+        self._is_serving = self._is_held = False
         self._room.set()
 
     def chosen(self, position: int, accepted_by: tuple[int, ...]) -> None:
@@ -149,14 +152,14 @@ class PaxosPartition(LedPartition):
     # -- what a commit protocol adds ----------------------------------------------------------------------------------
 
     def _require_leading(self, acks: int) -> None:
-        if not self._is_serving:
+        if not self._is_serving and not self._is_held:
             raise LeaderNotAvailable(
                 f"this broker is not elected the leader of partition {self.topic}-{self.partition} by a majority of "
                 "its replicas; nothing was appended"
             )
 
     async def _wait_for_room(self) -> None:
-        while self._is_serving and len(self._flights) >= WINDOW:
+        while self._is_held or (self._is_serving and len(self._flights) >= WINDOW):
             self._room.clear()
             await self._room.wait()
 
@@ -227,7 +230,3 @@ class PaxosPartition(LedPartition):
             self._flights.fail(TimedOutAfterAppend("proposed, but this broker is stopping: the outcome is unknown"))
         self._empty_mailbox()
         self.watchers.wake_all()
-
-
-def _nobody() -> None:
-    """Nobody waits for the election."""

@@ -52,6 +52,8 @@ class Reigns:
         metadata: Callable[[], Metadata],
         may_try: Callable[[], bool],
         entropy: Entropy,
+        *,
+        engine_id: int,
     ) -> None:
         self._step = step
         self._metadata = metadata
@@ -62,7 +64,7 @@ class Reigns:
         """In which this broker is to lead; None if it is not, or has lost to a later leader."""
         self.attempt = 0
         """The number under which it leads, or tries to; 0 if it does neither now."""
-        self.engine_id = 0
+        self.engine_id = engine_id
 
     def seek(self, leader_epoch: int) -> None:
         """The controller has named this replica the leader."""
@@ -71,11 +73,15 @@ class Reigns:
         self._cancel()
         self.campaign()
 
-    def give_up(self) -> None:
-        """Another is the leader, or nobody."""
+    def abdicate(self) -> None:
+        """This replica cannot lead in this epoch any more, whatever the metadata says."""
         self.leader_epoch = None
         self.attempt = 0
         self._cancel()
+
+    def give_up(self) -> None:
+        """Another is the leader, or nobody."""
+        self.abdicate()
         self._step(Demote())
 
     def campaign(self) -> None:
@@ -86,19 +92,28 @@ class Reigns:
         if metadata.status is not Status.VOTING or not self._may_try():
             self._try_again()
             return
-        attempt = 1
-        if epoch_of(metadata.issued) == self.leader_epoch:
-            attempt = (metadata.issued >> NODE_BITS) % (1 << ATTEMPT_BITS) + 1
-        if attempt > ATTEMPTS_MAX or epoch_of(metadata.issued) > self.leader_epoch:
+        number = self.next_number()
+        if number is None:
             logger.error("no number is left in this leader epoch", leader_epoch=self.leader_epoch)
-            self.leader_epoch = None
+            self.abdicate()
             return
-        self.attempt = number_of(self.leader_epoch, attempt, self.engine_id)
-        self._step(Elect(self.attempt))
+        self.attempt = number
+        self._step(Elect(number))
+
+    def next_number(self) -> int | None:
+        """Of the next attempt in this leader epoch; None if there is no other."""
+        issued = self._metadata().issued
+        if self.leader_epoch is None or epoch_of(issued) > self.leader_epoch:
+            return None
+        attempt = 1
+        if epoch_of(issued) == self.leader_epoch:
+            attempt = (issued >> NODE_BITS) % (1 << ATTEMPT_BITS) + 1
+        return None if attempt > ATTEMPTS_MAX else number_of(self.leader_epoch, attempt, self.engine_id)
 
     def begin_anew(self) -> None:
         """Others vote now: what is under way ends, and begins again among them."""
         self.attempt = 0
+        self._cancel()
 
     def on_lost(self, lost: Lost) -> bool:
         """True if that was this replica's reign, or its attempt."""

@@ -25,9 +25,9 @@ from tidelog.broker.paxos.copying import Copier
 from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory, facts_of
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame
 from tidelog.broker.paxos.partition import WINDOW, PaxosPartition
-from tidelog.broker.paxos.reigns import Reigns
 from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings
 from tidelog.broker.paxos.trimming import Trimmer
+from tidelog.broker.paxos.voting import Voting
 from tidelog.broker.purgatory import Watchers
 from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.disk import ReplicaDisk, stored_log
@@ -37,7 +37,6 @@ from tidelog.broker.quorum.routes import Routes
 from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import LeaderNotAvailable, Overloaded
 from tidelog.model.ports import Buffer
-from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import (
     Append,
     Applied,
@@ -59,7 +58,7 @@ from tidelog.replication.paxos.events import (
 from tidelog.replication.paxos.messages import LearnResponse
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Status, Value
-from tidelog.replication.paxos.voters import VoterSet, decode_voters, encode_voters, learner_id
+from tidelog.replication.paxos.voters import VoterSet, encode_voters, learner_id
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.slot_store import SlotStore, StoredSlots
 
@@ -94,7 +93,7 @@ class PaxosReplica:
         founders = encode_voters(voters) if identity.is_founding else b""
         self._facts = facts or ReplicaFacts(identity.engine_id, Metadata(store.incarnation), founders)
         self._history = VoterHistory.open(stored, self._facts)
-        self.membership = self._history.membership(voters)
+        membership = self._history.membership(voters)
         self.applied = AppliedLog(
             log,
             facilities.log_writer,
@@ -110,22 +109,22 @@ class PaxosReplica:
         )
         node = PaxosNode(
             identity.engine_id or learner_id(identity.node_id),
-            self.membership.quorum(),
+            membership.quorum(),
             stored_log(stored, self._facts.metadata),
             window=WINDOW + 1,  # a TRUNCATE takes no producer's place
-            voters_position=self.membership.position,
+            voters_position=membership.position,
         )
         self.engine = Engine(node, self._disk, self._post, self, entropy)
         self._routes = Routes(self._notify)
         self._routes.set_voters(voters)
-        self._routes.set_voters(self.membership.voters)
         floor = node.replica.floor
         is_behind = log.log_end_offset < floor.next_offset
         begin = max(0, floor.position - 1) if is_behind else floor.position
         self.delivery = Delivery(begin, self._read, self.applied.take, lambda: node.replica.begin)
         self.delivery.jumped(floor.position)
-        self.reigns = Reigns(self.engine.step, lambda: node.replica.metadata, lambda: self.membership.is_known, entropy)
-        self.reigns.engine_id = identity.engine_id
+        self.voting = Voting(
+            self.engine, membership, self._history, self._routes, entropy, identity.engine_id, self._on_reign_ended
+        )
         self._copier = Copier(
             self.partition_id, self.applied, self._peers.ask, self._others, self._lacking, self._on_copied, entropy
         )
@@ -162,7 +161,7 @@ class PaxosReplica:
         for partition in [*self._former, *([self.leader] if self.leader else [])]:
             partition.close()
         self.leader = None
-        self.reigns.close()
+        self.voting.close()
         self.engine.close()
         self._trimmer.close()
         self.applied.close()
@@ -174,11 +173,7 @@ class PaxosReplica:
         """The controller gave this disk an id under which no disk has ever voted. Its vote counts as soon as a voter
         set names it."""
         self._identity = replace(self._identity, engine_id=engine_id, may_enlist=True)
-        self.reigns.engine_id = engine_id
-        if self.engine.node.node != engine_id:
-            self.reigns.begin_anew()
-            self.engine.step(self.membership.reconfigure(engine_id))
-        self.engine.step(Enlist())
+        self.voting.enlist(engine_id)
 
     # -- roles -------------------------------------------------------------------------------------------------------
 
@@ -197,14 +192,14 @@ class PaxosReplica:
             self.node_id,
             self._facilities,
         )
-        self.reigns.seek(leader_epoch)
+        self.voting.reigns.seek(leader_epoch)
         return self.leader
 
     def follow(self, leader_epoch: int, leader_node: int) -> None:
         """The metadata names another broker, or none (-1)."""
         self._step_down(leader_epoch)
         self._leader_node = leader_node
-        self.reigns.give_up()
+        self.voting.reigns.give_up()
         self._trimmer.durable()
 
     def _step_down(self, leader_epoch: int) -> None:
@@ -220,6 +215,10 @@ class PaxosReplica:
         self._routes.set_voters(voters)
         ids = {voter.node_id: voter.voter_id for voter in voters.voters}
         self._learners = tuple(ids.get(node, learner_id(node)) for node in nodes if node != self.node_id)
+
+    async def change_voters(self, voters: VoterSet) -> None:
+        """As `Voting.change`."""
+        await self.voting.change(voters)
 
     # -- from other replicas -------------------------------------------------------------------------------------------
 
@@ -247,12 +246,12 @@ class PaxosReplica:
             self._peers.notify(self._leader_node, AppliedDurable(where.topic_id, where.partition, me, durable_offset))
 
     def _live(self) -> list[int]:
-        voters = self.membership.voters.voters
+        voters = self.voting.membership.voters.voters
         me = self.node_id
         return [voter.voter_id for voter in voters if voter.node_id == me or self._peers.is_live(voter.node_id)]
 
     def _others(self) -> list[int]:
-        nodes = {voter.node_id: None for voter in self.membership.voters.voters}
+        nodes = {voter.node_id: None for voter in self.voting.membership.voters.voters}
         return [node for node in nodes if node != self.node_id]
 
     # -- what others see of it ---------------------------------------------------------------------------------------
@@ -287,6 +286,11 @@ class PaxosReplica:
         return self.engine.node.replica.metadata.status
 
     @property
+    def voters(self) -> VoterSet:
+        """Those in force in the log, as far as it is known here."""
+        return self.voting.membership.voters
+
+    @property
     def applied_position(self) -> int:
         """How far the log is known here."""
         return self.engine.node.replica.applied.position
@@ -294,7 +298,7 @@ class PaxosReplica:
     @property
     def is_deposed(self) -> bool:
         """The metadata names this broker, and a later leader was heard of."""
-        return self.leader is not None and self.reigns.leader_epoch is None
+        return self.leader is not None and self.voting.reigns.leader_epoch is None
 
     def committed(self) -> None:
         """The log has become durable, or was repaired."""
@@ -342,7 +346,8 @@ class PaxosReplica:
             case Applied():
                 self._on_applied(effect)
             case Repaired(position):
-                self._on_repaired(position)
+                self.voting.on_repaired(position)
+                self.delivery.advance()
             case Chosen(position, _, accepted_by) if self.leader is not None:
                 self.leader.chosen(position, accepted_by)
             case Proposed() | Refused():
@@ -350,12 +355,12 @@ class PaxosReplica:
             case Elected() | Lost() | VotersFound():
                 self._on_election(effect)
             case Jumped(floor):
-                self.membership.on_jumped(floor.position)
+                self.voting.membership.on_jumped(floor.position)
                 self.delivery.jumped(floor.position)
                 self.applied.hurry()
                 self._copy_what_is_lacking()
             case StatusChanged():
-                self.reigns.campaign()
+                self.voting.reigns.campaign()
             case Halted():
                 self._on_halted()
             case _:
@@ -365,13 +370,13 @@ class PaxosReplica:
         if isinstance(answer, Proposed) and answer.value.kind is Kind.TRUNCATE:
             self._trimmer.proposed(answer)
         elif isinstance(answer, Refused) and isinstance(answer.event, Elect):
-            self.reigns.on_refused(answer.event.number)
+            self.voting.on_refused(answer.event.number)
         else:
             self._answer = answer
 
     def _on_applied(self, applied: Applied) -> None:
         self._push(applied)
-        self._tell_membership(applied)
+        self.voting.on_applied(applied)
         self.delivery.applied(applied)
         self._trimmer.applied(applied)
         if applied.value.kind is Kind.TRUNCATE:
@@ -385,7 +390,7 @@ class PaxosReplica:
         slot = Slot(applied.position, 0, applied.value, learned=True)
         response = LearnResponse(self.engine.node.replica.floor, (slot,), applied.position + 1)
         for learner in self._learners:
-            if learner not in self.membership.voters.ids:
+            if learner not in self.voting.membership.voters.ids:
                 self.engine.push(learner, response)
 
     def _read(self, position: int, value: Value) -> bytes | None:
@@ -409,14 +414,8 @@ class PaxosReplica:
         if leader is None or leader.is_serving or node.coordinator is None:
             return
         is_whole = self.applied.end_offset == self.log.log_end_offset >= node.coordinator.next_offset
-        if is_whole and node.coordinator.number == self.reigns.attempt and node.coordinator.is_drained:
+        if is_whole and self.voting.is_leading and node.coordinator.is_drained:
             leader.begin()
-
-    def _on_repaired(self, position: int) -> None:
-        slot = self.engine.node.replica.slots.get(position)
-        if slot is not None and slot.value.kind is Kind.VOTERS:
-            self._tell_membership(Applied(position, slot.value, Verdict.APPLIED))
-        self.delivery.advance()
 
     def _on_durable(self) -> None:
         self._disk.resume()
@@ -432,41 +431,23 @@ class PaxosReplica:
         if self.leader is not None:
             self.leader.stop()
 
-    # -- elections and voters ------------------------------------------------------------------------------------------
-
     def _on_election(self, effect: Elected | Lost | VotersFound) -> None:
         match effect:
             case Elected():
+                self.voting.on_elected(effect)
                 self._serve_if_ready()
             case Lost():
                 self._trimmer.lost()
-                if self.reigns.on_lost(effect) and self.leader is not None:
-                    self.leader.stop()
-            case VotersFound(position, value):
-                payload = self.engine.payload_of(position, value)
-                if payload is not None and self.membership.on_found(position, value, decode_voters(payload)):
-                    self._reconfigure()
+                self.voting.on_lost(effect)
+            case VotersFound():
+                self.voting.on_found(effect)
 
-    def _tell_membership(self, applied: Applied) -> None:
-        voters = None
-        if applied.value.kind is Kind.VOTERS:
-            payload = self.engine.payload_of(applied.position, applied.value)
-            if payload is None and applied.verdict is Verdict.APPLIED:
-                self.membership.on_unread(applied.position)
-                return
-            voters = None if payload is None else decode_voters(payload)
-        if self.membership.on_applied(applied.position, voters, applied.verdict):
-            self._history.note(self.membership)
-            self._reconfigure()
-
-    def _reconfigure(self) -> None:
-        """The engine goes by what the membership says now; a leader is elected anew among the new voters."""
-        self.reigns.begin_anew()
+    def _on_reign_ended(self, goes_on: bool) -> None:
         if self.leader is not None:
-            self.leader.stop()
-        self._routes.set_voters(self.membership.voters)
-        self.engine.step(self.membership.reconfigure(self.engine.node.node))
-        self.reigns.campaign()
+            if goes_on:
+                self.leader.hold()
+            else:
+                self.leader.stop()
 
     # -- what is beside the slots --------------------------------------------------------------------------------------
 
@@ -481,7 +462,7 @@ class PaxosReplica:
     def _lacking(self) -> int | None:
         """Up to which position another's log must stand for what is lacking; None if nothing is."""
         lacking = self.delivery.needs_snapshot
-        if lacking is None and not self.membership.is_known:
+        if lacking is None and not self.voting.membership.is_known:
             return 0
         return lacking
 
@@ -492,12 +473,8 @@ class PaxosReplica:
 
     def _on_copied(self, floor: Floor) -> None:
         """The log here reaches what this floor of another's journal stands for."""
-        if floor.voters:
-            voters, end = decode_voters(floor.voters), max(1, floor.position)
-            if self.membership.on_snapshot(voters, floor.voters_position, end):
-                self._reconfigure()
-            self._history.note(self.membership)
-            self._disk.rewrite_floor(self.engine.node.replica.floor)
+        self.voting.on_copied(floor)
+        self._disk.rewrite_floor(self.engine.node.replica.floor)
         if floor.position > self.delivery.position:
             self.delivery.installed(floor.position)
         self._serve_if_ready()

@@ -174,6 +174,11 @@ class Membership:
         return None if self._change is None else self._change.phase
 
     @property
+    def changing_under(self) -> int:
+        """The number that the change which is being made here depends on now; 0 if there is none."""
+        return 0 if self._change is None else self._change.number
+
+    @property
     def is_settled(self) -> bool:
         """Is no change of voters known to be open?"""
         return self.is_known and self._change is None and not self._found
