@@ -25,7 +25,7 @@ from tidelog.broker.controller.partition_commands import (
     ReignEnd,
     ReportPaxosLeader,
 )
-from tidelog.broker.controller.quorum_leadership import Brokers, ids_of, next_candidate, with_wanted
+from tidelog.broker.controller.quorum_leadership import Brokers, ids_of, is_electable, next_candidate, with_wanted
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
 from tidelog.model.errors import NotController
@@ -105,7 +105,7 @@ def _begin_next(partitions: Partitions, broker: BrokerInfo, lost: LostReign) -> 
         return
     topic, info = found
     is_its_own = info.members and info.leader == broker.node_id and info.leader_epoch == lost.leader_epoch
-    if not is_its_own or len(info.isr) < info.majority:
+    if not is_its_own or not is_electable(info):
         return
     leader = info.leader if lost.end is ReignEnd.RENEW else next_candidate(info)
     partitions.settle(topic, info, replace(info, leader=leader, leader_epoch=info.leader_epoch + 1))

@@ -6,7 +6,8 @@ common; the log takes it as one VOTERS value (`replication.paxos.voters`). The o
 - an id whose disk was replaced goes first: it is dead, and a node may have one vote only;
 - then one is added, as soon as it has caught up, and another removed, in turn;
 - the leader itself goes last, and only if nobody else was named to do it;
-- nothing is done that would leave no live majority.
+- nothing is done that would leave no live majority;
+- nothing is done before the controller knows of the step before, so that it is never more than one behind.
 
 Ids are added in their order. One that is passed over because a later one was ready has missed its turn: the leader's
 report says so (`MemberSet.next_engine_id`), and the controller gives its disk another.
@@ -50,6 +51,8 @@ Judge = Callable[[PartitionMember], bool]
 
 def next_step(info: PartitionInfo, now: MemberSet, *, is_live: Judge, has_caught_up: Judge) -> MemberStep | None:
     """What the leader is to do next to its log's members; None if nothing, or nothing yet."""
+    if is_report_due(info, now):
+        return None
     missing = [one for one in info.wanted if one.engine_id >= now.next_engine_id]
     going = [one for one in now.members if one.engine_id not in ids_of(info.wanted)]
     going.sort(key=lambda one: (one.node_id == info.leader, is_live(one), one.engine_id))

@@ -7,7 +7,9 @@ that was replaced is another member, a replica that is to move is one more, and 
 
 Any member may lead, since a candidate learns from a majority whatever may have been chosen; no set of eligible replicas
 is kept, and there are no unclean elections. Whoever leads goes on while it is live. Another is named only if a majority
-of the members is live, in the order of the replicas; if none is, nobody leads until enough are back.
+of the members is live, in the order of the replicas; if none is, nobody leads until enough are back. While the members
+are being changed the log may be one step ahead of what is known here, and there half of them may be a majority. Naming
+somebody in vain costs an epoch, and no more: whether it leads is for the log to say.
 
 A leader that is to go itself goes last, and not by its own hand: when nothing else is left to do, the next one is
 named, and removes it.
@@ -83,6 +85,12 @@ def ids_of(members: Sequence[PartitionMember]) -> tuple[int, ...]:
     return tuple(member.engine_id for member in members)
 
 
+def is_electable(info: PartitionInfo) -> bool:
+    """May the live members be a majority, of those known here or of those one step further?"""
+    is_open = info.members != info.wanted or info.is_moving
+    return len(info.isr) >= info.majority or (is_open and 2 * len(info.isr) >= len(info.members))
+
+
 def next_candidate(info: PartitionInfo) -> NodeId:
     """Who is to lead if the leader cannot: the next of the live members, in a circle; the leader if it is alone."""
     at = info.isr.index(info.leader)
@@ -91,10 +99,10 @@ def next_candidate(info: PartitionInfo) -> NodeId:
 
 def _leader(was: PartitionInfo, now: PartitionInfo) -> NodeId:
     stays = was.leader if was.leader in now.isr else NO_LEADER
-    if len(now.isr) < now.majority:
+    if not is_electable(now):
         return stays
     leader = now.leader if now.leader in now.isr else now.isr[0]
-    return _successor(now) if _is_last_to_go(now, leader) else leader
+    return _successor(now, leader) if _is_last_to_go(now, leader) else leader
 
 
 def _is_last_to_go(now: PartitionInfo, leader: NodeId) -> bool:
@@ -103,6 +111,6 @@ def _is_last_to_go(now: PartitionInfo, leader: NodeId) -> bool:
     return is_complete and going == [leader]
 
 
-def _successor(now: PartitionInfo) -> NodeId:
+def _successor(now: PartitionInfo, leader: NodeId) -> NodeId:
     """The first that stays; the leader itself if none of them is live."""
-    return next((node for node in now.isr if node in now.target), now.leader)
+    return next((node for node in now.isr if node in now.target), leader)
