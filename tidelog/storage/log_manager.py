@@ -26,6 +26,7 @@ from tidelog.model.ports import Files
 from tidelog.storage.data_directory import claim
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log
+from tidelog.storage.metainfo import NAMES as METAINFO_NAMES
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.slot_store import SlotStore, StoredSlots
@@ -100,6 +101,11 @@ class LogManager:
         `PartitionLog.close`."""
         self._close_journal(partition_id)
         self._logs.pop(partition_id).close(high_watermark)
+
+    def has_log(self, partition_id: PartitionId) -> bool:
+        """Was a log of this partition ever made on this disk, as far as can be seen?"""
+        directory = log_directory(partition_id)
+        return any(name in METAINFO_NAMES or name[20:] == ".log" for name in self._files.list(directory))
 
     def open_journal(
         self, partition_id: PartitionId, now_ms: int, *, anew: bool = False

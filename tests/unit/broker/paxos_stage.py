@@ -16,6 +16,7 @@ from tests.unit.broker.replication_stage import PARTITION, until
 from tidelog.broker.lease import Lease
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
+from tidelog.broker.paxos.opening import open_replica
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.service import PaxosService
@@ -105,15 +106,20 @@ class Site:
         lease.renew(clock.monotonic_s())
         shared = Shared(clock, stats, writer, Purgatory(), lease)
         manager = LogManager(self.disk, open_max=64, new_incarnation=lambda: self.entropy.token_hex(16))
-        log, _ = manager.open_log(PARTITION, SETTINGS, clock.wall_ms())
-        store, stored = manager.open_journal(PARTITION, clock.wall_ms())
-        assert not stored.is_amnesiac, stored.report.findings
+        founders = voters_of(self.stage.members)
         is_founder = 0 < self.engine_id <= len(self.stage.members)
-        identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id, may_enlist=True, is_founding=is_founder)
+        files = open_replica(
+            manager,
+            PARTITION,
+            SETTINGS,
+            clock.wall_ms(),
+            engine_id=self.engine_id,
+            founders=founders if is_founder else None,
+        )
         self.spawn("disk", writer.run())
         surroundings = ReplicaSurroundings(shared, self, self.entropy, self.spawn, self.stage.space)
-        voters = voters_of(self.stage.members)
-        self.replica = PaxosReplica(identity, voters, log, store, stored, surroundings)
+        identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id)
+        self.replica = PaxosReplica(identity, founders, files, surroundings)
         self.service = PaxosService(lambda _: self.replica)
         self.replica.start()
 
@@ -305,7 +311,7 @@ class Stage:
         voters = site.replica.voters.with_change(add=voter, remove=remove)
         if add is not None:
             self.sites[add].engine_id = add
-            self.sites[add].act(lambda: self.sites[add].replica.enlist(add))
+            self.sites[add].act(lambda: self.sites[add].replica.set_engine_id(add))
             await until(lambda: self.sites[add].replica.is_voting)
         assert site.process is not None
         loop = asyncio.get_running_loop()
@@ -317,7 +323,7 @@ class Stage:
 
         def is_quiet() -> bool:
             ends = {(site.replica.applied_position, site.replica.log.log_end_offset) for site in sites}
-            return len(ends) == 1 and all(site.replica.delivery.needs_snapshot is None for site in sites)
+            return len(ends) == 1 and all(site.replica.applying.delivery.needs_snapshot is None for site in sites)
 
         await until(is_quiet)
 

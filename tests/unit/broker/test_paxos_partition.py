@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.unit.broker.paxos_stage import Stage, play
-from tests.unit.broker.replication_stage import until
+from tests.unit.broker.replication_stage import PARTITION, until
 from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.proposals import ProduceReceipt
 from tidelog.model.errors import ControllerLost, LeaderNotAvailable, OutOfOrderSequence, TimedOutAfterAppend
@@ -292,3 +292,59 @@ def test_a_change_without_a_majority_comes_to_nothing_and_ends_nothing() -> None
         assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
 
     play(story, spares=1)
+
+
+def test_who_jumps_over_a_change_of_voters_is_told_of_it_and_remembers() -> None:
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        await stage.produce(1, b"first")
+        await stage.quiet()
+        await stage.sites[3].crash()
+        await stage.change(1, add=4, remove=2)
+        changed_at = stage.sites[1].replica.voting.membership.position
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await until(lambda: stage.sites[1].replica.engine.node.replica.begin > changed_at)
+        await stage.sites[3].boot()
+        third = stage.sites[3].replica
+        await stage.quiet([1, 3, 4])
+        assert third.engine.node.replica.begin > changed_at and third.voters.ids == (1, 3, 4)
+        await asyncio.sleep(1.0)
+        for site in stage.sites.values():
+            await site.crash()
+        for node in (1, 3):
+            await stage.sites[node].boot()
+        assert stage.sites[3].replica.voters.ids == (1, 3, 4)
+        await stage.lead(3)
+        receipt = await stage.produce(3, b"more")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 3]
+
+    play(story, spares=1)
+
+
+def test_a_replica_that_lost_its_journal_is_mute_until_it_has_another_id() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+        await stage.quiet()
+        await stage.sites[3].crash()
+        stage.sites[3].disk.remove_tree(f"topics/{PARTITION.topic_id}/0/journal")
+        for _ in range(2):
+            await stage.sites[3].boot()
+            third = stage.sites[3].replica
+            assert isinstance(await stage.produce(1, b"b"), ProduceReceipt)
+            await stage.quiet()
+            assert not third.is_voting and stage.sites[3].content() == stage.sites[1].content()
+            await stage.sites[3].crash()
+        stage.sites[2].pause()
+        await stage.sites[3].boot()
+        assert isinstance(await stage.produce(1, b"c", wait_s=1.0), TimedOutAfterAppend)
+        stage.sites[2].resume()
+        stage.sites[3].act(lambda: stage.sites[3].replica.set_engine_id(9))
+        await until(lambda: stage.sites[3].replica.is_voting)
+
+    play(story)

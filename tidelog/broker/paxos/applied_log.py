@@ -97,8 +97,7 @@ class AppliedLog:
         """The next value in order; of an APPEND that is not here yet, with its batches."""
         batches: list[RecordBatch] = []
         if applied.verdict is Verdict.APPLIED and applied.value.kind is Kind.APPEND and payload:
-            end = self.end_offset
-            batches = [batch for batch in iter_batches(payload) if batch.header.base_offset >= end]
+            batches = list(iter_batches(payload))
         self._waiting.append(_Waiting(applied, batches))
         if self._retry is None:
             self._write()
@@ -116,7 +115,8 @@ class AppliedLog:
             self._failed(str(error))
 
     def _write_first(self, waiting: _Waiting) -> None:
-        batches, value = waiting.batches, waiting.applied.value
+        value, end = waiting.applied.value, self.log.log_end_offset
+        batches = [batch for batch in waiting.batches if batch.header.base_offset >= end]
         if not batches:
             return
         place = (waiting.applied.position, value.birth)

@@ -28,6 +28,8 @@ class ReplicaFacts(msgspec.Struct, frozen=True):
     metadata: Metadata
     founders: bytes
     """The first voters, encoded, if this replica began with the log; else empty."""
+    forgotten_id: int = 0
+    """An earlier journal of this disk is lost: it had this id, and nobody may vote under it any more."""
 
 
 class Floor(Prefix, frozen=True):
@@ -54,8 +56,8 @@ class VoterHistory:
 
     def __init__(self, position: int, voters: VoterSet | None, voters_position: int) -> None:
         """`voters` are in force at `position`, the floor; None if that is not known."""
+        self._begin = self._end = position
         self._known: list[tuple[int, VoterSet]] = [] if voters is None else [(voters_position, voters)]
-        self._unknown_below = position if voters is None else -1
 
     @classmethod
     def open(cls, stored: StoredSlots, facts: ReplicaFacts) -> VoterHistory:
@@ -71,23 +73,30 @@ class VoterHistory:
             position, voters = self._known[0]
             return Membership(voters, position)
         membership = Membership(contacts)
-        membership.on_unread(max(0, self._unknown_below - 1))  # nobody changes voters at position 0: a barrier is there
+        membership.on_unread(max(0, self._begin - 1))  # none change at position 0: a barrier is there
         return membership
+
+    def seen(self, position: int) -> None:
+        """This position is applied. What a replica has jumped over it has not seen."""
+        if position == self._end:
+            self._end += 1
 
     def note(self, membership: Membership) -> None:
         """Others vote now."""
         if membership.is_known and (not self._known or membership.position > self._known[-1][0]):
             self._known.append((membership.position, membership.voters))
 
+    def installed(self, voters: VoterSet, voters_position: int, end: int) -> None:
+        """These were in force at a position below `end`, and all since then was seen."""
+        later = [known for known in self._known if known[0] > voters_position]
+        self._known = [(voters_position, voters), *later]
+        self._end = max(self._end, end)
+
     def floor(self, prefix: Prefix) -> Floor:
-        """This floor, with the voters in force there. Older ones are forgotten with it."""
-        while len(self._known) > 1 and self._known[1][0] < prefix.position:
+        """This floor, with the voters in force there, if they are known. Older ones are forgotten with it."""
+        while len(self._known) > 1 and self._known[1][0] < prefix.position <= self._end:
             del self._known[0]
-        if not self._known or self._known[0][0] >= prefix.position > 0:
+        if prefix.position > self._end or not self._known or self._known[0][0] >= prefix.position > 0:
             return Floor(prefix.position, prefix.epoch, prefix.next_offset)
         position, voters = self._known[0]
         return Floor(prefix.position, prefix.epoch, prefix.next_offset, encode_voters(voters), position)
-
-    def jumped(self) -> None:
-        """What is between the voters known here and those at the new floor was never seen."""
-        self._known.clear()

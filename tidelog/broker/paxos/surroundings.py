@@ -45,12 +45,8 @@ class ReplicaIdentity:
     partition_id: PartitionId
     node_id: int
     engine_id: int
-    """That the controller gave this disk; 0 if none yet: then it learns, and does not vote."""
-    may_enlist: bool
-    """This disk has never voted under that id: no earlier life of it can have promised anything. What the journal
-    remembers counts for more."""
-    is_founding: bool
-    """The voters given are those that the partition was made with."""
+    """That the controller gave this disk, as a member or as one that is wanted; 0 if none: it learns, and has no vote.
+    """
 
 
 class ReplicaPeers(Protocol):

@@ -117,6 +117,7 @@ class Voting:
 
     def on_applied(self, applied: Applied) -> None:
         """The next position is in force; again, when the payload of voters has come."""
+        self.history.seen(applied.position)
         voters = None
         if applied.value.kind is Kind.VOTERS:
             payload = self._engine.payload_of(applied.position, applied.value)
@@ -141,7 +142,14 @@ class Voting:
             voters, end = decode_voters(floor.voters), max(1, floor.position)
             if self.membership.on_snapshot(voters, floor.voters_position, end):
                 self._reconfigure()
-            self.history.note(self.membership)
+            if self.membership.is_known:
+                self.history.installed(
+                    voters, floor.voters_position, max(floor.position, self._engine.node.replica.applied.position)
+                )
+
+    def on_jumped(self, begin: int) -> None:
+        """The log goes on there, and others may have been made voters before."""
+        self.membership.on_jumped(begin)
 
     def _reconfigure(self) -> None:
         """The engine goes by what the membership says now; a leader is elected anew among those who vote."""

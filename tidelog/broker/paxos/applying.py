@@ -1,0 +1,99 @@
+"""How a replica's log comes to hold what is applied: in order, by delivery, or by copying where that cannot go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from tidelog.broker.paxos.applied_log import AppliedLog
+from tidelog.broker.paxos.copying import Copier
+from tidelog.broker.paxos.journal import Floor
+from tidelog.broker.paxos.surroundings import ReplicaSurroundings
+from tidelog.broker.quorum.delivery import Delivery
+from tidelog.broker.quorum.engine import Engine
+from tidelog.model.ids import PartitionId
+from tidelog.replication.paxos.events import Applied
+from tidelog.replication.paxos.state import Kind, Value
+
+
+class Applying:
+    """One replica's. `others` are the brokers to copy from; `is_informed` tells whether it is known here who votes, and
+    `copied` is called with what another replica says of that, once the log here reaches so far."""
+
+    def __init__(
+        self,
+        partition_id: PartitionId,
+        applied: AppliedLog,
+        engine: Engine,
+        surroundings: ReplicaSurroundings,
+        others: Callable[[], Sequence[int]],
+        is_informed: Callable[[], bool],
+        copied: Callable[[Floor], None],
+    ) -> None:
+        self._partition_id = partition_id
+        self._applied = applied
+        self._engine = engine
+        self._spawn: Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]] = surroundings.spawn
+        self._is_informed = is_informed
+        self._copied = copied
+        replica = engine.node.replica
+        floor = replica.floor
+        is_behind = applied.log.log_end_offset < floor.next_offset
+        begin = max(0, floor.position - 1) if is_behind else floor.position
+        self.delivery = Delivery(begin, self._read, applied.take, lambda: replica.begin)
+        self.delivery.jumped(floor.position)
+        self._copier = Copier(
+            partition_id, applied, surroundings.peers.ask, others, self._lacking, self._on_copied, surroundings.entropy
+        )
+        self._copying: asyncio.Task[None] | None = None
+
+    @property
+    def is_cutting(self) -> bool:
+        """The log is being emptied, to begin later."""
+        return self._copier.is_cutting
+
+    def is_whole(self, next_offset: int) -> bool:
+        """Is all here that was applied below this offset?"""
+        return self._applied.end_offset == self._applied.log.log_end_offset >= next_offset
+
+    def on_applied(self, applied: Applied) -> None:
+        """The engine's next position."""
+        self.delivery.applied(applied)
+        if applied.value.kind is Kind.TRUNCATE:
+            self._applied.hurry()
+            self.copy()
+
+    def on_jumped(self, position: int) -> None:
+        """The engine goes on there, without what lies before."""
+        self.delivery.jumped(position)
+        self._applied.hurry()
+        self.copy()
+
+    def copy(self) -> None:
+        """Begins to copy, if something is lacking that no journal will give."""
+        if self._lacking() is not None and (self._copying is None or self._copying.done()):
+            self._copying = self._spawn(f"paxos-copying-{self._partition_id}", self._copier.run())
+
+    async def close(self) -> None:
+        """Copies no more."""
+        if self._copying is not None:
+            self._copying.cancel()
+            await asyncio.gather(self._copying, return_exceptions=True)
+
+    def _read(self, position: int, value: Value) -> bytes | None:
+        """The payload for the delivery; None if it cannot be had now."""
+        if self._applied.is_full:
+            return None
+        return b"" if self._applied.holds(value) else self._engine.payload_of(position, value)
+
+    def _lacking(self) -> int | None:
+        """Up to which position another's log must stand for what is lacking; None if nothing is."""
+        lacking = self.delivery.needs_snapshot
+        return 0 if lacking is None and not self._is_informed() else lacking
+
+    def _on_copied(self, floor: Floor) -> None:
+        """The log here reaches what this floor of another's journal stands for."""
+        self._copied(floor)
+        if floor.position > self.delivery.position:
+            self.delivery.installed(floor.position)

@@ -1,0 +1,75 @@
+"""One replica's way to the others: which broker goes by which engine id, and what is sent there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame
+from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaPeers
+from tidelog.broker.quorum.engine import Engine
+from tidelog.broker.quorum.messages import ElectionFrame, PaxosFrame
+from tidelog.broker.quorum.routes import Routes
+from tidelog.model.ports import Buffer
+from tidelog.replication.paxos.events import Applied
+from tidelog.replication.paxos.messages import LearnResponse
+from tidelog.replication.paxos.state import Slot
+from tidelog.replication.paxos.voters import VoterSet
+
+
+class Links:
+    """`voters` are those in force in the log."""
+
+    def __init__(self, identity: ReplicaIdentity, peers: ReplicaPeers, voters: Callable[[], VoterSet]) -> None:
+        self.leader_node = -1
+        """By the metadata; -1 if nobody leads."""
+        self.routes = Routes(self._notify)
+        self._where = identity.partition_id
+        self._node_id = identity.node_id
+        self._peers = peers
+        self._voters = voters
+        self._holders: tuple[int, ...] = ()
+
+    def set_members(self, voters: VoterSet, nodes: Sequence[int]) -> None:
+        """The metadata's view of who votes, and of all brokers that hold a replica."""
+        self.routes.set_voters(voters)
+        self._holders = tuple(node for node in nodes if node != self._node_id)
+
+    def post(self, to: int, frame: PaxosFrame, payloads: Sequence[Buffer]) -> None:
+        """For the engine."""
+        self.routes.post(to, frame, payloads)
+
+    def _notify(self, node_id: int, frame: PaxosFrame | ElectionFrame, payloads: Sequence[Buffer]) -> None:
+        assert isinstance(frame, PaxosFrame)
+        self._peers.notify(node_id, PartitionFrame(self._where.topic_id, self._where.partition, frame), payloads)
+
+    def push(self, engine: Engine, applied: Applied) -> None:
+        """A coordinator tells those without a vote what is chosen: voters hold what they accepted and need no more than
+        a notice, but the others would wait for their own timer."""
+        voting = [voter.node_id for voter in self._voters().voters]
+        learners = [node for node in self._holders if node not in voting]
+        if learners and engine.node.coordinator is not None:
+            slot = Slot(applied.position, 0, applied.value, learned=True)
+            response = LearnResponse(engine.node.replica.floor, (slot,), applied.position + 1)
+            for node in learners:
+                engine.push(self.routes.id_of(node), response)
+
+    def report(self, engine_id: int, durable_offset: int) -> None:
+        """Tells the leader, if it is another, how far the log here is durable."""
+        if self.leader_node not in (-1, self._node_id):
+            where = self._where
+            message = AppliedDurable(where.topic_id, where.partition, engine_id, durable_offset)
+            self._peers.notify(self.leader_node, message)
+
+    def live(self) -> list[int]:
+        """Engine ids of the voters whose brokers are live."""
+        voters, me = self._voters().voters, self._node_id
+        return [voter.voter_id for voter in voters if voter.node_id == me or self._peers.is_live(voter.node_id)]
+
+    def others(self) -> list[int]:
+        """The brokers of the other voters."""
+        return [voter.node_id for voter in self._voters().voters if voter.node_id != self._node_id]
+
+    def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:
+        """The brokers that go by these ids."""
+        found = [self.routes.node_of(engine_id) for engine_id in engine_ids]
+        return [node for node in found if node is not None]

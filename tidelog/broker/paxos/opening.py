@@ -1,0 +1,74 @@
+"""Opening a replica's disk: the journal first, then the log, and whether this disk may vote.
+
+A disk votes under the engine id that it was given. If a journal is lost, or has lost what it promised, that id is dead:
+its disk must never vote under it again, though nobody would notice from the empty journal alone. So the order of things
+tells: a journal is begun, and its facts are durable, before the log next to it is made. A log without a journal has
+lost it.
+
+What is lost is begun anew and remembers which id it must not use. Such a replica learns, and serves its log; it votes
+when the controller has given its disk another id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from tidelog.broker.paxos.journal import ReplicaFacts, facts_of
+from tidelog.model.ids import PartitionId
+from tidelog.replication.paxos.state import Metadata
+from tidelog.replication.paxos.voters import VoterSet, encode_voters
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.slot_store import SlotStore, StoredSlots
+
+logger = structlog.get_logger("tidelog.paxos")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFiles:
+    """What a replica's disk gave back."""
+
+    log: PartitionLog
+    store: SlotStore
+    stored: StoredSlots
+    facts: ReplicaFacts
+    report: LoadReport
+
+    def may_vote_as(self, engine_id: int) -> bool:
+        """True unless there is no id, or this disk had a journal under it that is lost."""
+        return engine_id > 0 and engine_id != self.facts.forgotten_id
+
+
+def open_replica(
+    manager: LogManager,
+    partition_id: PartitionId,
+    settings: LogSettings,
+    now_ms: int,
+    *,
+    engine_id: int,
+    founders: VoterSet | None,
+) -> ReplicaFiles:
+    """Opens journal and log, or makes them. `founders` are the voters that the partition began with, if that is sure.
+
+    Blocking. Raises as `LogManager.open_journal` and `open_log`.
+    """
+    had_log = manager.has_log(partition_id)
+    store, stored = manager.open_journal(partition_id, now_ms)
+    facts = None if stored.is_amnesiac else facts_of(stored)
+    if stored.is_amnesiac or (facts is None and had_log):
+        for finding in stored.report.findings:
+            logger.error("loading", partition=str(partition_id), finding=finding)
+        logger.error("a journal has lost what it promised; this replica needs another id", partition=str(partition_id))
+        store, stored = manager.open_journal(partition_id, now_ms, anew=True)
+        facts = ReplicaFacts(0, Metadata(store.incarnation), b"", forgotten_id=engine_id)
+        store.store_facts(msgspec.msgpack.encode(facts))()
+    elif facts is None:
+        founding = b"" if founders is None else encode_voters(founders)
+        facts = ReplicaFacts(engine_id, Metadata(store.incarnation), founding)
+        store.store_facts(msgspec.msgpack.encode(facts))()
+    log, report = manager.open_log(partition_id, settings, now_ms)
+    return ReplicaFiles(log, store, stored, facts, report)
