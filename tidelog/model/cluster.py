@@ -104,6 +104,8 @@ class PartitionInfo:
     at a time."""
     next_engine_id: int = 1
     """The next id to be given out."""
+    is_founding: bool = False
+    """`members` are those that the partition was made with."""
 
     @property
     def is_moving(self) -> bool:

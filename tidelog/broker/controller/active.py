@@ -73,7 +73,7 @@ logger = structlog.get_logger("tidelog.controller")
 def _check_servable(topic: NewTopic, config: BrokerConfig) -> None:
     """Raises `InvalidRequest` for a topic that the brokers of this version cannot serve."""
     if new_topic_overrides(config, topic.configs).get(COMMIT_PROTOCOL) == PAXOS:
-        raise InvalidRequest("brokers of this version do not serve paxos topics yet; use commit.protocol=isr")
+        raise InvalidRequest("paxos topics are not available in this version; use commit.protocol=isr")
 
 
 class ActiveController:

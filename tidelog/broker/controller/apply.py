@@ -228,6 +228,7 @@ def _new_quorum(image: ClusterImage, partition: int, nodes: list[int]) -> Partit
         members=members,
         wanted=members,
         next_engine_id=1 + len(members),
+        is_founding=True,
     )
 
 
@@ -280,6 +281,7 @@ def _partition_of(change: PartitionChange, was: PartitionInfo) -> PartitionInfo:
         members=was.members if change.members is None else tuple(change.members),
         wanted=was.wanted if change.wanted is None else tuple(change.wanted),
         next_engine_id=was.next_engine_id if change.next_engine_id is None else change.next_engine_id,
+        is_founding=was.is_founding and change.members is None,
     )
 
 

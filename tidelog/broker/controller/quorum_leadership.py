@@ -55,7 +55,7 @@ class Brokers:
 def quorum_settled(was: PartitionInfo, asked: PartitionInfo, brokers: Brokers) -> PartitionInfo:
     """The entry that follows `was` if `asked` (it, with other replicas, members, leader or leader epoch) is wanted:
     members wanted as the replicas call for, a leader found, epochs counted."""
-    now = with_wanted(asked, brokers)
+    now = replace(with_wanted(asked, brokers), is_founding=was.is_founding and asked.members == was.members)
     voting = [member.node_id for member in now.members if brokers.is_voting(member)]
     now = replace(now, isr=tuple(node for node in now.replicas if node in voting))
     now = replace(now, leader=_leader(was, now))

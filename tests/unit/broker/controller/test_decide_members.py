@@ -46,8 +46,10 @@ def test_a_replaced_disk_is_another_member_and_the_old_one_goes_first() -> None:
     assert not cluster.partition.is_moving
     cluster.heartbeat(3)
     assert cluster.led == (1, 0, (1, 2))
+    assert cluster.partition.is_founding
     assert changes_of(cluster) == ["-3/3", "+3/4"]
     assert cluster.votes == ({1: 1, 2: 2, 4: 3},) * 2
+    assert not cluster.partition.is_founding
     assert cluster.led == (1, 0, (1, 2, 3))
     assert cluster.partition.next_engine_id == 5
 
