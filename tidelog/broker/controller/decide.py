@@ -26,7 +26,7 @@ from tidelog.broker.controller.commands import (
     TakeSnapshot,
 )
 from tidelog.broker.controller.decide_brokers import fence, heartbeat, register, remove
-from tidelog.broker.controller.decide_members import alter_members, report_leader
+from tidelog.broker.controller.decide_members import alter_members, report_leader, report_lost_votes
 from tidelog.broker.controller.decide_partitions import alter_partition, elect_leaders
 from tidelog.broker.controller.decide_reassignments import alter_reassignments
 from tidelog.broker.controller.decide_topics import (
@@ -43,6 +43,7 @@ from tidelog.broker.controller.partition_commands import (
     AlterPartition,
     AlterReassignments,
     ElectLeaders,
+    ReportLostVotes,
     ReportPaxosLeader,
     ReportUnfitReplicas,
 )
@@ -71,7 +72,7 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_brokers(image, command, config)
         case AlterPartition() | ElectLeaders() | AlterReassignments() | ReportUnfitReplicas():
             return _about_partitions(image, command, config)
-        case AlterMembers() | ReportPaxosLeader():
+        case AlterMembers() | ReportPaxosLeader() | ReportLostVotes():
             return _about_members(image, command, config)
         case AllocateProducerIds():
             return _allocate_producer_ids(image)
@@ -132,10 +133,16 @@ def _about_partitions(
             return report_unfit(image, command, config)
 
 
-def _about_members(image: ClusterImage, command: AlterMembers | ReportPaxosLeader, config: BrokerConfig) -> Decision:
-    if isinstance(command, AlterMembers):
-        return alter_members(image, command, config)
-    return report_leader(image, command, config)
+def _about_members(
+    image: ClusterImage, command: AlterMembers | ReportPaxosLeader | ReportLostVotes, config: BrokerConfig
+) -> Decision:
+    match command:
+        case AlterMembers():
+            return alter_members(image, command, config)
+        case ReportPaxosLeader():
+            return report_leader(image, command, config)
+        case ReportLostVotes():
+            return report_lost_votes(image, command, config)
 
 
 def _allocate_producer_ids(image: ClusterImage) -> Decision:

@@ -19,13 +19,22 @@ from tidelog.broker.controller.partition_commands import (
     AlterCode,
     AlterMembers,
     LostReign,
+    LostVote,
     MembersAltered,
     MembersAnswer,
     MembersAsked,
     ReignEnd,
+    ReportLostVotes,
     ReportPaxosLeader,
 )
-from tidelog.broker.controller.quorum_leadership import Brokers, ids_of, is_electable, next_candidate, with_wanted
+from tidelog.broker.controller.quorum_leadership import (
+    Brokers,
+    ids_of,
+    is_electable,
+    next_candidate,
+    with_new_id,
+    with_wanted,
+)
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
 from tidelog.model.errors import NotController
@@ -85,6 +94,25 @@ def _noted(info: PartitionInfo, told: MemberSet, brokers: Brokers) -> PartitionI
     if now.members != now.wanted:
         return now
     return replace(now, replicas=now.target, adding=(), removing=())
+
+
+def report_lost_votes(image: ClusterImage, command: ReportLostVotes, config: BrokerConfig) -> Decision:
+    """An id that is not wanted (any more) needs no successor. Raises as `registered_broker`."""
+    broker = registered_broker(image, command.node_id, command.broker_epoch)
+    partitions = Partitions(image, config)
+    for vote in command.votes:
+        _replace_id(partitions, broker, vote)
+    return Decision(as_record(partitions.changes), lambda after: Done(after.position))
+
+
+def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote) -> None:
+    found = partitions.find(vote.topic_id, vote.partition)
+    if found is None:
+        return
+    topic, info = found
+    lost = [one for one in info.wanted if (one.engine_id, one.node_id) == (vote.engine_id, broker.node_id)]
+    if lost:
+        partitions.settle(topic, info, with_new_id(info, lost[0]))
 
 
 # -- reigns that are over ----------------------------------------------------------------------------------------------

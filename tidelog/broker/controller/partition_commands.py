@@ -150,6 +150,23 @@ class ReportPaxosLeader(Command, frozen=True, tag=True):
     lost: Sequence[LostReign]
 
 
+class LostVote(msgspec.Struct, frozen=True, array_like=True):
+    """One engine id of the reporting broker."""
+
+    topic_id: str
+    partition: int
+    engine_id: int
+
+
+class ReportLostVotes(Command, frozen=True, tag=True):
+    """Replicas that are to vote, or did, and no longer know what they have promised: their journals are damaged, or
+    gone, though the disk is there. Each is wanted under another engine id. Answered by `Done`."""
+
+    node_id: int
+    broker_epoch: int
+    votes: Sequence[LostVote]
+
+
 class AlterReassignments(Command, frozen=True, tag=True):
     """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun.
 

@@ -56,7 +56,7 @@ def quorum_settled(was: PartitionInfo, asked: PartitionInfo, brokers: Brokers) -
     """The entry that follows `was` if `asked` (it, with other replicas, members, leader or leader epoch) is wanted:
     members wanted as the replicas call for, a leader found, epochs counted."""
     now = replace(with_wanted(asked, brokers), is_founding=was.is_founding and asked.members == was.members)
-    voting = [member.node_id for member in now.members if brokers.is_voting(member)]
+    voting = [member.node_id for member in now.members if brokers.is_voting(member) and not _is_replaced(now, member)]
     now = replace(now, isr=tuple(node for node in now.replicas if node in voting))
     now = replace(now, leader=_leader(was, now))
     leader_epoch = max(now.leader_epoch, was.leader_epoch + (now.leader != was.leader))
@@ -78,6 +78,19 @@ def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
         wanted.append(known[0])
     ordered = tuple(sorted(wanted, key=lambda member: member.engine_id))
     return replace(info, wanted=ordered, next_engine_id=next_engine_id)
+
+
+def with_new_id(info: PartitionInfo, lost: PartitionMember) -> PartitionInfo:
+    """The disk of a wanted member is wanted under another id."""
+    assert info.next_engine_id <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
+    fresh = PartitionMember(info.next_engine_id, lost.node_id, lost.storage)
+    wanted = tuple(one for one in info.wanted if one != lost)
+    return replace(info, wanted=(*wanted, fresh), next_engine_id=info.next_engine_id + 1)
+
+
+def _is_replaced(info: PartitionInfo, member: PartitionMember) -> bool:
+    """Is another id wanted for its node?"""
+    return any(one.node_id == member.node_id and one.engine_id != member.engine_id for one in info.wanted)
 
 
 def ids_of(members: Sequence[PartitionMember]) -> tuple[int, ...]:

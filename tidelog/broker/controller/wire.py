@@ -30,6 +30,7 @@ from tidelog.broker.controller.partition_commands import (
     LeadersElected,
     MembersAltered,
     PartitionsAltered,
+    ReportLostVotes,
     ReportPaxosLeader,
     ReportUnfitReplicas,
 )
@@ -50,6 +51,7 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
     AlterReassignments,
     ReportUnfitReplicas,
     AlterMembers,
+    ReportLostVotes,
     ReportPaxosLeader,
 )
 """What a controller takes from other brokers."""

@@ -29,12 +29,14 @@ from tidelog.broker.controller.partition_commands import (
     IsrAsked,
     IsrMember,
     LostReign,
+    LostVote,
     MembersAltered,
     MembersAnswer,
     MembersAsked,
     NewReplicas,
     PartitionsAltered,
     ReignEnd,
+    ReportLostVotes,
     ReportPaxosLeader,
 )
 from tidelog.broker.controller.quorum_leadership import Brokers
@@ -217,6 +219,11 @@ class PaxosCluster(IsrCluster):
         answer = self.do(command)
         assert isinstance(answer, MembersAltered)
         return answer.partitions[0]
+
+    def forget(self, engine_id: int, node: int) -> None:
+        """A replica's journal is gone."""
+        vote = LostVote(topic_id("t"), 0, engine_id)
+        self.do(ReportLostVotes(node, self.image.brokers[NodeId(node)].epoch, [vote]))
 
     def lose(self, end: ReignEnd, leader_epoch: int | None = None) -> None:
         """The leader reports that its reign is over."""

@@ -116,6 +116,28 @@ def test_two_replaced_disks_of_five_are_replaced_one_by_one() -> None:
     assert cluster.led == (2, 1, (1, 2, 3, 4, 5))
 
 
+def test_a_journal_that_is_lost_without_its_disk_gets_another_id_once() -> None:
+    cluster = PaxosCluster()
+    cluster.forget(1, 2)
+    assert cluster.votes == (FOUNDERS, FOUNDERS), "it is not its own"
+    cluster.forget(1, 1)
+    cluster.forget(1, 1)
+    assert cluster.votes == (FOUNDERS, {2: 2, 3: 3, 4: 1})
+    assert cluster.led == (2, 1, (2, 3)), "it can neither vote nor lead"
+    assert changes_of(cluster) == ["-1/1", "+1/4"]
+    assert cluster.led == (2, 1, (1, 2, 3))
+    cluster.forget(1, 1)
+    assert cluster.votes == ({2: 2, 3: 3, 4: 1},) * 2
+
+
+def test_a_journal_that_is_lost_again_before_its_id_votes_gets_yet_another() -> None:
+    cluster = PaxosCluster()
+    cluster.forget(3, 3)
+    cluster.forget(4, 3)
+    assert cluster.votes[1] == {1: 1, 2: 2, 5: 3}
+    assert changes_of(cluster) == ["-3/3", "+3/5"]
+
+
 # -- moves -------------------------------------------------------------------------------------------------------------
 
 
