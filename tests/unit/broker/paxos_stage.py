@@ -30,7 +30,7 @@ from tidelog.model.cluster import Voter
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Buffer
 from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimClock, SimEntropy, SimRunner
+from tidelog.sim.environment import DISK_DELAY_S, SimClock, SimEntropy, SimRunner
 from tidelog.sim.loop import SimLoop, run
 from tidelog.sim.process import Process, context_of, outside, owned_task
 from tidelog.sim.seeds import stream
@@ -101,7 +101,8 @@ class Site:
     async def _begin(self) -> None:
         loop = asyncio.get_running_loop()
         clock, stats = SimClock(loop), Stats()
-        writer = LogWriter(SimRunner(stream(self.stage.seed, f"runner {self.node}.{self.lives}")), clock, stats)
+        rng = stream(self.stage.seed, f"runner {self.node}.{self.lives}")
+        writer = LogWriter(SimRunner(rng, self.stage.disk_delay_s), clock, stats)
         lease = Lease(clock, 1 << 40)
         lease.renew(clock.monotonic_s())
         shared = Shared(clock, stats, writer, Purgatory(), lease)
@@ -205,6 +206,7 @@ class Stage:
         self.seed = seed
         self.rng = stream(seed, "stage")
         self.loss = 0.0
+        self.disk_delay_s = DISK_DELAY_S
         self.cut: set[tuple[int, int]] = set()
         self.space = SpaceSettings()
         self.members = [Member(node, node, "") for node in range(1, replicas + 1)]

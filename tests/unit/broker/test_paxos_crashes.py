@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from tests.unit.broker.paxos_stage import Stage, play, random_of
+from tests.unit.broker.paxos_stage import Site, Stage, play, random_of
 from tests.unit.broker.replication_stage import until
 from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.proposals import ProduceReceipt
@@ -18,6 +18,8 @@ from tidelog.model.batch_header import iter_batches
 SEEDS = 80
 QUICK = 15
 NEVER = 1 << 62
+OF_A_MACHINE = ("crash", "crash at", "pause", "resume", "boot", "boot", "blackout")
+MISFORTUNES = (*OF_A_MACHINE, "elect", "elect", "loss", "cut", "isolate", "isolate", "heal", "heal")
 
 
 class Producer:
@@ -52,7 +54,15 @@ class Producer:
 async def misfortune(stage: Stage, rng: random.Random) -> None:
     """One thing that befalls the cluster."""
     site = stage.sites[rng.choice(sorted(stage.sites))]
-    match rng.choice(("crash", "crash at", "pause", "resume", "elect", "elect", "loss", "cut", "heal", "boot", "boot")):
+    what = rng.choice(MISFORTUNES)
+    if what in OF_A_MACHINE:
+        await _befall(stage, site, what, rng)
+    else:
+        await _disturb(stage, site, what, rng)
+
+
+async def _befall(stage: Stage, site: Site, what: str, rng: random.Random) -> None:
+    match what:
         case "crash":
             await site.crash(is_power_lost=rng.random() < 0.7)
         case "crash at" if site.is_up:
@@ -61,16 +71,29 @@ async def misfortune(stage: Stage, rng: random.Random) -> None:
             site.pause()
         case "resume":
             site.resume()
+        case "boot":
+            await revive(stage)
+        case "blackout":
+            for other in stage.sites.values():
+                await other.crash()
+            await revive(stage)
+            stage.elect(site.node)
+
+
+async def _disturb(stage: Stage, site: Site, what: str, rng: random.Random) -> None:
+    match what:
         case "elect":
             stage.elect(rng.choice([node for node, other in stage.sites.items() if other.is_up] or [1]))
         case "loss":
             stage.loss = rng.choice((0.0, 0.05, 0.3))
         case "cut":
             stage.cut = {(site.node, other) for other in stage.sites if rng.random() < 0.5}
+        case "isolate":
+            stage.cut = {(stage.leader, other) for other in stage.sites if other != stage.leader}
+            await asyncio.sleep(0.2)
+            stage.elect(site.node)
         case "heal":
             stage.cut, stage.loss = set(), 0.0
-        case "boot":
-            await revive(stage)
 
 
 async def revive(stage: Stage) -> None:
@@ -105,6 +128,7 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
     async def story(stage: Stage) -> None:
         rng = random_of(seed)
         stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=rng.choice((10, 50, 10_000)))
+        stage.disk_delay_s = rng.choice((0.001, 0.03))
         for site in stage.sites.values():
             await site.crash()
         await stage.boot()
