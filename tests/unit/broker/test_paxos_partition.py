@@ -227,6 +227,8 @@ def test_a_voter_takes_the_place_of_another_while_producers_go_on() -> None:
         for outcome in await asyncio.gather(*meanwhile):
             assert isinstance(outcome, ProduceReceipt)
         assert stage.sites[1].replica.voters.ids == (1, 2, 4)
+        await until(lambda: stage.sites[1].replica.knows_members)
+        assert not stage.sites[2].replica.knows_members
         stage.sites[2].pause()
         stage.sites[3].pause()
         receipt = await stage.produce(1, b"new")
@@ -338,6 +340,7 @@ def test_a_replica_that_lost_its_journal_is_mute_until_it_has_another_id() -> No
             third = stage.sites[3].replica
             assert isinstance(await stage.produce(1, b"b"), ProduceReceipt)
             await stage.quiet()
+            assert third.lost_engine_id == 3
             assert not third.is_voting and stage.sites[3].content() == stage.sites[1].content()
             await stage.sites[3].crash()
         stage.sites[2].pause()
@@ -346,5 +349,6 @@ def test_a_replica_that_lost_its_journal_is_mute_until_it_has_another_id() -> No
         stage.sites[2].resume()
         stage.sites[3].act(lambda: stage.sites[3].replica.set_engine_id(9))
         await until(lambda: stage.sites[3].replica.is_voting)
+        assert stage.sites[3].replica.lost_engine_id == 0
 
     play(story)

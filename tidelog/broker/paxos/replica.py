@@ -261,6 +261,17 @@ class PaxosReplica:
         return self.voting.membership.voters
 
     @property
+    def knows_members(self) -> bool:
+        """True of an elected leader without an open change: then nobody but `voters` is in force, or can be before it
+        changes them itself."""
+        return self.voting.is_leading and not self.voting.is_changing and self.voting.membership.is_settled
+
+    @property
+    def lost_engine_id(self) -> int:
+        """Under which this disk has promised what it does not know any more; 0 if there is none, or it has another."""
+        return 0 if self._engine_id else self._files.facts.forgotten_id
+
+    @property
     def applied_position(self) -> int:
         """How far the log is known here."""
         return self.engine.node.replica.applied.position
