@@ -30,6 +30,8 @@ from tidelog.storage.segment import Segment
 
 IDENTITY = PartitionId(TopicId("ab" * 16), 3)
 DIRECTORY = f"topics/{IDENTITY}"
+SETTLED, ALL = 4, 7
+"""Batches of the log `torn`: 0 to 3 below the durable mark, 4 to 6 beyond: committed, perhaps, but nothing says so."""
 
 
 @pytest.fixture(params=["disk", "sim"])
@@ -42,6 +44,17 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
 @pytest.fixture
 def store(files: Files) -> Store:
     return Store(WatchedFiles(files))
+
+
+@pytest.fixture
+def torn(store: Store) -> Store:
+    """A log whose process died with the durable mark at row 1 + SETTLED, and no metainfo of that."""
+    store.append(*[b"value %d" % n for n in range(SETTLED)])
+    store.commit()
+    for n in range(SETTLED, ALL):
+        store.append(b"value %d" % n)
+    store.opened.close_all()
+    return store
 
 
 class WatchedFiles:

@@ -1,4 +1,4 @@
-"""A slot store by its rules: what is given back, what is written, what is noticed."""
+"""A slot store by its rules: what is given back, what is written."""
 
 from __future__ import annotations
 
@@ -8,76 +8,20 @@ from collections.abc import Callable
 import pytest
 from xxhash import xxh3_128_digest
 
-from tests.unit.storage.conftest import WatchedFiles
+from tests.unit.storage.slot_place import IDENTITY, SMALL, Place
 from tidelog.config.errors import ConfigError
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import split_batches
-from tidelog.model.errors import DamagedBatch, DiskFull, InternalError, LogOffline
-from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.errors import DamagedBatch, InternalError, LogOffline
 from tidelog.model.ports import Files
 from tidelog.storage.dump import dump_batches, dump_rows
 from tidelog.storage.loader import load_log
 from tidelog.storage.log_manager import METADATA, METADATA_LOG, LogManager
 from tidelog.storage.metainfo import NAMES, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.partition_log import LogSettings
 from tidelog.storage.slot_entries import FLOOR_NUMBER
-from tidelog.storage.slot_store import FACTS_BYTES_MAX, JOURNAL_SETTINGS, SlotStore, StoredSlot, StoredSlots
+from tidelog.storage.slot_store import FACTS_BYTES_MAX, StoredSlot
 from tidelog.storage.verify import verify
-
-IDENTITY = PartitionId(TopicId("0" * 32), 0)
-SMALL = LogSettings(segment_bytes=2_000, segment_ms=1 << 60)
-
-
-class Place:
-    """One store on a disk, restartable as a process is."""
-
-    def __init__(self, files: Files, settings: LogSettings = JOURNAL_SETTINGS) -> None:
-        self.files = WatchedFiles(files)
-        self.settings = settings
-        self._starts = 0
-        self.store: SlotStore
-        self.stored: StoredSlots
-        self.open()
-
-    def open(self) -> None:
-        self._starts += 1
-        self.opened = OpenFiles(self.files, 16)
-        self.store, self.stored = SlotStore.open(
-            self.opened, "metadata", IDENTITY, self.settings, new_incarnation=f"start-{self._starts}", now_ms=5
-        )
-
-    def kill_and_open(self) -> None:
-        self.opened.close_all()
-        self.open()
-
-    def close_and_open(self) -> None:
-        self.store.close()
-        self.open()
-
-    def commit(self) -> None:
-        commit = self.store.begin_commit()
-        commit.run()
-        self.store.end_commit(commit, None)
-
-    def slots(self) -> dict[int, tuple[int, bytes | None, bool]]:
-        return {slot.position: (slot.number, slot.identity, slot.is_faulty) for slot in self.stored.slots}
-
-    def log_bytes(self) -> int:
-        return self.store.journal.log_bytes
-
-    def paths(self, suffix: str) -> list[str]:
-        return [f"metadata/{name}" for name in self.files.list("metadata") if name.endswith(suffix)]
-
-    def harm(self, path: str, find: bytes) -> None:
-        """Damages some bytes of a file, found by what is there."""
-        file = self.files.inner.open(path)
-        content = file.pread(file.size(), 0)
-        file.pwritev([b"\xff\xff"], content.rindex(find))
-        file.close()
-
-    def remove(self, path: str) -> None:
-        self.files.inner.remove(path)
 
 
 @pytest.fixture
@@ -203,149 +147,6 @@ def test_a_payload_that_turns_out_damaged_is_written_again_when_it_comes(place: 
     assert place.store.payload(1) == b"a payload"
 
 
-# -- damage ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_damaged_payload_makes_its_slot_faulty(place: Place) -> None:
-    place.store.put(1, 5, b"identity", b"a payload")
-    place.store.put(2, 5, b"another", b"sound")
-    place.store.close()
-    place.harm(place.paths(".log")[0], b"payload")
-    place.open()
-    assert place.slots() == {1: (5, b"identity", True), 2: (5, b"another", False)}
-    assert not place.stored.is_amnesiac
-    with pytest.raises(DamagedBatch):
-        place.store.payload(1)
-
-
-def test_a_damaged_identity_leaves_position_and_number(place: Place) -> None:
-    place.store.put(1, 5, b"identity", b"payload")
-    place.store.put(2, 6, b"another", None)
-    place.store.close()
-    place.harm(place.paths(".log")[0], b"identity")
-    place.open()
-    assert place.slots() == {1: (5, None, True), 2: (6, b"another", False)}
-    assert not place.stored.is_amnesiac
-
-
-def test_a_damaged_entry_does_not_bring_back_what_it_replaced(place: Place) -> None:
-    place.store.put(1, 5, b"older", b"payload")
-    place.store.put(1, 6, b"newer", b"another")
-    place.store.close()
-    place.harm(place.paths(".log")[0], b"newer")
-    place.open()
-    assert place.slots() == {1: (6, None, True)}
-
-
-def test_of_a_slot_stored_twice_under_one_number_the_first_is_good_enough(place: Place) -> None:
-    """What is accepted is stored again when it is learned, and that is not durable at once."""
-    place.store.put(1, 5, b"accepted", b"payload")
-    place.store.put(1, 5, b"learned", b"payload")
-    place.store.close()
-    place.harm(place.paths(".log")[0], b"learned")
-    place.open()
-    assert place.slots() == {1: (5, b"accepted", False)}
-    assert place.store.payload(1) == b"payload"
-    place.store.put(1, 5, b"learned", b"payload")
-    place.close_and_open()
-    assert place.slots() == {1: (5, b"learned", False)}
-
-
-def test_damage_to_what_was_replaced_does_not_matter(place: Place) -> None:
-    place.store.put(1, 5, b"older", b"payload")
-    place.store.put(1, 6, b"newer", b"another")
-    place.store.close()
-    place.harm(place.paths(".log")[0], b"older")
-    place.open()
-    assert place.slots() == {1: (6, b"newer", False)}
-
-
-def test_a_damaged_floor_is_amnesia_unless_a_newer_one_is_there(place: Place) -> None:
-    place.store.set_floor(1, b"older floor")
-    place.store.set_floor(2, b"newer floor")
-    place.store.close()
-    place.harm(place.paths(".log")[0], b"older floor")
-    place.open()
-    assert place.stored.floor == (2, b"newer floor")
-    assert not place.stored.is_amnesiac
-    place.store.close()
-    place.harm(place.paths(".log")[0], b"newer floor")
-    place.open()
-    assert place.stored.is_amnesiac
-    assert "floor at position 2" in place.stored.report.findings[-1]
-
-
-def test_a_journal_that_is_missing_is_amnesia_also_if_it_was_empty(place: Place) -> None:
-    place.store.store_facts(b"promised")()
-    place.opened.close_all()
-    for path in place.paths(".log") + place.paths(".catalog"):
-        place.remove(path)
-    for _ in range(2):
-        place.kill_and_open()
-        assert place.stored.is_amnesiac
-        assert place.stored.facts == b"promised"
-
-
-@pytest.mark.parametrize("has_entries", [True, False])
-def test_lost_facts_are_amnesia_and_nothing_is_written_over_them(place: Place, *, has_entries: bool) -> None:
-    place.store.store_facts(b"promised")()
-    if has_entries:
-        place.store.put(0, 1, b"identity", None)
-        place.commit()
-    place.opened.close_all()
-    for name in NAMES:
-        place.harm(f"metadata/{name}", b"incarnation")
-    for _ in range(2):
-        place.files.forget()
-        place.kill_and_open()
-        assert place.stored.is_amnesiac
-        assert place.stored.facts is None
-        assert place.files.counts["pwritev"] == place.files.counts["remove"] == 0
-        with pytest.raises(LogOffline, match="metainfo"):
-            place.store.put(1, 1, b"identity", None)
-
-
-def test_lost_facts_of_a_journal_with_entries_are_amnesia_if_the_files_are_gone(place: Place) -> None:
-    place.store.put(0, 1, b"identity", None)
-    place.store.close()
-    for name in NAMES:
-        place.remove(f"metadata/{name}")
-    place.open()
-    assert place.stored.is_amnesiac
-
-
-def test_an_empty_directory_is_a_new_store(place: Place) -> None:
-    place.store.put(0, 1, b"identity", None)
-    place.store.close()
-    place.files.inner.remove_tree("metadata")
-    place.open()
-    assert not place.stored.is_amnesiac
-    assert place.stored.slots == []
-    assert place.store.incarnation == "start-2"
-
-
-def test_a_last_segment_that_is_missing_is_noticed_after_a_kill(files: Files) -> None:
-    """Its first commit has noted it; a seal alone does not say that something followed."""
-    place = Place(files, SMALL)
-    for position in range(3):
-        place.store.put(position, 1, b"identity", bytes(2_500))
-        place.commit()
-    place.opened.close_all()
-    assert len(place.paths(".log")) == 3
-    place.remove(place.paths(".log")[-1])
-    place.remove(place.paths(".catalog")[-1])
-    place.open()
-    assert place.stored.is_amnesiac
-
-
-def test_a_log_of_records_is_refused(files: Files) -> None:
-    log, _ = load_log(OpenFiles(files, 16), "metadata", IDENTITY, SMALL, new_incarnation="x", now_ms=0)
-    log.append(split_batches(encode_batch([(1, None, b"record")], leader_epoch=0), batch_bytes_max=1000), 0)
-    log.close(0)
-    with pytest.raises(ConfigError, match="slot store"):
-        Place(files)
-
-
 # -- facts -------------------------------------------------------------------------------------------------------------
 
 
@@ -389,117 +190,6 @@ def test_a_commit_that_notes_a_new_segment_keeps_facts_that_were_stored_meanwhil
     place.store.end_commit(commit, None)
     place.kill_and_open()
     assert place.stored.facts == b"facts"
-
-
-# -- floor and space ---------------------------------------------------------------------------------------------------
-
-
-def test_slots_below_the_floor_are_not_given_back(place: Place) -> None:
-    for position in range(5):
-        place.store.put(position, 1, b"identity", None)
-    place.store.set_floor(3, b"the floor")
-    place.close_and_open()
-    assert place.stored.floor == (3, b"the floor")
-    assert sorted(place.slots()) == [3, 4]
-
-
-def test_space_is_given_back_once_the_deletion_is_durable(files: Files) -> None:
-    place = Place(files, SMALL)
-    for position in range(20):
-        place.store.put(position, 1, b"identity", bytes(1_500))
-    place.store.set_floor(18, b"the floor")
-    place.commit()
-    place.store.delete_below(18)
-    assert len(place.paths(".log")) > 5, "the order is not durable yet"
-    place.commit()
-    assert len(place.paths(".log")) <= 3
-    assert place.log_bytes() < 6_000
-    place.close_and_open()
-    assert sorted(place.slots()) == [18, 19]
-    assert place.stored.floor == (18, b"the floor")
-
-
-def scattered(files: Files) -> Place:
-    """Segments that are nearly all dead but for a slot each: whole, learned, faulty, without payload; and the floor."""
-    place = Place(files, SMALL)
-    for position in range(100, 104):
-        place.store.put(position, 1, b"identity %d" % position, b"payload %d" % position if position < 102 else None)
-        place.store.put(position - 100, 1, b"dead", bytes(2_500))
-    place.store.put(101, 2, b"learned", b"payload 101")
-    place.store.put(103, 2, b"to come", None, digest=b"digest")
-    place.store.set_floor(50, b"the floor")
-    for _ in range(4):
-        place.store.put(60, 1, b"replaced", bytes(2_500))
-    place.store.put(60, 1, b"last", None)
-    place.commit()
-    return place
-
-
-def test_what_lives_in_old_segments_is_moved(files: Files) -> None:
-    place = scattered(files)
-    place.store.delete_below(50)
-    start = place.store.journal.log_start_offset
-    place.commit()
-    assert place.store.journal.log_start_offset > start + 10, "only after the moved slots are durable"
-    place.commit()
-    assert len(place.paths(".log")) == 1
-    expected = {
-        60: (1, b"last", False),
-        100: (1, b"identity 100", False),
-        101: (2, b"learned", False),
-        102: (1, b"identity 102", False),
-        103: (2, b"to come", True),
-    }
-    for _ in range(2):
-        assert (place.store.payload(100), place.store.payload(101)) == (b"payload 100", b"payload 101")
-        place.kill_and_open()
-        assert (place.slots(), place.stored.floor) == (expected, (50, b"the floor"))
-
-
-def test_what_is_damaged_is_moved_as_far_as_it_is_known(files: Files) -> None:
-    place = scattered(files)
-    place.harm(place.paths(".log")[0], b"payload 100")
-    place.harm(place.paths(".log")[2], b"identity 102")
-    place.store.delete_below(50)
-    place.commit()
-    place.commit()
-    with pytest.raises(DamagedBatch):
-        place.store.payload(100)
-    place.kill_and_open()
-    assert len(place.paths(".log")) == 1
-    assert place.slots()[100] == (1, b"identity 100", True)
-    assert place.slots()[102] == (1, None, True)
-    assert not place.stored.is_amnesiac
-
-
-def test_segments_that_are_mostly_alive_stay(files: Files) -> None:
-    place = Place(files, SMALL)
-    for position in range(10):
-        place.store.put(position, 1, b"identity", bytes(1_500))
-    place.store.set_floor(0, b"the floor")
-    place.commit()
-    size = place.log_bytes()
-    place.store.delete_below(0)
-    assert place.log_bytes() == size
-    assert not place.store.is_dirty
-
-
-def test_a_full_disk_costs_no_slot(files: Files) -> None:
-    place = scattered(files)
-    place.files.fails = lambda kind, path: errno.ENOSPC if kind == "pwritev" else 0
-    with pytest.raises(DiskFull):
-        place.store.put(200, 1, b"identity", None)
-    place.store.delete_below(50)
-    assert len(place.paths(".log")) > 5
-    place.files.fails = lambda kind, path: 0
-    place.kill_and_open()
-    assert sorted(place.slots()) == [60, 100, 101, 102, 103]
-    place.store.delete_below(50)
-    place.commit()
-    place.commit()
-    assert len(place.paths(".log")) == 1
-    place.kill_and_open()
-    assert sorted(place.slots()) == [60, 100, 101, 102, 103]
 
 
 # -- the disk fails ----------------------------------------------------------------------------------------------------
@@ -594,3 +284,11 @@ def test_it_is_dumped_with_what_its_entries_say(place: Place) -> None:
     assert [(fields["position"], fields["number"]) for fields in rows] == [
         (3, 65537), (3, 65537), (4, 65538), (3, FLOOR_NUMBER),
     ]  # fmt: skip
+
+
+def test_a_log_of_records_is_refused(files: Files) -> None:
+    log, _ = load_log(OpenFiles(files, 16), "metadata", IDENTITY, SMALL, new_incarnation="x", now_ms=0)
+    log.append(split_batches(encode_batch([(1, None, b"record")], leader_epoch=0), batch_bytes_max=1000), 0)
+    log.close(0)
+    with pytest.raises(ConfigError, match="slot store"):
+        Place(files)

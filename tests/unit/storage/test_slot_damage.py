@@ -1,0 +1,147 @@
+"""A slot store of which something is damaged or missing: what it knows of its slots, and when it has forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.storage.slot_place import SMALL, Place
+from tidelog.model.errors import DamagedBatch, LogOffline
+from tidelog.model.ports import Files
+from tidelog.storage.metainfo import NAMES
+
+
+@pytest.fixture
+def place(files: Files) -> Place:
+    return Place(files)
+
+
+def test_a_damaged_payload_makes_its_slot_faulty(place: Place) -> None:
+    place.store.put(1, 5, b"identity", b"a payload")
+    place.store.put(2, 5, b"another", b"sound")
+    place.store.close()
+    place.harm(place.paths(".log")[0], b"payload")
+    place.open()
+    assert place.slots() == {1: (5, b"identity", True), 2: (5, b"another", False)}
+    assert not place.stored.is_amnesiac
+    with pytest.raises(DamagedBatch):
+        place.store.payload(1)
+
+
+def test_a_damaged_identity_leaves_position_and_number(place: Place) -> None:
+    place.store.put(1, 5, b"identity", b"payload")
+    place.store.put(2, 6, b"another", None)
+    place.store.close()
+    place.harm(place.paths(".log")[0], b"identity")
+    place.open()
+    assert place.slots() == {1: (5, None, True), 2: (6, b"another", False)}
+    assert not place.stored.is_amnesiac
+
+
+def test_a_damaged_entry_does_not_bring_back_what_it_replaced(place: Place) -> None:
+    place.store.put(1, 5, b"older", b"payload")
+    place.store.put(1, 6, b"newer", b"another")
+    place.store.close()
+    place.harm(place.paths(".log")[0], b"newer")
+    place.open()
+    assert place.slots() == {1: (6, None, True)}
+
+
+def test_of_a_slot_stored_twice_under_one_number_the_first_is_good_enough(place: Place) -> None:
+    """What is accepted is stored again when it is learned, and that is not durable at once."""
+    place.store.put(1, 5, b"accepted", b"payload")
+    place.store.put(1, 5, b"learned", b"payload")
+    place.store.close()
+    place.harm(place.paths(".log")[0], b"learned")
+    place.open()
+    assert place.slots() == {1: (5, b"accepted", False)}
+    assert place.store.payload(1) == b"payload"
+    place.store.put(1, 5, b"learned", b"payload")
+    place.close_and_open()
+    assert place.slots() == {1: (5, b"learned", False)}
+
+
+def test_damage_to_what_was_replaced_does_not_matter(place: Place) -> None:
+    place.store.put(1, 5, b"older", b"payload")
+    place.store.put(1, 6, b"newer", b"another")
+    place.store.close()
+    place.harm(place.paths(".log")[0], b"older")
+    place.open()
+    assert place.slots() == {1: (6, b"newer", False)}
+
+
+def test_a_damaged_floor_is_amnesia_unless_a_newer_one_is_there(place: Place) -> None:
+    place.store.set_floor(1, b"older floor")
+    place.store.set_floor(2, b"newer floor")
+    place.store.close()
+    place.harm(place.paths(".log")[0], b"older floor")
+    place.open()
+    assert place.stored.floor == (2, b"newer floor")
+    assert not place.stored.is_amnesiac
+    place.store.close()
+    place.harm(place.paths(".log")[0], b"newer floor")
+    place.open()
+    assert place.stored.is_amnesiac
+    assert "floor at position 2" in place.stored.report.findings[-1]
+
+
+def test_a_journal_that_is_missing_is_amnesia_also_if_it_was_empty(place: Place) -> None:
+    place.store.store_facts(b"promised")()
+    place.opened.close_all()
+    for path in place.paths(".log") + place.paths(".catalog"):
+        place.remove(path)
+    for _ in range(2):
+        place.kill_and_open()
+        assert place.stored.is_amnesiac
+        assert place.stored.facts == b"promised"
+
+
+@pytest.mark.parametrize("has_entries", [True, False])
+def test_lost_facts_are_amnesia_and_nothing_is_written_over_them(place: Place, *, has_entries: bool) -> None:
+    place.store.store_facts(b"promised")()
+    if has_entries:
+        place.store.put(0, 1, b"identity", None)
+        place.commit()
+    place.opened.close_all()
+    for name in NAMES:
+        place.harm(f"metadata/{name}", b"incarnation")
+    for _ in range(2):
+        place.files.forget()
+        place.kill_and_open()
+        assert place.stored.is_amnesiac
+        assert place.stored.facts is None
+        assert place.files.counts["pwritev"] == place.files.counts["remove"] == 0
+        with pytest.raises(LogOffline, match="metainfo"):
+            place.store.put(1, 1, b"identity", None)
+
+
+def test_lost_facts_of_a_journal_with_entries_are_amnesia_if_the_files_are_gone(place: Place) -> None:
+    place.store.put(0, 1, b"identity", None)
+    place.store.close()
+    for name in NAMES:
+        place.remove(f"metadata/{name}")
+    place.open()
+    assert place.stored.is_amnesiac
+
+
+def test_an_empty_directory_is_a_new_store(place: Place) -> None:
+    place.store.put(0, 1, b"identity", None)
+    place.store.close()
+    place.files.inner.remove_tree("metadata")
+    place.open()
+    assert not place.stored.is_amnesiac
+    assert place.stored.slots == []
+    assert place.store.incarnation == "start-2"
+
+
+def test_a_last_segment_that_is_missing_is_noticed_after_a_kill(files: Files) -> None:
+    """Its first commit has noted it; a seal alone does not say that something followed."""
+    place = Place(files, SMALL)
+    for position in range(3):
+        place.store.put(position, 1, b"identity", bytes(2_500))
+        place.commit()
+    place.opened.close_all()
+    assert len(place.paths(".log")) == 3
+    place.remove(place.paths(".log")[-1])
+    place.remove(place.paths(".catalog")[-1])
+    place.open()
+    assert place.stored.is_amnesiac
