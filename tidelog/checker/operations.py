@@ -72,6 +72,8 @@ class View(msgspec.Struct, frozen=True, array_like=True, tag="view"):
     records: list[tuple[int, str]]
     damaged: list[int] = []
     """Offsets that were answered with an error."""
+    is_sparse: bool = False
+    """Some offsets belong to no record anywhere (`commit.protocol=paxos`)."""
 
 
 class Damage(msgspec.Struct, frozen=True, array_like=True, tag="damage"):

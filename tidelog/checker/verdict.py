@@ -17,7 +17,7 @@
 | stale-read | a poll from the leader lacks what this leader had acknowledged before |
 | acknowledged-missing | in the end a replica lacks an acknowledged record |
 | vanished | in the end a replica lacks a record that a reader was given |
-| gap, false-damage | a replica has no record at an offset, or calls a good one damaged |
+| gap, false-damage | a replica has no record at an offset, where one has to be, or calls a good one damaged |
 | wrong-start, unsettled | a log starts or ends elsewhere than it must |
 | unequal-replicas | two replicas differ |
 

@@ -1,9 +1,9 @@
 """What each replica holds when all is over, against what was promised.
 
 An acknowledged record is there, at its offset, until the prefix that holds it is deleted; a record whose bytes were
-damaged on purpose is answered with an error, it alone. Below the high watermark there is a record at every offset. All
-replicas hold the same. Deleting a prefix is answered before it is durable, so a log may start anywhere from what was
-promised to what was asked for.
+damaged on purpose is answered with an error, it alone. Below the high watermark there is a record at every offset; in a
+sparse log, at every offset where any replica has one. All replicas hold the same. Deleting a prefix is answered before
+it is durable, so a log may start anywhere from what was promised to what was asked for.
 """
 
 from __future__ import annotations
@@ -71,13 +71,17 @@ def seen_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 def no_gaps(run: Run, versions: Versions) -> Iterator[Anomaly]:
     """Below the high watermark."""
+    anywhere: dict[str, set[int]] = {}
+    for view, _ in run.views:
+        anywhere.setdefault(view.key, set()).update(offset for offset, _ in view.records)
     for view, replica in run.views:
         damaged = run.damaged.get(view.key, set())
         present = {offset for offset, _ in view.records}
         for offset in sorted(set(view.damaged) - damaged):
             yield Anomaly("false-damage", view.key, f"offset {offset} is called damaged {_on(replica)}, and is not")
         for offset in range(view.start, view.high_watermark):
-            if offset not in present and offset not in damaged and offset not in view.damaged:
+            is_there = offset in present or (view.is_sparse and offset not in anywhere[view.key])
+            if not is_there and offset not in damaged and offset not in view.damaged:
                 yield Anomaly("gap", view.key, f"there is no record at {offset} {_on(replica)}")
 
 

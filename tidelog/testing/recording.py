@@ -152,7 +152,9 @@ class Recording:
             for node_id in found.isr:
                 url = cluster.broker(node_id).url
                 await asyncio.to_thread(_wait_until_committed, url, where, newest.log_end_offset)
-                view = await asyncio.to_thread(read_copy, url, where, self._text)
+                view = await asyncio.to_thread(
+                    read_copy, url, where, self._text, is_sparse=described.protocol == "paxos"
+                )
                 self.recorder.tell("view", [view], replica=node_id)
 
     def judge(self, *, acknowledged_min: int = 100, polls_min: int = 100, faults_min: int = 1) -> Verdict:
@@ -201,10 +203,10 @@ def _get(url: str, where: TopicPartition, offset: str, replica: str) -> _Found:
     return _Found(records, next_offset, start, high_watermark, end, int(headers["Tidelog-Leader-Epoch"]))
 
 
-def read_copy(url: str, where: TopicPartition, known_as: Text = text) -> View:
+def read_copy(url: str, where: TopicPartition, known_as: Text = text, *, is_sparse: bool = False) -> View:
     """All that one broker holds of a partition and knows to be committed. Raises `OSError`.
 
-    If less is there than is committed, the view has a gap.
+    If less is there than is committed, the view has a gap; unless the log is sparse, and nobody has it.
     """
     found = _get(url, where, "earliest", "local")
     records, start = found.records, found.log_start_offset
@@ -212,7 +214,7 @@ def read_copy(url: str, where: TopicPartition, known_as: Text = text) -> View:
         found = _get(url, where, str(found.next_offset), "local")
         records = records + found.records
     values = [(offset, known_as(value)) for offset, value in records]
-    return View(str(where), start, found.high_watermark, found.log_end_offset, values)
+    return View(str(where), start, found.high_watermark, found.log_end_offset, values, is_sparse=is_sparse)
 
 
 def _wait_until_committed(url: str, where: TopicPartition, end: int) -> None:

@@ -67,12 +67,20 @@ class Story:
     def tell(self, f: Function, *value: Value, process: str = "world") -> None:
         self.recorder.tell(f, value, process=process)
 
-    def view(self, values: str, *, start: int = 0, end: int | None = None, replica: int | None = None) -> None:
+    def view(
+        self,
+        values: str,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        replica: int | None = None,
+        is_sparse: bool = False,
+    ) -> None:
         """A partition whose values are letters from `start` on; a blank is a gap, a question mark is damage."""
         records = [(offset, value) for offset, value in enumerate(values, start) if value not in " ?"]
         damaged = [offset for offset, value in enumerate(values, start) if value == "?"]
         high_watermark = start + len(values)
-        view = View(K, start, high_watermark, high_watermark if end is None else end, records, damaged)
+        view = View(K, start, high_watermark, high_watermark if end is None else end, records, damaged, is_sparse)
         self.recorder.tell("view", [view], replica=replica)
 
     def kinds(self) -> Counter[str]:

@@ -43,6 +43,18 @@ def test_a_gap_in_what_nobody_was_promised() -> None:
     assert story.kinds() == {"gap": 1}
 
 
+@pytest.mark.parametrize(("second", "expected"), [("a c", {}), ("abc", {"gap": 1, "int-poll-skip": 1, "vanished": 1})])
+def test_in_a_sparse_log_a_gap_is_what_another_replica_has(second: str, expected: dict[str, int]) -> None:
+    story = Story()
+    story.send("producer", 0, "a")
+    story.send("producer", 1, "b", type_="info")
+    story.send("producer", 2, "c")
+    story.poll("reader", (0, "a"), (2, "c"))
+    story.view("a c", replica=1, is_sparse=True)
+    story.view(second, replica=2, is_sparse=True)
+    assert story.kinds() == expected
+
+
 def test_damage_that_somebody_did() -> None:
     story = viewed("a?cd")
     story.tell("damage", Damage(K, [1]))
