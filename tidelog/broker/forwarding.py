@@ -92,6 +92,7 @@ class ForwardedRequests:
                 acks=asked.acks,
                 deadline_s=deadline_s,
                 idempotency=keyed,
+                expected_end=asked.expected_end,
             )
         finally:
             self._budget.give_back(size)

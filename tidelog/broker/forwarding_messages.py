@@ -36,6 +36,8 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
     timeout_ms: int
     idempotency: tuple[int, int] | None
     """The producer id made from an idempotency key, and the fingerprint of the content."""
+    expected_end: int | None = None
+    """Where the last batch must end, lest nothing be appended."""
 
 
 class Produced(msgspec.Struct, frozen=True, tag=True):

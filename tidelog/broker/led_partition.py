@@ -95,6 +95,12 @@ class LedPartition(ABC):
     def producers(self) -> ProducerTable:
         """By which the sequences of the next batches are judged."""
 
+    @property
+    @abstractmethod
+    def appended_end(self) -> int:
+        """Where the last batch ends that was appended here, committed or not; no batch that may yet be committed lies
+        beyond it."""
+
     @abstractmethod
     def _require_leading(self, acks: int) -> None:
         """Raises `LeaderNotAvailable`, or another definite error, if nothing can be appended with these acks now."""
@@ -140,17 +146,21 @@ class LedPartition(ABC):
         acks: int,
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None = None,
+        expected_end: int | None = None,
     ) -> ProduceReceipt:
         """Appends sound batches, contiguously and all or none, and waits as `acks` says (-1 all, 1 leader, 0 not).
 
         The batches' buffers are patched in place. `idempotency` is the producer id made from an idempotency key and the
-        content's fingerprint. `deadline_s` is in the event loop's time.
+        content's fingerprint. With `expected_end` they are appended directly behind the batch that ends there, or not
+        at all; a repeat of what is in the log is answered as ever. `deadline_s` is in the event loop's time.
 
         Raises definite errors (`TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`, `ProducerFenced`,
-        `IdempotencyKeyReused`, `LeaderNotAvailable`, `Overloaded`, `DiskFull`, `LogOffline`, `ShuttingDown`): nothing
-        was appended; and indefinite ones (`TimedOutAfterAppend`, `InternalError`): the outcome is unknown.
+        `IdempotencyKeyReused`, `EndOffsetMoved`, `LeaderNotAvailable`, `Overloaded`, `DiskFull`, `LogOffline`,
+        `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`, `InternalError`): the outcome
+        is unknown.
         """
         proposal = self._prepare(batches, acks, deadline_s, idempotency)
+        proposal.expected_end = expected_end
         self._enqueue(proposal)
         if proposal.done is None:
             return ProduceReceipt([], self.leader_epoch, [], "none")
@@ -201,6 +211,7 @@ class LedPartition(ABC):
             if asyncio.get_running_loop().time() >= proposal.deadline_s:
                 raise proposal.late()
             proposal.judge(self.producers)
+            proposal.require_end(self.appended_end)
         except TidelogError as error:
             self._stats.refused_appends += 1
             proposal.fail(error)

@@ -1,7 +1,8 @@
 """A partition's mailbox: produce requests that wait for its task, bounded, handed out in groups.
 
 A group is what one gathered write appends. It ends where a producer comes a second time, because that batch's sequence
-can only be judged when the one before it is in the log.
+can only be judged when the one before it is in the log; and before and after a request that expects the log to end at
+a certain offset, for the same reason.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Mailbox:
             proposal = self._proposals[0]
             ids = [batch.header.producer_id for batch in proposal.batches if batch.header.producer_id >= 0]
             if any(producer_id in producers for producer_id in ids):
+                break
+            if group and (proposal.expected_end is not None or group[-1].expected_end is not None):
                 break
             self._proposals.popleft()
             self._bytes -= proposal.size

@@ -116,6 +116,11 @@ class Partition(LedPartition):
         """Of all that is in the log, committed or not."""
         return self.log.producers
 
+    @property
+    def appended_end(self) -> int:
+        """The log's."""
+        return self.log.log_end_offset
+
     # -- produce --------------------------------------------------------------------------------------------------
 
     def _require_leading(self, acks: int) -> None:

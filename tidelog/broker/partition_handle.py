@@ -107,6 +107,7 @@ class PartitionHandle(ReadHandle, Protocol):
         acks: int,
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None = None,
+        expected_end: int | None = None,
     ) -> ProduceReceipt:
         """Appends sound batches; see `Partition.produce` for the promises and the errors."""
         ...

@@ -141,9 +141,10 @@ class PeerPartition:
         acks: int,
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None = None,
+        expected_end: int | None = None,
     ) -> ProduceReceipt:
         """As `Partition.produce`. The batches' bytes go out as they are, and are not copied."""
-        message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency)
+        message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end)
         answer = await self.leader.ask(message, deadline_s, [batch.data for batch in batches])
         made = _expect(Produced, answer)
         return ProduceReceipt(

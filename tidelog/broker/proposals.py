@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import BatchHeader, RecordBatch, stamp_append_time, stamp_producer
 from tidelog.model.errors import (
+    EndOffsetMoved,
     InvalidTimestamp,
+    LeaderNotAvailable,
     OutOfOrderSequence,
     Overloaded,
     TidelogError,
@@ -59,6 +61,8 @@ class Proposal:
     done: asyncio.Future[ProduceReceipt] | None
     """None if nobody waits (acks=0)."""
     log_append_time_ms: int | None = None
+    expected_end: int | None = None
+    """Where the last batch must end, lest this be refused."""
     is_appended: bool = False
     verdicts: list[Duplicate | None] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
@@ -102,6 +106,24 @@ class Proposal:
         """Checks each batch's sequence, counting in those before it here. Raises as `ProducerTable.check`."""
         ahead: dict[int, tuple[int, int]] = {}
         self.verdicts = [_judge(batch.header, producers, ahead) for batch in self.batches]
+
+    def require_end(self, appended_end: int) -> None:
+        """Holds the request to the end that it expects; a repeat of what is there expects nothing. Judged before.
+
+        Raises `EndOffsetMoved`; `LeaderNotAvailable` if the log does not even reach that end: the producer knows more
+        than this broker, as if it were the leader no more.
+        """
+        if self.expected_end is None or self.expected_end == appended_end or None not in self.verdicts:
+            return
+        if self.expected_end > appended_end:
+            raise LeaderNotAvailable(
+                f"the last batch ends at offset {appended_end}, before {self.expected_end}, where it is expected to "
+                "end: another broker may lead by now, or records have been lost; nothing was appended"
+            )
+        raise EndOffsetMoved(
+            f"the last batch ends at offset {appended_end}, not at {self.expected_end}, as expected; nothing was "
+            "appended"
+        )
 
 
 def _judge(header: BatchHeader, producers: ProducerTable, ahead: dict[int, tuple[int, int]]) -> Duplicate | None:

@@ -50,11 +50,14 @@ class RemotePartition:
         acks: int,
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None = None,
+        expected_end: int | None = None,
     ) -> ProduceReceipt:
         """As `Partition.produce`. Repeated after an unknown outcome only if the partition will recognise a repeat."""
         return await self.origin.reach(
             self.target,
-            lambda place: place.produce(batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency),
+            lambda place: place.produce(
+                batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
+            ),
             deadline_s,
             appends=True,
             is_repeatable=idempotency is not None or all(batch.header.producer_id >= 0 for batch in batches),

@@ -149,6 +149,12 @@ class LengthRequired(TidelogError):
     code = 41101
 
 
+class EndOffsetMoved(TidelogError):
+    """The partition does not end where the request expects it to: somebody has appended (HTTP: Precondition Failed)."""
+
+    code = 41201
+
+
 class TooLarge(TidelogError):
     """A body, batch or record over its bound."""
 

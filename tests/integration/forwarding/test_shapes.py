@@ -89,6 +89,13 @@ PRODUCES: dict[str, list[Ask]] = {
         Ask("POST", f"{PARTITION}/batches", raw(b"a", producer_id=7, sequence=0), RAW),
         Ask("POST", f"{PARTITION}/batches", raw(b"c", producer_id=7, sequence=5), RAW),
     ],
+    "raw, expecting an end": [
+        Ask("POST", f"{PARTITION}/batches?expected_end_offset=0", raw(b"a", producer_id=7, sequence=0), RAW),
+        Ask("POST", f"{PARTITION}/batches?expected_end_offset=0", raw(b"b"), RAW),
+        Ask("POST", f"{PARTITION}/batches?expected_end_offset=0", raw(b"a", producer_id=7, sequence=0), RAW),
+        Ask("POST", f"{PARTITION}/batches?expected_end_offset=1", raw(b"c"), RAW),
+        Ask("POST", f"{PARTITION}/batches?expected_end_offset=9", raw(b"d"), RAW),
+    ],
     "raw, damaged": [Ask("POST", f"{PARTITION}/batches", DAMAGED, RAW)],
     "raw, too large": [Ask("POST", f"{PARTITION}/batches", raw(b"a" * 5_000), RAW)],
     "raw, nothing": [Ask("POST", f"{PARTITION}/batches", b"", RAW)],

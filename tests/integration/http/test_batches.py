@@ -75,6 +75,17 @@ async def test_a_repeat_of_an_idempotent_producer_gets_its_first_answer(site: Si
     assert len(site.values()) == 10
 
 
+async def test_a_batch_may_expect_where_the_partition_ends(site: Site) -> None:
+    assert (await site.ask("POST", f"{TARGET}?expected_end_offset=0", site.batch(b"a"))).status == 200
+    moved = await site.ask("POST", f"{TARGET}?expected_end_offset=0", site.batch(b"b"))
+    assert (moved.status, moved.code) == (412, 41201)
+    beyond = await site.ask("POST", f"{TARGET}?expected_end_offset=2", site.batch(b"b"))
+    assert (beyond.status, beyond.code) == (503, 50302)
+    assert (await site.ask("POST", f"{TARGET}?expected_end_offset=soon", site.batch(b"b"))).code == 40002
+    assert (await site.ask("POST", f"{TARGET}?expected_end_offset=1", site.batch(b"b"))).status == 200
+    assert site.values() == [b"a", b"b"]
+
+
 def _patched(batch: bytes, position: int, value: bytes, *, sealed: bool = True) -> bytes:
     data = bytearray(batch)
     data[position : position + len(value)] = value

@@ -87,8 +87,11 @@ def batch(
     return split_batches(encoded, batch_bytes_max=1 << 24)
 
 
-async def produce(partition: Partition, batches: list[RecordBatch], *, acks: int = -1) -> ProduceReceipt:
-    return await partition.produce(batches, acks=acks, deadline_s=asyncio.get_running_loop().time() + 10)
+async def produce(
+    partition: Partition, batches: list[RecordBatch], *, acks: int = -1, expected_end: int | None = None
+) -> ProduceReceipt:
+    deadline_s = asyncio.get_running_loop().time() + 10
+    return await partition.produce(batches, acks=acks, deadline_s=deadline_s, expected_end=expected_end)
 
 
 def stored(partition: Partition) -> list[StoredRecord]:

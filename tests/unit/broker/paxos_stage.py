@@ -284,7 +284,14 @@ class Stage:
     # -- clients -------------------------------------------------------------------------------------------------------
 
     async def produce(
-        self, node: int, value: bytes, *, acks: int = -1, wait_s: float = 5.0, producer: tuple[int, int] | None = None
+        self,
+        node: int,
+        value: bytes,
+        *,
+        acks: int = -1,
+        wait_s: float = 5.0,
+        producer: tuple[int, int] | None = None,
+        expected_end: int | None = None,
     ) -> ProduceReceipt | TidelogError | None:
         """One request to a broker: its receipt, its error, or None if it does not answer any more."""
         site = self.sites[node]
@@ -297,8 +304,9 @@ class Stage:
             leader = site.replica.leader
             if leader is None:
                 return None
+            deadline_s = asyncio.get_running_loop().time() + wait_s
             try:
-                return await leader.produce(batches, acks=acks, deadline_s=asyncio.get_running_loop().time() + wait_s)
+                return await leader.produce(batches, acks=acks, deadline_s=deadline_s, expected_end=expected_end)
             except TidelogError as error:
                 return error
 

@@ -13,8 +13,10 @@ from tests.unit.broker.conftest import Bench, batch, produce, stored, values
 from tidelog.model.errors import (
     DamagedBatch,
     DiskFull,
+    EndOffsetMoved,
     IdempotencyKeyReused,
     InvalidTimestamp,
+    LeaderNotAvailable,
     LogOffline,
     OffsetOutOfRange,
     OutOfOrderSequence,
@@ -175,6 +177,37 @@ async def test_gaps_and_old_epochs_are_refused(bench: Bench) -> None:
     with pytest.raises(OutOfOrderSequence, match="not consecutive"):
         await produce(partition, request)
     assert values(partition) == [b"a"]
+
+
+async def test_a_batch_that_expects_an_end_follows_that_end_or_is_refused(bench: Bench) -> None:
+    partition = await bench.topic()
+    assert (await produce(partition, batch(b"a", b"b"), expected_end=0)).last_offset == 1
+    with pytest.raises(EndOffsetMoved, match="ends at offset 2, not at 0"):
+        await produce(partition, batch(b"x"), expected_end=0)
+    with pytest.raises(LeaderNotAvailable, match="before 3"):
+        await produce(partition, batch(b"x"), expected_end=3)
+    assert (await produce(partition, batch(b"c"), expected_end=2)).base_offset == 2
+    assert values(partition) == [b"a", b"b", b"c"]
+
+
+async def test_a_repeat_is_answered_whatever_end_it_expects(bench: Bench) -> None:
+    partition = await bench.topic()
+    first = await produce(partition, batch(b"a", producer_id=7, sequence=0), expected_end=0)
+    await produce(partition, batch(b"x"))
+    repeat = await produce(partition, batch(b"a", producer_id=7, sequence=0), expected_end=0)
+    assert repeat.batches == first.batches
+    with pytest.raises(EndOffsetMoved):
+        await produce(partition, batch(b"b", producer_id=7, sequence=1), expected_end=1)
+
+
+async def test_of_all_that_expect_the_same_end_one_gets_it(bench: Bench) -> None:
+    """They wait in the mailbox together, among others; no gathering may let two of them in."""
+    partition = await bench.topic()
+    await produce(partition, batch(b"first"))
+    asked = [produce(partition, batch(b"%d" % number), expected_end=1) for number in range(20)]
+    outcomes = await asyncio.gather(*asked, produce(partition, batch(b"other")), return_exceptions=True)
+    assert [isinstance(outcome, EndOffsetMoved) for outcome in outcomes] == [False, *[True] * 19, False]
+    assert values(partition) == [b"first", b"0", b"other"]
 
 
 async def test_producers_are_remembered_over_a_restart_and_a_roll(bench: Bench) -> None:

@@ -8,7 +8,13 @@ from tests.unit.broker.paxos_stage import Stage, play
 from tests.unit.broker.replication_stage import PARTITION, until
 from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.proposals import ProduceReceipt
-from tidelog.model.errors import ControllerLost, LeaderNotAvailable, OutOfOrderSequence, TimedOutAfterAppend
+from tidelog.model.errors import (
+    ControllerLost,
+    EndOffsetMoved,
+    LeaderNotAvailable,
+    OutOfOrderSequence,
+    TimedOutAfterAppend,
+)
 
 
 def test_what_is_acknowledged_is_on_a_majority_and_everywhere_the_same() -> None:
@@ -105,6 +111,40 @@ def test_the_ghost_of_an_old_leader_is_void_and_its_producer_told_so() -> None:
         assert isinstance(outcome, LeaderNotAvailable) and "nothing was appended" in str(outcome)
         await stage.quiet()
         assert stage.sites[1].content() == stage.sites[2].content()
+
+    play(story)
+
+
+def test_a_batch_that_expects_an_end_follows_that_end_across_what_is_void() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        first = await stage.produce(1, b"a", expected_end=0)
+        assert isinstance(first, ProduceReceipt) and first.base_offset == 0
+        stage.cut = {(1, 2), (1, 3)}
+        ghost = asyncio.ensure_future(stage.produce(1, b"ghost", expected_end=1, wait_s=30.0))
+        rival = asyncio.ensure_future(stage.produce(1, b"rival", expected_end=1, wait_s=30.0))
+        assert isinstance(await rival, EndOffsetMoved), "the ghost may yet be committed"
+        await stage.lead(2)
+        second = await stage.produce(2, b"b", expected_end=1)
+        assert isinstance(second, ProduceReceipt) and second.base_offset is not None
+        stage.cut = set()
+        assert isinstance(await ghost, LeaderNotAvailable)
+        late = await stage.produce(2, b"late", expected_end=1)
+        assert isinstance(late, EndOffsetMoved)
+        third = await stage.produce(2, b"c", expected_end=second.base_offset + 1)
+        assert isinstance(third, ProduceReceipt)
+        await stage.quiet()
+        assert [value for value in (b"ghost", b"rival", b"late") if value in stage.sites[1].content()] == []
+
+    play(story)
+
+
+def test_requests_that_expect_ends_follow_each_other_while_others_are_on_their_way() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        asked = [stage.produce(1, b"v%d" % number, expected_end=number) for number in range(20)]
+        receipts = await asyncio.gather(*asked)
+        assert [receipt.base_offset for receipt in receipts if isinstance(receipt, ProduceReceipt)] == list(range(20))
 
     play(story)
 

@@ -49,6 +49,9 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
     check_batches(call.request)
     acks = params.acks(call.query)
     deadline_s = call.deadline_s(context)
+    expected_end = None
+    if "expected_end_offset" in call.query:
+        expected_end = params.integer("expected_end_offset", call.query["expected_end_offset"])
     body = await read_body(context, call, context.limits.batches_bytes_max)
     batches = split_batches(body, batch_bytes_max=partition.config.max_message_bytes)
     keyed = None
@@ -56,7 +59,9 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
         keyed = keyed_request(call.request, partition.topic_id, str(partition.partition), body)
         _check_keyed(batches, context.limits.keyed_batches_max)
         await refuse_other_content(context, context.broker.topic(partition.topic), keyed)
-    receipt = await partition.produce(batches, acks=acks, deadline_s=deadline_s, idempotency=keyed)
+    receipt = await partition.produce(
+        batches, acks=acks, deadline_s=deadline_s, idempotency=keyed, expected_end=expected_end
+    )
     if acks == 0:
         return no_content()
     places = [BatchPlace(base_offset, last_offset) for base_offset, last_offset in receipt.batches]

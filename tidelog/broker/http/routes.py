@@ -46,6 +46,10 @@ _PRODUCE: Final = (
     Query("async", {"type": "boolean"}, "`true` is `acks=0`: answered at once with 204."),
     Query("timeout_ms", _INTEGER, "When to give up waiting: 503 if nothing was appended, 504 if it is unknown."),
 )
+_PRODUCE_BATCHES: Final = (
+    *_PRODUCE,
+    Query("expected_end_offset", _INTEGER, "Append only if the partition's last batch ends here; else 412."),
+)
 _READ_RECORDS: Final = (
     _OFFSET,
     Query("timestamp", _INTEGER, "Begin at the first record of this time (ms) or later."),
@@ -141,7 +145,7 @@ OWN: Final = (
     Route("GET", f"{_PARTITION}/records", _READ, topic, records.get_records, None, list[records.RecordShown],
           query=_READ_RECORDS, answer_media=(Embedded.BINARY.value, Embedded.JSON.value)),
     Route("POST", f"{_PARTITION}/batches", _WRITE, topic, batches.post_batches, None, batches.BatchesReceipt,
-          (200, 204), _PRODUCE, (BATCHES_TYPE,), has_raw_body=True),
+          (200, 204), _PRODUCE_BATCHES, (BATCHES_TYPE,), has_raw_body=True),
     Route("GET", f"{_PARTITION}/batches", _READ, topic, batches.get_batches, query=_READ_BATCHES,
           answer_media=(BATCHES_TYPE,)),
 )  # fmt: skip

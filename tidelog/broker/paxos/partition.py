@@ -79,7 +79,7 @@ class PaxosPartition(LedPartition):
         self._proposer = proposer
         self._flights = Flights()
         self._producers = ProducerTable(applied.log.settings.producers_max)
-        self._next_offset = 0
+        self._next_offset = self._appended_end = 0
         self._is_serving = False
         self._is_held = False
         self._room = asyncio.Event()
@@ -93,6 +93,11 @@ class PaxosPartition(LedPartition):
     def producers(self) -> ProducerTable:
         """Of all that is applied or on its way."""
         return self._producers if self._is_serving or self._is_held else self.log.producers
+
+    @property
+    def appended_end(self) -> int:
+        """Of what is applied or on its way. Offsets that a void value has left out may lie between it and the next."""
+        return self._appended_end if self._is_serving or self._is_held else self.log.log_end_offset
 
     @property
     def is_serving(self) -> bool:
@@ -110,6 +115,7 @@ class PaxosPartition(LedPartition):
         """This broker is elected, and all that came before is applied here."""
         self._producers = ProducerTable(self.log.settings.producers_max)
         self._producers.restore((known, replace(state)) for known, state in self.log.producers.items())
+        self._appended_end = self.log.log_end_offset
         self._is_serving, self._is_held = True, False
         self._room.set()
 
@@ -179,6 +185,7 @@ class PaxosPartition(LedPartition):
                 payload = b"".join(batch.data for batch in fresh)
                 position, value = self._proposer.propose(self._next_offset - base_offset, payload)
                 self._flights.add(position, Flight(value, []))
+                self._appended_end = self._next_offset
                 self._remember(fresh)
         except TidelogError as error:
             self._refuse(group, error)
