@@ -43,14 +43,17 @@ def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
     """What the value at `prefix.position` means, and the prefix that includes it."""
     position = prefix.position + 1
     if value.kind is Kind.NOP:
-        return Prefix(position, prefix.epoch, prefix.next_offset), Verdict.NOTHING
+        return Prefix(position, prefix.epoch, prefix.next_offset, prefix.start_offset), Verdict.NOTHING
     if is_void(prefix, value):
-        return Prefix(position, prefix.epoch, prefix.next_offset), Verdict.VOID
-    next_offset = prefix.next_offset
+        return Prefix(position, prefix.epoch, prefix.next_offset, prefix.start_offset), Verdict.VOID
+    next_offset, start_offset = prefix.next_offset, prefix.start_offset
     if value.count:
         assert value.base_offset >= next_offset, "offsets are given out once"
         next_offset = value.base_offset + value.count
-    return Prefix(position, value.birth, next_offset), Verdict.APPLIED
+    if value.kind is Kind.DELETE:
+        assert value.base_offset <= next_offset, "what is deleted is there"
+        start_offset = max(start_offset, value.base_offset)
+    return Prefix(position, value.birth, next_offset, start_offset), Verdict.APPLIED
 
 
 def fold_to(prefix: Prefix, slots: Mapping[int, Slot], position: int) -> Prefix:

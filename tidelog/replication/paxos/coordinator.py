@@ -15,7 +15,17 @@ value stands where this coordinator put its own, or its own turns out void.
 from __future__ import annotations
 
 from tidelog.replication.paxos.apply import Verdict
-from tidelog.replication.paxos.events import Action, Append, Applied, Elected, Proposed, Reason, Refused, Truncate
+from tidelog.replication.paxos.events import (
+    Action,
+    Append,
+    Applied,
+    Delete,
+    Elected,
+    Proposed,
+    Reason,
+    Refused,
+    Truncate,
+)
 from tidelog.replication.paxos.proposer import Proposer, Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import WITH_PAYLOAD, Kind, Value
@@ -70,14 +80,20 @@ class LogCoordinator(Proposer):
         self.next_offset += event.count
         return [Proposed(self._next_position, value), *self._propose(value)]
 
-    def truncate(self, event: Truncate) -> list[Action]:
-        """Refused if `begin` is beyond what is applied here. (Mesos takes any; with begin > end it aborts later.)"""
+    def let_go(self, event: Truncate | Delete) -> list[Action]:
+        """Of positions, or of records; refused beyond what is applied here. (Mesos takes any position; with begin > end
+        it aborts later.)"""
+        applied = self._replica.applied
+        match event:
+            case Truncate(begin):
+                value, is_in_range = Value(Kind.TRUNCATE, self.number, begin=begin), 0 <= begin <= applied.position
+            case Delete(offset):
+                value, is_in_range = Value(Kind.DELETE, self.number, offset), 0 <= offset <= applied.next_offset
         refusal = self._refusal()
-        if refusal is None and not 0 <= event.begin <= self._replica.applied.position:
+        if refusal is None and not is_in_range:
             refusal = Reason.OUT_OF_RANGE
         if refusal is not None:
             return [Refused(event, refusal)]
-        value = Value(Kind.TRUNCATE, self.number, begin=event.begin)
         return [Proposed(self._next_position, value), *self._propose(value)]
 
     def _refusal(self) -> Reason | None:

@@ -98,6 +98,13 @@ class Truncate(msgspec.Struct, frozen=True):
     begin: int
 
 
+class Delete(msgspec.Struct, frozen=True):
+    """Delete the records below this offset, in all state machines, at the position that it gets. Nothing beyond what is
+    applied can be deleted."""
+
+    offset: int
+
+
 class Found(msgspec.Struct, frozen=True):
     """This node may take part in founding this cluster, with its members all new. Only at the creation of a cluster,
     whose id says which."""
@@ -142,6 +149,7 @@ Event = (
     | Demote
     | Append
     | Truncate
+    | Delete
     | Found
     | Rejoin
     | Enlist
@@ -173,7 +181,8 @@ class SetTimer(msgspec.Struct, frozen=True):
 
 
 class Proposed(msgspec.Struct, frozen=True):
-    """An `Append` or `Truncate` got its position. It is in the log once `Applied` says so; until then, unknown."""
+    """An `Append`, `Truncate` or `Delete` got its position. It is in the log once `Applied` says so; until then it is
+    unknown whether it will be."""
 
     position: int
     value: Value

@@ -31,6 +31,7 @@ from tidelog.replication.paxos.events import (
     Append,
     Applied,
     Damaged,
+    Delete,
     Demote,
     Effect,
     Elect,
@@ -69,7 +70,7 @@ from tidelog.replication.paxos.messages import (
 from tidelog.replication.paxos.numbers import NO_NUMBER, next_number
 from tidelog.replication.paxos.proposer import Proposer, Reign
 from tidelog.replication.paxos.recover import Fence, Founding
-from tidelog.replication.paxos.refusals import refusal
+from tidelog.replication.paxos.refusals import Request, refusal
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status, StoredLog
 from tidelog.replication.quorum import Quorum
@@ -149,7 +150,7 @@ class PaxosNode:
                 return self.replica.journal.stored(sequence)
             case TimerFired(timer, token):
                 return self._on_timer(timer, token)
-            case Append() | Truncate() | Elect() | Found() | Rejoin() | Enlist() | Demote():
+            case Append() | Truncate() | Delete() | Elect() | Found() | Rejoin() | Enlist() | Demote():
                 return self._on_request(event)
             case Reconfigure():
                 return self._reconfigure(event)
@@ -202,7 +203,7 @@ class PaxosNode:
 
     # -- what the shell asks for -------------------------------------------------------------------------------------
 
-    def _on_request(self, event: Append | Truncate | Elect | Found | Rejoin | Enlist | Demote) -> list[Action]:
+    def _on_request(self, event: Request | Demote) -> list[Action]:
         if isinstance(event, Demote):
             return self._demote()
         reason = refusal(event, self.replica, self._reign, is_coordinator=self.coordinator is not None)
@@ -219,8 +220,8 @@ class PaxosNode:
                 return self._founding.permit(cluster_id)
             case Append():
                 return self._elected().append(event)
-            case Truncate():
-                return self._elected().truncate(event)
+            case Truncate() | Delete():
+                return self._elected().let_go(event)
 
     def _demote(self) -> list[Action]:
         return [] if self._proposer is None else self._proposer.lose(self._proposer.number)

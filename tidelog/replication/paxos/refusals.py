@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tidelog.replication.paxos.events import Append, Elect, Enlist, Found, Reason, Rejoin, Truncate
+from tidelog.replication.paxos.events import Append, Delete, Elect, Enlist, Found, Reason, Rejoin, Truncate
 from tidelog.replication.paxos.numbers import NODE_MAX, owner_of
 from tidelog.replication.paxos.proposer import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status
 
-Request = Append | Truncate | Elect | Found | Rejoin | Enlist
+Request = Append | Truncate | Delete | Elect | Found | Rejoin | Enlist
 
 
 def refusal(event: Request, replica: Replica, reign: Reign, *, is_coordinator: bool) -> Reason | None:
@@ -16,7 +16,7 @@ def refusal(event: Request, replica: Replica, reign: Reign, *, is_coordinator: b
     if replica.is_halted:
         return Reason.STORAGE_ERROR
     match event:
-        case Append() | Truncate():
+        case Append() | Truncate() | Delete():
             return None if is_coordinator else Reason.NOT_COORDINATOR
         case Elect(number):
             return _to_elect(replica, reign) or _to_use(number, replica, reign)

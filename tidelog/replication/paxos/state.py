@@ -39,11 +39,13 @@ class Kind(Enum):
     """A coordinator's first: chosen before anything of its clients."""
     APPEND = 2
     TRUNCATE = 3
-    """Drops the positions below `Value.begin` (Kafka: delete records; the log's head, never its tail)."""
+    """Drops the positions below `Value.begin`: the log's head, never its tail."""
     VOTERS = 4
     """Who votes from here on (`voters.py`); its payload says who, and may carry records as well."""
     UNKNOWN = 5
     """Not a value: the disk has lost which one it was. Such a slot is faulty and not learned, and its number stands."""
+    DELETE = 6
+    """Deletes the records below `Value.base_offset` (Kafka: delete records). It lets go of no position."""
 
 
 WITH_PAYLOAD = (Kind.APPEND, Kind.VOTERS)
@@ -59,7 +61,8 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     A NOP has none: it is neutral in the order of births."""
     base_offset: int = 0
     count: int = 0
-    """Offsets taken, from `base_offset` on: by an APPEND, and by records that come with VOTERS; 0 for the rest."""
+    """Offsets taken, from `base_offset` on: by an APPEND, and by records that come with VOTERS; 0 for the rest. Of a
+    DELETE, `base_offset` is the first to stay."""
     digest: bytes = b""
     """Names the payload's content: any copy with this digest is right."""
     begin: int = 0
@@ -91,6 +94,8 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The newest birth applied."""
     next_offset: int = 0
     """The offset that the next record gets."""
+    start_offset: int = 0
+    """Records below are deleted."""
 
 
 ORIGIN = Prefix()

@@ -30,6 +30,8 @@ def value_text(value: Value) -> str:
             return f"barrier@{number_text(value.birth)}"
         case Kind.TRUNCATE:
             return f"truncate to {value.begin} @{number_text(value.birth)}"
+        case Kind.DELETE:
+            return f"delete to {value.base_offset} @{number_text(value.birth)}"
         case Kind.UNKNOWN:
             return "unknown"
         case Kind.VOTERS if not value.count:
@@ -51,7 +53,8 @@ def slot_text(slot: Slot) -> str:
 
 
 def prefix_text(prefix: Prefix) -> str:
-    return f"{prefix.position}/{number_text(prefix.epoch)}/{prefix.next_offset}"
+    deleted = f" from {prefix.start_offset}" if prefix.start_offset else ""
+    return f"{prefix.position}/{number_text(prefix.epoch)}/{prefix.next_offset}{deleted}"
 
 
 def record_text(record: Record) -> str:
@@ -137,7 +140,7 @@ def _request_text(event: e.Event) -> str:
             return f"{name} voters {digest_text(digest)}"
         case e.Append(count, digest):
             return f"{name} {digest_text(digest)} of {count}"
-        case e.Truncate(position) | e.Damaged(position):
+        case e.Truncate(position) | e.Delete(position) | e.Damaged(position):
             return f"{name} {position}"
         case e.Found(cluster_id):
             return f"{name} {cluster_id}"

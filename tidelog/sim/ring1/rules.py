@@ -183,7 +183,7 @@ class BarrierFirst(Invariant):
 
     def sent(self, node: SimNode, message: Message) -> None:
         assert isinstance(message, WriteRequest)
-        if message.value.kind in (Kind.APPEND, Kind.TRUNCATE, Kind.VOTERS):
+        if message.value.kind in (Kind.APPEND, Kind.TRUNCATE, Kind.DELETE, Kind.VOTERS):
             self.require(message.value.birth in self.truth.barriers, node.node, message)
 
 

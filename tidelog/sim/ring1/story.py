@@ -14,6 +14,7 @@ from collections import Counter
 from tidelog.replication.paxos.events import (
     Append,
     Damaged,
+    Delete,
     Demote,
     Elect,
     Found,
@@ -180,6 +181,7 @@ class Story:
             case TruncateSome(_, share):
                 replica = node.core.replica
                 begin = replica.begin + int(share * (replica.applied.position - replica.begin + 1))
+                self.sim.step(node, Delete(int(share * replica.applied.next_offset)))
                 self.sim.step(node, Truncate(begin))
             case DemoteOne():
                 self.sim.step(node, Demote())

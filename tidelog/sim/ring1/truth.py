@@ -141,7 +141,8 @@ class Truth:
         if position != len(self.log):
             return
         prefix = self.prefixes[-1]
-        verdict, epoch, next_offset = Verdict.APPLIED, value.birth, prefix.next_offset
+        verdict, epoch = Verdict.APPLIED, value.birth
+        next_offset, start_offset = prefix.next_offset, prefix.start_offset
         if value.kind is Kind.NOP:
             verdict, epoch = Verdict.NOTHING, prefix.epoch
         elif value.birth < prefix.epoch:
@@ -152,7 +153,9 @@ class Truth:
             next_offset = value.base_offset + value.count
         elif value.kind is Kind.TRUNCATE:
             self.floors.add(value.begin)
+        elif value.kind is Kind.DELETE:
+            start_offset = max(start_offset, value.base_offset)
         elif value.kind is Kind.VOTERS:
             self.voters.append((position, self.voter_sets[value.digest]))
         self.log.append((value, verdict))
-        self.prefixes.append(Prefix(position + 1, epoch, next_offset))
+        self.prefixes.append(Prefix(position + 1, epoch, next_offset, start_offset))
