@@ -13,9 +13,9 @@ from functools import partial
 
 import structlog
 
-from tidelog.broker.follower import Follower
+from tidelog.broker.copies import Holder
+from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.log_writer import LogWriter
-from tidelog.broker.partition import Partition
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
@@ -32,12 +32,12 @@ logger = structlog.get_logger("tidelog.housekeeping")
 
 
 class Housekeeper:
-    """Looks after the partitions of one broker, whichever there are at the time."""
+    """Looks after one broker's replicas, whichever there are at the time: those that lead, and the others."""
 
     def __init__(
         self,
-        partitions: Mapping[PartitionId, Partition],
-        followers: Mapping[PartitionId, Follower],
+        partitions: Mapping[PartitionId, LedPartition],
+        followers: Mapping[PartitionId, Holder],
         log_writer: LogWriter,
         config: BrokerConfig,
         clock: Clock,
@@ -74,7 +74,7 @@ class Housekeeper:
                 next_retention_s = now() + retention_interval_s
 
     async def _checkpoint(self) -> None:
-        replicas: dict[PartitionId, Partition | Follower] = {**self._partitions}
+        replicas: dict[PartitionId, Holder] = {**self._partitions}
         if self._checkpoints % FOLLOWER_CHECKPOINTS == 0:
             replicas |= self._followers
         self._checkpoints += 1
@@ -96,7 +96,7 @@ class Housekeeper:
     def _apply_retention(self) -> None:
         now_ms = self._clock.wall_ms()
         for key, partition in list(self._partitions.items()):
-            partition.log.producers.expire(now_ms - self._config.producer_id_expiration_ms)
+            partition.forget_producers(now_ms - self._config.producer_id_expiration_ms)
             try:
                 partition.apply_retention(now_ms)
             except TidelogError as error:

@@ -24,11 +24,12 @@ from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
-from tidelog.model.errors import Overloaded, ShuttingDown, TidelogError
+from tidelog.model.errors import OffsetOutOfRange, Overloaded, ShuttingDown, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.model.ports import Clock
 from tidelog.model.producers import ProducerTable
 from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.retention import retained_from
 
 
 class Facilities(Protocol):
@@ -101,6 +102,12 @@ class LedPartition(ABC):
         """Where the last batch ends that was appended here, committed or not; no batch that may yet be committed lies
         beyond it."""
 
+    def forget_producers(self, before_ms: int) -> None:
+        """Those that have been silent since then."""
+        self.log.producers.expire(before_ms)
+        if self.producers is not self.log.producers:
+            self.producers.expire(before_ms)
+
     @abstractmethod
     def _require_leading(self, acks: int) -> None:
         """Raises `LeaderNotAvailable`, or another definite error, if nothing can be appended with these acks now."""
@@ -116,6 +123,18 @@ class LedPartition(ABC):
     @abstractmethod
     async def _wait_for_room(self) -> None:
         """Returns when more may be appended."""
+
+    @abstractmethod
+    def committed(self) -> None:
+        """The log writer's report: the log is durable further than before, was repaired, or has gone offline."""
+
+    @abstractmethod
+    def let_go(self, offset: int) -> None:
+        """Has committed records below `offset` deleted, on all replicas. When they are gone here, `log_start_offset`
+        says so, and watchers are woken. Asking again does no harm.
+
+        Raises `LeaderNotAvailable`, `Overloaded`, `DiskFull` or `LogOffline`.
+        """
 
     # -- extent ---------------------------------------------------------------------------------------------------
 
@@ -251,6 +270,56 @@ class LedPartition(ABC):
         while group := self._mailbox.take_group():
             for proposal in group:
                 proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))
+
+    # -- deletion -------------------------------------------------------------------------------------------------
+
+    async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
+        """Deletes the committed records below `offset` (Kafka's DeleteRecords); returns when the log begins there, or
+        later. `deadline_s` is in the event loop's time.
+
+        Raises `OffsetOutOfRange` beyond the high watermark, else as `let_go`; and `TimedOutAfterAppend`: they may
+        be deleted yet.
+        """
+        self._lease.require()
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(
+                f"offset {offset} is beyond the high watermark {self.high_watermark}; nothing was deleted",
+                self.log_start_offset,
+                self.high_watermark,
+            )
+        self.let_go(offset)
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while self.log_start_offset < offset:
+                    await self._changed()
+                    self.let_go(offset)
+        except TimeoutError:
+            raise TimedOutAfterAppend(
+                f"the records below offset {offset} are not deleted yet; they may be later"
+            ) from None
+
+    async def _changed(self) -> None:
+        """Returns when readers would look again."""
+        changed = asyncio.get_running_loop().create_future()
+        self.watchers.add(changed)
+        try:
+            await changed
+        finally:
+            self.watchers.discard(changed)
+
+    def apply_retention(self, now_ms: int) -> None:
+        """Has the segments deleted that the topic's retention keeps no longer. Raises as `let_go`."""
+        if self.config.cleanup_policy != "delete":
+            return
+        keep_from = retained_from(
+            [segment.summary() for segment in self.log.segments],
+            now_ms=now_ms,
+            retention_ms=self.config.retention_ms,
+            retention_bytes=self.config.retention_bytes,
+            high_watermark=min(self.high_watermark, self.log.durable_offset),
+        )
+        if keep_from > self.log_start_offset:
+            self.let_go(keep_from)
 
     # -- read -----------------------------------------------------------------------------------------------------
 

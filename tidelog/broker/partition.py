@@ -8,6 +8,7 @@ which completes waiting producers and wakes waiting consumers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -53,7 +54,6 @@ from tidelog.replication.protocol import (
     Synced,
 )
 from tidelog.storage.partition_log import LogSettings, PartitionLog
-from tidelog.storage.retention import retained_from
 
 
 class Replication(Protocol):
@@ -104,6 +104,7 @@ class Partition(LedPartition):
         self._replication = surroundings.replication
         self._recent = RecentBatches(surroundings.recent)
         self._uncommitted = Uncommitted()
+        self._start_wanted = 0
         self._is_deposed = False
 
     @property
@@ -178,6 +179,9 @@ class Partition(LedPartition):
         self._complete_committed()
         if self.log.offline_reason is not None:
             self._uncommitted.fail(self.log.offline_reason)
+        elif self._start_wanted > self.log_start_offset:
+            with suppress(TidelogError):  # whoever asked for it asks again
+                self._delete()
 
     def _execute(self, effects: Sequence[LeaderEffect]) -> None:
         for effect in effects:
@@ -259,31 +263,25 @@ class Partition(LedPartition):
 
     # -- housekeeping ---------------------------------------------------------------------------------------------
 
-    def delete_prefix(self, offset: int) -> None:
-        """Lets go of committed records below `offset` (DeleteRecords). Raises as `PartitionLog.delete_prefix`."""
+    def let_go(self, offset: int) -> None:
+        """As `LedPartition.let_go`: at once, if it is durable. The followers hear of it with their next fetch."""
         assert offset <= self.high_watermark
-        before = len(self.log.segments)
-        self.log.delete_prefix(offset)
-        self._stats.deleted_segments += before - len(self.log.segments)
-        self._execute(self._protocol.step(PrefixDeleted(offset)))
-        self._log_writer.submit(self)
+        self._start_wanted = max(self._start_wanted, offset)
+        self._delete()
 
-    def apply_retention(self, now_ms: int) -> None:
-        """Deletes the segments that the topic's retention no longer keeps. Raises as `delete_prefix`."""
-        if self.config.cleanup_policy != "delete":
-            return
-        keep_from = retained_from(
-            [segment.summary() for segment in self.log.segments],
-            now_ms=now_ms,
-            retention_ms=self.config.retention_ms,
-            retention_bytes=self.config.retention_bytes,
-            high_watermark=min(self.high_watermark, self.log.durable_offset),
-        )
-        if keep_from <= self.log_start_offset:
-            return
-        if keep_from == self.log.log_end_offset:
-            self.log.roll(now_ms)
-        self.delete_prefix(keep_from)
+    def _delete(self) -> None:
+        """What is to go and durable; where a log ends that is not, nobody could tell after a loss of power."""
+        offset = min(self._start_wanted, self.log.durable_offset)
+        if offset > self.log_start_offset:
+            if offset == self.log.log_end_offset:
+                self.log.roll(self._clock.wall_ms())
+            before = len(self.log.segments)
+            self.log.delete_prefix(offset)
+            self._stats.deleted_segments += before - len(self.log.segments)
+            self._execute(self._protocol.step(PrefixDeleted(offset)))
+            self.watchers.wake_all()
+        if self.log_start_offset < self._start_wanted or self.log.is_dirty:
+            self._log_writer.submit(self)
 
     def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:
         """Takes new topic settings into force, from the next request on."""

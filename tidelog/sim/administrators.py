@@ -83,7 +83,7 @@ class Administrator(NowAndThen):
         assert isinstance(partition, Partition), "a machine of its own leads all its partitions"
         offset = self._rng.randint(partition.log_start_offset, partition.high_watermark)
         self._history.ask_start(where, offset)
-        partition.delete_prefix(offset)
+        partition.let_go(offset)
         self._history.counters["prefix deleted"] += 1
 
 

@@ -27,10 +27,11 @@ from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import Voter
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import LeaderNotAvailable, TidelogError
 from tidelog.model.ports import Buffer
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.environment import DISK_DELAY_S, SimClock, SimEntropy, SimRunner
+from tidelog.sim.faults import Crashed
 from tidelog.sim.loop import SimLoop, run
 from tidelog.sim.process import Process, context_of, outside, owned_task
 from tidelog.sim.seeds import stream
@@ -132,6 +133,11 @@ class Site:
         if self.process is not None and self.is_up:
             asyncio.get_running_loop().call_soon(call, context=context_of(self.process))
 
+    def run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Has the broker do something that takes time."""
+        assert self.process is not None and self.is_up
+        return asyncio.get_running_loop().create_task(work, context=context_of(self.process))
+
     def pause(self) -> None:
         loop = asyncio.get_running_loop()
         if isinstance(loop, SimLoop) and self.process is not None and self.is_up:
@@ -209,6 +215,7 @@ class Stage:
         self.disk_delay_s = DISK_DELAY_S
         self.cut: set[tuple[int, int]] = set()
         self.space = SpaceSettings()
+        self.config = TopicConfig()
         self.members = [Member(node, node, "") for node in range(1, replicas + 1)]
         self.sites = {node: Site(self, node, node) for node in range(1, replicas + 1)}
         for node in range(replicas + 1, replicas + spares + 1):
@@ -266,7 +273,7 @@ class Stage:
                 return
             replica.set_members(voters_of(self.members), list(self.sites))
             if leader == site.node:
-                partition = replica.lead(epoch, TopicConfig())
+                partition = replica.lead(epoch, self.config)
                 site.spawn("partition", partition.run())
             else:
                 replica.follow(epoch, leader)
@@ -314,6 +321,26 @@ class Stage:
         await asyncio.wait([task])
         return None if task.cancelled() else task.result()
 
+    async def delete(self, node: int, offset: int, *, wait_s: float = 5.0) -> TidelogError | None:
+        """One request to delete a prefix: its error, or None if it is deleted, or does not answer any more."""
+        site = self.sites[node]
+        leader = site.replica.leader
+        if not site.is_up or site.process is None or leader is None:
+            return LeaderNotAvailable("nobody is there")
+
+        async def ask() -> TidelogError | None:
+            try:
+                await leader.delete_prefix(offset, deadline_s=asyncio.get_running_loop().time() + wait_s)
+            except TidelogError as error:
+                return error
+            except Crashed:
+                pass  # the machine has died in this call
+            return None
+
+        task = asyncio.get_running_loop().create_task(ask(), context=context_of(site.process))
+        await asyncio.wait([task])
+        return None if task.cancelled() else task.result()
+
     async def change(self, node: int, *, add: int | None = None, remove: int | None = None) -> None:
         """Has the leader change who votes; a broker that is added has been given its own number as its id."""
         site = self.sites[node]
@@ -332,7 +359,10 @@ class Stage:
         sites = [site for node, site in self.sites.items() if node in nodes or not nodes]
 
         def is_quiet() -> bool:
-            ends = {(site.replica.applied_position, site.replica.log.log_end_offset) for site in sites}
+            ends = {
+                (site.replica.applied_position, site.replica.log.log_start_offset, site.replica.log.log_end_offset)
+                for site in sites
+            }
             return len(ends) == 1 and all(site.replica.applying.delivery.needs_snapshot is None for site in sites)
 
         await until(is_quiet)

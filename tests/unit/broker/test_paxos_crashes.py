@@ -51,6 +51,29 @@ class Producer:
             await asyncio.sleep(0.05)
 
 
+class Operator:
+    """Deletes prefixes, now and then, never more than `margin` records from the end."""
+
+    def __init__(self, stage: Stage, rng: random.Random) -> None:
+        self.stage = stage
+        self.deleted_to = 0
+        """Told so."""
+        self.asked_to = 0
+        self._rng = rng
+
+    async def act(self) -> None:
+        leader = self.stage.leader
+        if leader < 0 or not self.stage.sites[leader].is_up:
+            return
+        log = self.stage.sites[leader].replica.log
+        offset = self._rng.randint(log.log_start_offset, log.log_end_offset)
+        self.asked_to = max(self.asked_to, offset)
+        site, life = self.stage.sites[leader], self.stage.sites[leader].lives
+        error = await self.stage.delete(leader, offset, wait_s=1.0)
+        if error is None and site.is_up and site.lives == life:
+            self.deleted_to = max(self.deleted_to, offset)
+
+
 async def misfortune(stage: Stage, rng: random.Random) -> None:
     """One thing that befalls the cluster."""
     site = stage.sites[rng.choice(sorted(stage.sites))]
@@ -103,8 +126,10 @@ async def revive(stage: Stage) -> None:
             await site.boot()
 
 
-async def check(stage: Stage, producers: list[Producer]) -> None:
+async def check(stage: Stage, producers: list[Producer], operator: Operator) -> None:
     await stage.quiet()
+    start = stage.sites[1].replica.log.log_start_offset
+    assert operator.deleted_to <= start <= operator.asked_to
     contents = {site.content() for site in stage.sites.values()}
     assert len(contents) == 1, "the logs differ"
     found: dict[int, bytes] = {}
@@ -116,7 +141,7 @@ async def check(stage: Stage, producers: list[Producer]) -> None:
     assert len(values) == len(set(values)), "something is there twice"
     for producer in producers:
         for offset, value in producer.acknowledged:
-            assert found[offset] == value, f"{value!r} was acknowledged at offset {offset}"
+            assert offset < start or found[offset] == value, f"{value!r} was acknowledged at offset {offset}"
         own = [value for value in values if value.startswith(b"%d-" % producer.number)]
         assert own == sorted(own, key=lambda value: int(value.split(b"-")[1]))
 
@@ -134,10 +159,15 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
         await stage.boot()
         producers = [Producer(stage, number) for number in range(3)]
         work = [asyncio.ensure_future(producer.run()) for producer in producers]
+        operator, deletions = Operator(stage, rng), rng.choice((0.0, 0.2))
+        asked: list[asyncio.Future[None]] = []
         stage.elect(1)
         for _ in range(rng.randint(5, 40)):
             await asyncio.sleep(rng.uniform(0.0, 0.5))
-            await misfortune(stage, rng)
+            if rng.random() < deletions:
+                asked.append(asyncio.ensure_future(operator.act()))
+            else:
+                await misfortune(stage, rng)
         stage.cut, stage.loss = set(), 0.0
         for site in stage.sites.values():
             site.disk.crash_at(NEVER)
@@ -148,7 +178,7 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
         await until(lambda: all(len(p.acknowledged) > b for p, b in zip(producers, before, strict=True)))
         for producer in producers:
             producer.is_stopping = True
-        await asyncio.gather(*work)
-        await check(stage, producers)
+        await asyncio.gather(*work, *asked)
+        await check(stage, producers, operator)
 
     play(story, seed)

@@ -7,6 +7,10 @@ agreed on. Readers are woken, and producers answered, when a batch is here.
 **What is applied already.** Offsets are given out once, and rise with the positions. So a batch that begins below the
 log's end is there, whatever the journal has forgotten of its being learned: no position has to be remembered.
 
+**Where it begins** is agreed on, too: a DELETE in the log says it (Kafka's DeleteRecords, and retention). The files go
+when this log is durable so far, which may be a little later. Nobody has to remember that: the floor of the journal
+knows where the log begins, and what is behind the floor is applied again.
+
 **Durability.** The journal has every batch on the disks of a majority before it comes here, and gives it up only when
 this log is durable. So nobody waits for this log's commits. A full disk is a slow disk: what it has no room for waits
 here, in its order; what is delivered meanwhile waits in the journal.
@@ -17,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
@@ -61,6 +66,8 @@ class AppliedLog:
     ) -> None:
         self.log = log
         self.watchers = Watchers()
+        self.is_cutting = False
+        """The log is being emptied: it is the disk thread's."""
         self._log_writer = log_writer
         self._clock = clock
         self._stats = stats
@@ -68,6 +75,8 @@ class AppliedLog:
         self._durable = durable
         self._failed = failed
         self._waiting: deque[_Waiting] = deque()
+        self.start_offset = 0
+        """Where the log is to begin, by what is applied; it does when it is durable so far."""
         self._retry: asyncio.TimerHandle | None = None
 
     @property
@@ -99,23 +108,51 @@ class AppliedLog:
         if applied.verdict is Verdict.APPLIED and applied.value.kind is Kind.APPEND and payload:
             batches = list(iter_batches(payload))
         self._waiting.append(_Waiting(applied, batches))
-        if self._retry is None:
+        self._go_on()
+
+    def delete_below(self, offset: int) -> None:
+        """What is applied says that the log begins here, or later: the records below go as soon as they may."""
+        self.start_offset = max(self.start_offset, offset)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._retry is None and not self.is_cutting:
             self._write()
 
     def _write(self) -> None:
         self._retry = None
         try:
+            self._delete()
             while self._waiting:
                 self._write_first(self._waiting[0])
                 waiting = self._waiting.popleft()
                 self._applied(waiting.applied)
+            self._delete()
         except (DiskFull, Overloaded):
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._write)
         except TidelogError as error:
             self._failed(str(error))
 
+    def _delete(self) -> None:
+        """Only what is durable can go: of what is not, nobody could tell after a loss of power that it was deleted."""
+        log = self.log
+        offset = min(self.start_offset, log.durable_offset)
+        if offset > log.log_start_offset:
+            if offset == log.log_end_offset:
+                with suppress(DiskFull):  # it stays one segment then, and the others go
+                    log.roll(self._clock.wall_ms())
+            before = len(log.segments)
+            log.delete_prefix(offset)
+            self._stats.deleted_segments += before - len(log.segments)
+            self._log_writer.submit(self)
+            self.watchers.wake_all()
+        if log.durable_offset < min(self.start_offset, log.log_end_offset):
+            self._log_writer.submit(self)
+
     def _write_first(self, waiting: _Waiting) -> None:
         value, end = waiting.applied.value, self.log.log_end_offset
+        if value.kind is Kind.DELETE and waiting.applied.verdict is Verdict.APPLIED:
+            self.start_offset = max(self.start_offset, value.base_offset)
         batches = [batch for batch in waiting.batches if batch.header.base_offset >= end]
         if not batches:
             return
@@ -135,9 +172,12 @@ class AppliedLog:
         self.watchers.wake_all()
 
     async def start_over(self, offset: int) -> None:
-        """Drops everything: the log goes on at `offset`. Raises as `PartitionLog.start_over`."""
+        """Drops everything: the log goes on at `offset`. Raises as `PartitionLog.start_over`: it is offline then."""
         now_ms = self._clock.wall_ms()
+        self.is_cutting = True
         await self._log_writer.exclusively(self, lambda: self.log.start_over(offset, now_ms=now_ms))
+        self.is_cutting = False
+        self._go_on()
         self.watchers.wake_all()
 
     def hurry(self) -> None:
@@ -149,8 +189,9 @@ class AppliedLog:
         """The log writer's report."""
         if self.log.offline_reason is not None:
             self._failed(self.log.offline_reason)
-        else:
-            self._durable()
+            return
+        self._go_on()
+        self._durable()
 
     def close(self) -> None:
         """Writes no more of what waits for room; the journal still has it."""

@@ -51,7 +51,7 @@ class Applying:
     @property
     def is_cutting(self) -> bool:
         """The log is being emptied, to begin later."""
-        return self._copier.is_cutting
+        return self._applied.is_cutting
 
     def is_whole(self, next_offset: int) -> bool:
         """Is all here that was applied below this offset?"""
@@ -67,7 +67,13 @@ class Applying:
     def on_jumped(self, position: int) -> None:
         """The engine goes on there, without what lies before."""
         self.delivery.jumped(position)
+        self._applied.delete_below(self._engine.node.replica.floor.start_offset)
         self._applied.hurry()
+        self.copy()
+
+    def start(self) -> None:
+        """Brings the log up to the journal's floor."""
+        self._applied.delete_below(self._engine.node.replica.floor.start_offset)
         self.copy()
 
     def copy(self) -> None:

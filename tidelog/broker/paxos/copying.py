@@ -2,7 +2,8 @@
 
 A batch lies in every replica's log at the same offset, byte for byte. So whoever lacks what all others have truncated
 reads on at its own log's end, from any of them, until it has reached what that one's journal begins with. If that log
-begins later, by retention, this one starts over there. With the answer comes who the voters were at that beginning.
+begins later, by retention, this one starts over with its first batch. With the answer comes who the voters were where
+that journal begins.
 
 A copy is as good as what its sender has applied; each batch is verified by its CRC and has to continue the log.
 """
@@ -17,6 +18,7 @@ import structlog
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.journal import Floor, decode_floor
 from tidelog.broker.paxos.messages import AppliedRead, ReadApplied
+from tidelog.model.batch_header import parse_header
 from tidelog.model.errors import InternalError, TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Entropy
@@ -49,8 +51,6 @@ class Copier:
         arrived: Callable[[Floor], None],
         entropy: Entropy,
     ) -> None:
-        self.is_cutting = False
-        """The log is being emptied."""
         self._partition_id = partition_id
         self._applied = applied
         self._ask = ask
@@ -84,8 +84,9 @@ class Copier:
         if self._wanted() is None or log.log_end_offset != offset:
             return True
         floor = decode_floor(read.floor)
-        if read.log_start_offset > offset:
-            await self._start_over(read.log_start_offset)
+        first = parse_header(answer.body).base_offset if len(answer.body) else read.log_start_offset
+        if first > offset and read.log_start_offset > offset:
+            await self._start_over(first)
         elif len(answer.body):
             batches = parse_received(answer.body, offset, log.tail.epoch, may_skip=True)
             self._applied.append_copied(batches)
@@ -96,8 +97,4 @@ class Copier:
 
     async def _start_over(self, offset: int) -> None:
         logger.info("a replica starts over", partition=str(self._partition_id), offset=offset)
-        self.is_cutting = True
-        try:
-            await self._applied.start_over(offset)
-        finally:
-            self.is_cutting = False
+        await self._applied.start_over(offset)

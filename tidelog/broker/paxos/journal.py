@@ -15,6 +15,7 @@ others for what they know of where their logs begin (`copying`), and is no candi
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import asdict
 
 from tidelog.replication.paxos.state import Metadata, Prefix
 from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters
@@ -97,6 +98,6 @@ class VoterHistory:
         while len(self._known) > 1 and self._known[1][0] < prefix.position <= self._end:
             del self._known[0]
         if prefix.position > self._end or not self._known or self._known[0][0] >= prefix.position > 0:
-            return Floor(prefix.position, prefix.epoch, prefix.next_offset)
+            return Floor(**asdict(prefix))
         position, voters = self._known[0]
-        return Floor(prefix.position, prefix.epoch, prefix.next_offset, encode_voters(voters), position)
+        return Floor(**asdict(prefix), voters=encode_voters(voters), voters_position=position)

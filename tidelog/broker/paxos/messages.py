@@ -40,7 +40,8 @@ class ReadApplied(msgspec.Struct, frozen=True, tag=True):
 
 
 class AppliedRead(msgspec.Struct, frozen=True, tag=True):
-    """Whole batches, which follow; none at the log's end, nor where the log begins later."""
+    """Whole batches, which follow; none at the log's end. A log that begins later than the offset asked for gives those
+    from its beginning on; the first may begin before that."""
 
     log_start_offset: int
     floor: bytes

@@ -37,7 +37,7 @@ from tidelog.replication.paxos.state import Value
 from tidelog.storage.partition_log import LogSettings
 
 WINDOW = 16
-"""Values of producers in flight."""
+"""Values of producers in flight. A DELETE may be, besides."""
 VALUE_BYTES_MAX = 1 << 20
 """Of a value that more than one request goes into."""
 
@@ -48,6 +48,10 @@ class Proposer(Protocol):
     def propose(self, count: int, payload: bytes) -> tuple[int, Value]:
         """Proposes batches, already placed; returns position and value. Raises `LeaderNotAvailable` or `Overloaded`:
         nothing was proposed."""
+        ...
+
+    def propose_deletion(self, offset: int) -> int:
+        """Proposes that the records below `offset` go; returns the position. Raises as `propose`."""
         ...
 
     def next_offset(self) -> int:
@@ -80,6 +84,8 @@ class PaxosPartition(LedPartition):
         self._flights = Flights()
         self._producers = ProducerTable(applied.log.settings.producers_max)
         self._next_offset = self._appended_end = 0
+        self._deletion: int | None = None
+        """The position of a DELETE that is on its way."""
         self._is_serving = False
         self._is_held = False
         self._room = asyncio.Event()
@@ -117,7 +123,9 @@ class PaxosPartition(LedPartition):
         self._producers.restore((known, replace(state)) for known, state in self.log.producers.items())
         self._appended_end = self.log.log_end_offset
         self._is_serving, self._is_held = True, False
+        self._deletion = None
         self._room.set()
+        self.watchers.wake_all()
 
     def hold(self) -> None:
         """It will be elected again in a moment: requests wait in the mailbox."""
@@ -135,6 +143,9 @@ class PaxosPartition(LedPartition):
 
     def applied(self, applied: Applied) -> None:
         """The next value is in force, and in the log here."""
+        if applied.position == self._deletion:
+            self._deletion = None
+            self.watchers.wake_all()
         flight = self._flights.take(applied.position)
         if flight is None:
             return
@@ -216,6 +227,16 @@ class PaxosPartition(LedPartition):
         else:
             is_waiting = self._flights.wait_for(proposal.committed_at, proposal)
             assert is_waiting, "what is not applied is on its way"
+
+    # -- deletion ------------------------------------------------------------------------------------------------------
+
+    def let_go(self, offset: int) -> None:
+        """As `LedPartition.let_go`: proposes it, one after the other. What is agreed on and not yet durable here goes
+        as soon as it is, and needs no other proposal."""
+        self._require_leading(ACKS_ALL)
+        if self._is_held or self._deletion is not None or offset <= self._applied.start_offset:
+            return
+        self._deletion = self._proposer.propose_deletion(offset)
 
     # -- housekeeping --------------------------------------------------------------------------------------------------
 

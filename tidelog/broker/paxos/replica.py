@@ -38,6 +38,7 @@ from tidelog.replication.paxos.events import (
     Append,
     Applied,
     Chosen,
+    Delete,
     Elect,
     Elected,
     Enlist,
@@ -99,7 +100,7 @@ class PaxosReplica:
             self._engine_id or learner_id(identity.node_id),
             membership.quorum(),
             stored_log(files.stored, files.facts.metadata),
-            window=WINDOW + 1,  # a TRUNCATE takes no producer's place
+            window=WINDOW + 2,  # a TRUNCATE and a DELETE take no producer's place
             voters_position=membership.position,
         )
         self.engine = Engine(node, self._disk, self._links.post, self, entropy)
@@ -145,7 +146,7 @@ class PaxosReplica:
         self.engine.step(Started())
         if self._engine_id and self._status is Status.EMPTY:
             self.engine.step(Enlist())
-        self.applying.copy()
+        self.applying.start()
 
     async def close(self) -> None:
         """Takes no part any more. What is asked of the disk may still come: see `LogWriter.at_rest`."""
@@ -302,7 +303,14 @@ class PaxosReplica:
             raise Overloaded("too much is on its way for this partition; nothing was appended, try again")
         raise LeaderNotAvailable("this broker is not elected now; nothing was appended")
 
-    def _ask(self, event: Append) -> Proposed | Refused | None:
+    def propose_deletion(self, offset: int) -> int:
+        """As `Proposer.propose_deletion`."""
+        answer = self._ask(Delete(offset))
+        if isinstance(answer, Proposed):
+            return answer.position
+        raise LeaderNotAvailable("this broker cannot delete anything now; nothing was deleted, try again")
+
+    def _ask(self, event: Append | Delete) -> Proposed | Refused | None:
         self._answer = None
         self.engine.step(event)
         return self._answer

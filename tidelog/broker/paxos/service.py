@@ -46,10 +46,11 @@ class PaxosService:
             raise NotFound("this broker has no such replica now")
         log = replica.log
         told = AppliedRead(log.log_start_offset, msgspec.msgpack.encode(replica.floor()))
-        if not log.log_start_offset <= asked.offset < log.log_end_offset:
+        offset = max(asked.offset, log.log_start_offset)
+        if offset >= log.log_end_offset:
             return Answer(told)
         size = min(asked.bytes_max, READ_BYTES_MAX)
-        return Answer(told, (log.read(asked.offset, size, log.log_end_offset).data,))
+        return Answer(told, (log.read(offset, size, log.log_end_offset).data,))
 
     def _find(self, topic_id: str, partition: int) -> PaxosReplica | None:
         return self._replica(PartitionId(TopicId(topic_id), partition))

@@ -44,7 +44,7 @@ class ReplicaWatch:
                 (PartitionLog, "start_over", self._cut("start_over")),
                 (Partition, "__init__", self._lead),
                 (Partition, "_execute", self._commit),
-                (Partition, "delete_prefix", self._delete_prefix),
+                (Partition, "let_go", self._let_go),
                 (Follower, "_execute", self._follow),
                 (Repairer, "put_back", self._repair),
                 (Machine, "_end", self._end),
@@ -119,12 +119,12 @@ class ReplicaWatch:
 
         return execute
 
-    def _delete_prefix(self, original: Any) -> Any:
-        def delete_prefix(partition: Partition, offset: int) -> None:
+    def _let_go(self, original: Any) -> Any:
+        def let_go(partition: Partition, offset: int) -> None:
             self._ledger.deletes(_id(partition), offset)
             original(partition, offset)
 
-        return delete_prefix
+        return let_go
 
     def _follow(self, original: Any) -> Any:
         def execute(follower: Follower, effects: Any) -> None:
