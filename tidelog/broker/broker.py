@@ -28,8 +28,8 @@ from tidelog.broker.controller.partition_commands import UnfitReplica
 from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.data_plane import DataPlane
 from tidelog.broker.lease import Lease
+from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.log_writer import LogWriter
-from tidelog.broker.partition import Partition
 from tidelog.broker.partition_handle import PartitionHandle
 from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
 from tidelog.broker.purgatory import Purgatory, Watchers
@@ -143,6 +143,7 @@ class Broker:
         self._routing = Routing(self, self._peers)
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.replication, service.copies = self.data.replication, self.data.copies
+        service.paxos = self.data.paxos_service
         service.verifier, service.whereabouts = self.data.verifier, self._whereabouts
         self._peers.on_peer_down.append(self._on_peer_down)
 
@@ -224,7 +225,9 @@ class Broker:
         if is_clean:
             await self._registration.leave()
         self._channel.close()
-        await self._cancel(["replicas", "housekeeping", "ticks", "isr-requests", "repairs", "scrubbing"])
+        await self._cancel(
+            ["replicas", "housekeeping", "ticks", "isr-requests", "paxos-members", "repairs", "scrubbing"]
+        )
         marks = await self.data.close()
         await self._metadata.close()
         await self._cancel(["controller"])
@@ -384,7 +387,7 @@ class Broker:
         return self._clock
 
     @property
-    def partitions(self) -> Mapping[PartitionId, Partition]:
+    def partitions(self) -> Mapping[PartitionId, LedPartition]:
         """The partitions that this broker leads and could open."""
         return self.data.replicas.partitions
 

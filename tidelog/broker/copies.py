@@ -27,9 +27,10 @@ ANSWER_S_MAX = 5.0
 
 
 class Holder(Protocol):
-    """A replica on this broker: a `Partition` that it leads, or is to lead (`Settling`), or a `Follower`."""
+    """A replica on this broker, in whatever role."""
 
     topic: str
+    partition_id: PartitionId
     leader_epoch: int
     log: PartitionLog
     watchers: Watchers

@@ -1,8 +1,10 @@
 """What a broker does with the data of partitions: it leads and follows, repairs and scrubs. The parts meet here.
 
-metadata -> Replicas: leaders (Partition) and followers (Follower), each over its log
+metadata -> Replicas -> IsrRoles: leaders (Partition) and followers (Follower), each over its log
+                     -> PaxosRoles: PaxosReplica, and PaxosPartition beside it where this broker leads
 a leader's log has grown -> ReplicationService answers the fetches that wait -> Fetcher on the follower's broker
 a leader wants another in-sync set -> IsrRequests asks the controller
+members of a Paxos partition's log -> Steward, from and to the controller
 something is damaged -> Repairer, with other replicas' copies; a leader's damaged end -> Settler, before it leads
 """
 
@@ -17,23 +19,30 @@ from tidelog.broker.copies import Copies
 from tidelog.broker.fetching import Fetcher
 from tidelog.broker.housekeeping import Housekeeper
 from tidelog.broker.isr_requests import IsrRequests
+from tidelog.broker.isr_roles import IsrRoles
 from tidelog.broker.lease import Lease
 from tidelog.broker.local_copy import LocalCopy
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.partition_handle import ReadHandle
+from tidelog.broker.paxos.roles import PaxosRoles
+from tidelog.broker.paxos.service import PaxosService
+from tidelog.broker.paxos.steward import Steward
 from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.removal import Removal
 from tidelog.broker.repairer import Repairer
+from tidelog.broker.replica_logs import ReplicaLogs
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_service import ReplicationService
+from tidelog.broker.role_tasks import RoleTasks
+from tidelog.broker.roles import Assignment
 from tidelog.broker.scrubbing import BackgroundScrubber
 from tidelog.broker.settling import Settler, Settling
 from tidelog.broker.stats import Stats
 from tidelog.broker.throttle import Throttle
 from tidelog.broker.verifying import Verifier
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.cluster import ClusterImage
+from tidelog.model.cluster import ISR, PAXOS, ClusterImage
 from tidelog.model.ids import NodeId, PartitionId, TopicId
 from tidelog.model.ports import Clock, Entropy
 from tidelog.replication.isr.events import AlterPartition
@@ -78,47 +87,68 @@ class DataPlane:
         self._image = image
         self._throttle = Throttle(node_id, config, clock, stats)
         self._isr_requests = IsrRequests(node_id, own_epoch, channel, in_force, clock)
+        tasks = RoleTasks(failed)
+        self._logs = ReplicaLogs(manager, clock, stats, self._damaged)
+        surroundings = Surroundings(clock, stats, log_writer, purgatory, self, lease)
+        self.isr = IsrRoles(
+            node_id,
+            config,
+            self._logs,
+            tasks,
+            surroundings,
+            lambda leader: Fetcher(node_id, leader, own_epoch, peers, clock, entropy, self._throttle),
+            self._retired,
+            self._settle,
+            self._newest,
+            moved,
+        )
+        self.paxos = PaxosRoles(node_id, self._logs, tasks, surroundings, peers, entropy, image)
+        self._steward = Steward(node_id, self.paxos, own_epoch, image, channel, in_force, clock, tasks.spawn)
+        self.paxos_service = PaxosService(self.paxos.holders.get)
+        """Answers the other replicas of Paxos partitions."""
         self.replicas = Replicas(
             node_id,
             config,
-            manager,
-            Surroundings(clock, stats, log_writer, purgatory, self, lease),
-            lambda leader: Fetcher(node_id, leader, own_epoch, peers, clock, entropy, self._throttle),
+            self._logs,
+            {ISR: self.isr, PAXOS: self.paxos},
             moved,
             Removal(node_id, manager, log_writer, topic_removed),
-            failed,
-            self._retired,
             is_admitted,
-            self._damaged,
-            self._settle,
         )
-        self.copies = Copies(self.replicas.holder, own_epoch, peers)
+        holder = self.replicas.holders.get
+        self.copies = Copies(holder, own_epoch, peers)
         """Answers other brokers' questions about damaged batches."""
-        self._repairer = Repairer(node_id, self.replicas.holder, image, self.copies, log_writer, stats)
+        self._repairer = Repairer(node_id, holder, image, self.copies, log_writer, stats)
         self._settler = Settler(self.copies, self._repairer, log_writer, clock)
-        self.scrubber = BackgroundScrubber(lambda: {**self.replicas.holders}, log_writer, config, stats)
-        self.verifier = Verifier(node_id, self.replicas.holder, log_writer, peers)
-        self.replication = ReplicationService(self.replicas.partitions, self._epoch_of, clock, stats, self._throttle)
+        self.scrubber = BackgroundScrubber(lambda: dict(self.replicas.holders), log_writer, config, stats)
+        self.verifier = Verifier(node_id, holder, log_writer, peers)
+        self.replication = ReplicationService(self.isr.partitions, self._epoch_of, clock, stats, self._throttle)
         """Answers followers."""
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What keeps this broker in line with the metadata."""
         return {
             "replicas": self.replicas.run(),
-            "ticks": self.replicas.tick(),
+            "ticks": self.isr.tick(),
+            "paxos-members": self._steward.run(),
             "isr-requests": self._isr_requests.run(),
             "repairs": self._repairer.run(),
         }
 
     def upkeep(self, mark_metadata: Callable[[], None]) -> dict[str, Coroutine[Any, Any, None]]:
         """What is done by the clock, once the broker serves."""
+
+        def mark_others() -> None:
+            mark_metadata()
+            self.paxos.mark_journals()
+
         housekeeper = Housekeeper(
             self.replicas.partitions,
-            self.replicas.followers,
+            self.replicas.holders,
             self._log_writer,
             self._config,
             self._clock,
-            mark_metadata,
+            mark_others,
         )
         return {"housekeeping": housekeeper.run(), "scrubbing": self.scrubber.run()}
 
@@ -128,8 +158,9 @@ class DataPlane:
         self.replicas.follow(image)
 
     async def close(self) -> dict[PartitionId, int]:
-        """As `Replicas.close`."""
-        return await self.replicas.close()
+        """Ends all roles; returns the high watermarks of the open logs."""
+        await self.replicas.close()
+        return dict(self._logs.high_watermarks)
 
     # -- what is here -----------------------------------------------------------------------------------------------
 
@@ -144,8 +175,10 @@ class DataPlane:
 
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
         """What this broker holds of a partition, leader or not; None if it holds nothing, or cannot open it."""
-        replica = self.replicas.partitions.get(partition_id) or self.replicas.followers.get(partition_id)
-        return None if replica is None else LocalCopy(replica, self._node_id, self._purgatory, self._stats)
+        replica = self.replicas.holders.get(partition_id)
+        if replica is None or isinstance(replica, Settling):
+            return None
+        return LocalCopy(replica, self._node_id, self._purgatory, self._stats)
 
     def _epoch_of(self, node_id: int) -> int:
         broker = self._image().brokers.get(NodeId(node_id))
@@ -171,6 +204,9 @@ class DataPlane:
     def _damaged(self, partition_id: PartitionId) -> None:
         """Something of a log here is damaged."""
         self._repairer.noticed(partition_id)
+
+    def _newest(self, partition_id: PartitionId) -> tuple[Assignment, ClusterImage] | None:
+        return self.replicas.newest(partition_id)
 
     async def _settle(self, settling: Settling) -> None:
         """Finds out what of a damaged log's end was committed, before this broker leads."""

@@ -35,7 +35,7 @@ from tidelog.broker.forwarding_messages import (
     Refusal,
 )
 from tidelog.broker.gathering import wait_for_local_change
-from tidelog.broker.partition import Partition
+from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.whereabouts import Whereabouts
 from tidelog.model.batch_header import split_batches
@@ -130,7 +130,7 @@ class ForwardedRequests:
     async def _wait_for_change(self, asked: ForwardChangeWait) -> Answer:
         deadline_s = _deadline_s(asked.timeout_ms)
         found = await self._led_of_many([addressed for addressed, _ in asked.known], deadline_s)
-        known: list[tuple[Partition, int]] = []
+        known: list[tuple[LedPartition, int]] = []
         for partition, (_, end) in zip(found, asked.known, strict=True):
             if isinstance(partition, TidelogError):
                 return Answer()  # something to tell: whoever asks for the offsets next is told
@@ -163,13 +163,13 @@ class ForwardedRequests:
 
     # -- which partitions --------------------------------------------------------------------------------------------
 
-    async def _led(self, addressed: Addressed, deadline_s: float) -> Partition:
+    async def _led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
         (found,) = await self._led_of_many([addressed], deadline_s)
         if isinstance(found, TidelogError):
             raise found
         return found
 
-    async def _led_of_many(self, asked: Sequence[Addressed], deadline_s: float) -> list[Partition | TidelogError]:
+    async def _led_of_many(self, asked: Sequence[Addressed], deadline_s: float) -> list[LedPartition | TidelogError]:
         """The partitions, or why they are not served here. Waits for the image if the origin's is newer."""
         found = [self._find(addressed) for addressed in asked]
         newest = max((addressed.position for addressed in asked), default=0)
@@ -179,7 +179,7 @@ class ForwardedRequests:
             found = [self._find(addressed) for addressed in asked]
         return found
 
-    def _find(self, addressed: Addressed) -> Partition | TidelogError:
+    def _find(self, addressed: Addressed) -> LedPartition | TidelogError:
         topic_id = TopicId(addressed.topic_id)
         try:
             info = self._whereabouts.find_again(addressed.topic, topic_id, addressed.partition)
@@ -198,7 +198,7 @@ class ForwardedRequests:
             return error
 
 
-async def _offsets_entry(partition: Partition | TidelogError, timestamp_ms: int | None) -> OffsetsEntry:
+async def _offsets_entry(partition: LedPartition | TidelogError, timestamp_ms: int | None) -> OffsetsEntry:
     if isinstance(partition, TidelogError):
         return OffsetsEntry(refusal=Refusal.of(partition))
     try:

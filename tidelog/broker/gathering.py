@@ -7,8 +7,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from tidelog.broker.forwarding_messages import Addressed
+from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.origin import UNKNOWN
-from tidelog.broker.partition import Partition
 from tidelog.broker.partition_handle import Offsets, PartitionHandle
 from tidelog.broker.peer_partition import PeerLeader, PeerPartition
 from tidelog.broker.purgatory import Purgatory
@@ -60,7 +60,7 @@ async def wait_for_change(
 ) -> None:
     """Returns when the high watermark of any of these partitions is not the one that came with it, when there is an
     error to tell of one, or at the deadline (loop time). Raises `Overloaded` if too many wait already."""
-    local = [(one, end) for one, end in known if isinstance(one, Partition)]
+    local = [(one, end) for one, end in known if isinstance(one, LedPartition)]
     remote = [(one, end) for one, end in known if isinstance(one, RemotePartition)]
     if not remote:
         await wait_for_local_change(local, purgatory, deadline_s)
@@ -69,7 +69,7 @@ async def wait_for_change(
         places = [(one.origin.locate(one.target, deadline_s), end) for one, end in remote]
     except TidelogError:
         return
-    local += [(place, end) for place, end in places if isinstance(place, Partition)]
+    local += [(place, end) for place, end in places if isinstance(place, LedPartition)]
     leaders: dict[int, PeerLeader] = {}
     groups: dict[int, list[tuple[Addressed, int]]] = {}
     for place, end in places:
@@ -83,7 +83,7 @@ async def wait_for_change(
 
 
 async def wait_for_local_change(
-    known: Sequence[tuple[Partition, int]], purgatory: Purgatory, deadline_s: float
+    known: Sequence[tuple[LedPartition, int]], purgatory: Purgatory, deadline_s: float
 ) -> None:
     """As `wait_for_change`, of partitions that this broker leads."""
     await purgatory.wait(

@@ -37,18 +37,19 @@ class Housekeeper:
     def __init__(
         self,
         partitions: Mapping[PartitionId, LedPartition],
-        followers: Mapping[PartitionId, Holder],
+        holders: Mapping[PartitionId, Holder],
         log_writer: LogWriter,
         config: BrokerConfig,
         clock: Clock,
-        mark_metadata: Callable[[], None],
+        mark_others: Callable[[], None],
     ) -> None:
+        """`partitions` are led here, and are among the `holders`; `mark_others` marks what is no partition's log."""
         self._partitions = partitions
-        self._followers = followers
+        self._holders = holders
         self._log_writer = log_writer
         self._config = config
         self._clock = clock
-        self._mark_metadata = mark_metadata
+        self._mark_others = mark_others
         self._stored: dict[PartitionId, Metainfo] = {}
         self._checkpoints = 0
 
@@ -60,12 +61,10 @@ class Housekeeper:
         next_retention_s = now() + retention_interval_s
         while True:
             await asyncio.sleep(MARK_INTERVAL_S)
-            for partition in self._partitions.values():
-                partition.log.mark()
-            for follower in self._followers.values():
-                if follower.is_readable:
-                    follower.log.mark()
-            self._mark_metadata()
+            for holder in self._holders.values():
+                if holder.is_readable:
+                    holder.log.mark()
+            self._mark_others()
             if now() >= next_checkpoint_s:
                 await self._checkpoint()
                 next_checkpoint_s = now() + CHECKPOINT_INTERVAL_S
@@ -74,11 +73,10 @@ class Housekeeper:
                 next_retention_s = now() + retention_interval_s
 
     async def _checkpoint(self) -> None:
-        replicas: dict[PartitionId, Holder] = {**self._partitions}
-        if self._checkpoints % FOLLOWER_CHECKPOINTS == 0:
-            replicas |= self._followers
+        is_for_all = self._checkpoints % FOLLOWER_CHECKPOINTS == 0
         self._checkpoints += 1
-        for key, replica in replicas.items():
+        replicas: Mapping[PartitionId, Holder] = self._holders if is_for_all else self._partitions
+        for key, replica in list(replicas.items()):
             if not replica.is_readable or replica.log.offline_reason is not None:
                 continue
             info = replica.log.metainfo(replica.high_watermark)
@@ -90,8 +88,7 @@ class Housekeeper:
                 logger.warning("metainfo checkpoint failed", partition=str(key), error=str(error))
             else:
                 self._stored[key] = info
-        known = (self._partitions, self._followers)
-        self._stored = {key: info for key, info in self._stored.items() if any(key in held for held in known)}
+        self._stored = {key: info for key, info in self._stored.items() if key in self._holders}
 
     def _apply_retention(self) -> None:
         now_ms = self._clock.wall_ms()

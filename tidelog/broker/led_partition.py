@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 from tidelog.broker.lease import Lease
@@ -90,6 +91,21 @@ class LedPartition(ABC):
     @abstractmethod
     def high_watermark(self) -> int:
         """The end of what is committed."""
+
+    @property
+    @abstractmethod
+    def in_sync(self) -> Sequence[int]:
+        """The brokers that commits count on, this one included."""
+
+    @property
+    @abstractmethod
+    def replica_lags(self) -> dict[int, int]:
+        """How many records each other replica is behind this log's end, as far as it was heard."""
+
+    @property
+    @abstractmethod
+    def is_writable(self) -> bool:
+        """False while `acks=all` is refused."""
 
     @property
     @abstractmethod

@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from tidelog.broker.forwarding_messages import Addressed
-from tidelog.broker.partition import Partition
+from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.peer_partition import PeerLeader, PeerPartition, Peers, Waits
 from tidelog.broker.whereabouts import Whereabouts
 from tidelog.model.cluster import NO_LEADER
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
-Place = Partition | PeerPartition
+Place = LedPartition | PeerPartition
 NOT_DONE: Final = (NotLeader, PeerUnreachable)
 UNKNOWN: Final = (PeerLost, TimeoutError)
 

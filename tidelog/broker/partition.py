@@ -174,7 +174,7 @@ class Partition(LedPartition):
     # -- commit ---------------------------------------------------------------------------------------------------
 
     def committed(self) -> None:
-        """The log writer's report: the log is durable further than before, or has gone offline."""
+        """As `LedPartition.committed`."""
         self._execute(self._protocol.step(Synced(self.log.durable_offset)))
         self._complete_committed()
         if self.log.offline_reason is not None:
@@ -251,13 +251,13 @@ class Partition(LedPartition):
         return self._protocol.in_sync
 
     @property
-    def is_below_min_isr(self) -> bool:
-        """Nothing is committed now, and `acks=all` is refused."""
-        return self._protocol.is_below_min_isr
+    def is_writable(self) -> bool:
+        """False while fewer replicas are in sync than `min.insync.replicas` asks for: nothing is committed then."""
+        return not self._protocol.is_below_min_isr
 
     @property
     def replica_lags(self) -> dict[int, int]:
-        """How many records each other replica is behind this log's end, as far as it was heard."""
+        """As `LedPartition.replica_lags`."""
         end = self.log.log_end_offset
         return {node: max(0, end - reached) for node, reached in self._protocol.follower_ends.items()}
 

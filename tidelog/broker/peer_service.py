@@ -10,6 +10,7 @@ import msgspec
 from tidelog.broker.controller.commands import Command, CommandAnswer, ControllerElsewhere, MetadataApplied
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
+from tidelog.broker.paxos.messages import PAXOS_MESSAGES, ReadApplied
 from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
 from tidelog.broker.repair_messages import REPAIR_MESSAGES, RecoverQuery, VerifyQuery
 from tidelog.broker.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasSynced
@@ -19,6 +20,7 @@ from tidelog.transport.peer import Answer, Hello
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
     from tidelog.broker.copies import Copies
+    from tidelog.broker.paxos.service import PaxosService
     from tidelog.broker.quorum.metadata import ClusterMetadata
     from tidelog.broker.replication_service import ReplicationService
     from tidelog.broker.routing import Routing
@@ -31,6 +33,7 @@ PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *FORWARDING_MESSAGES,
     *REPLICA_MESSAGES,
     *REPAIR_MESSAGES,
+    *PAXOS_MESSAGES,
 )
 """All messages that brokers exchange."""
 
@@ -43,6 +46,7 @@ class PeerService:
     routing: Routing
     replication: ReplicationService
     copies: Copies
+    paxos: PaxosService
     verifier: Verifier
     whereabouts: Callable[[], ControllerElsewhere | None]
     """Of the active controller, if it is another broker and known."""
@@ -55,6 +59,8 @@ class PeerService:
             return self.copies.answer(message)
         if isinstance(message, VerifyQuery):
             return Answer(await self.verifier.answer(message))
+        if isinstance(message, ReadApplied):
+            return self.paxos.read(message)
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
         if isinstance(message, FetchSnapshot):
@@ -79,5 +85,5 @@ class PeerService:
             self.replication.synced(message)
         elif isinstance(message, MetadataApplied):
             self.controller.note_applied(message)
-        else:
+        elif not self.paxos.notified(caller.node_id, message, payload):
             self.metadata.notified(caller.node_id, message, payload)

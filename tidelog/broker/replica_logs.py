@@ -10,17 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 import structlog
 
+from tidelog.broker.paxos.opening import ReplicaFiles, open_replica
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock
+from tidelog.replication.paxos.voters import VoterSet
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+
+T = TypeVar("T")
 
 logger = structlog.get_logger("tidelog.broker")
 
@@ -46,20 +51,55 @@ class ReplicaLogs:
         if log is not None:
             log.settings = log_settings(config)
             return log
+        opened = self._try_to(
+            partition_id,
+            topic,
+            lambda now_ms: self._manager.open_log(partition_id, log_settings(config), now_ms),
+        )
+        if opened is None:
+            return None
+        log, report = opened
+        self._adopt(partition_id, topic, log, report)
+        return log
+
+    def get_with_journal(
+        self, partition_id: PartitionId, topic: str, config: TopicConfig, engine_id: int, founders: VoterSet | None
+    ) -> ReplicaFiles | None:
+        """Log and journal, opened anew; None if they cannot be opened now. See `open_replica`."""
+        if self.is_open(partition_id):
+            self._close(partition_id)
+        files = self._try_to(
+            partition_id,
+            topic,
+            lambda now_ms: open_replica(
+                self._manager, partition_id, log_settings(config), now_ms, engine_id=engine_id, founders=founders
+            ),
+        )
+        if files is not None:
+            self._adopt(partition_id, topic, files.log, files.report)
+        return files
+
+    def _try_to(self, partition_id: PartitionId, topic: str, open_at: Callable[[int], T]) -> T | None:
         if partition_id in self.troubled:
             return None
         try:
-            log, report = self._manager.open_log(partition_id, log_settings(config), self._clock.wall_ms())
+            return open_at(self._clock.wall_ms())
         except OSError as error:
             logger.error("partition cannot be opened", topic=topic, partition=partition_id.partition, error=str(error))
             self.troubled[partition_id] = None
             return None
+
+    def _adopt(self, partition_id: PartitionId, topic: str, log: PartitionLog, report: LoadReport) -> None:
         if log.offline_reason is not None:
             self.troubled[partition_id] = None
         self._report(f"{topic}-{partition_id.partition}", report)
         self.high_watermarks[partition_id] = report.high_watermark
         log.on_damage = partial(self._found_damage, partition_id)
-        return log
+
+    def check(self, partition_id: PartitionId, log: PartitionLog) -> None:
+        """A log has got a role: if it is damaged, somebody is told."""
+        if log.damage:
+            self._damaged(partition_id)
 
     def high_watermark(self, partition_id: PartitionId, log: PartitionLog) -> int:
         """What a new role may take for committed."""
@@ -70,9 +110,12 @@ class ReplicaLogs:
         """Lets go of the troubled ones, which have no role: they are opened anew when they are asked for."""
         for partition_id in self.troubled:
             if self.is_open(partition_id):
-                with suppress(OSError, TidelogError):  # it is closed in any case
-                    self._manager.close_log(partition_id, self.high_watermarks[partition_id])
+                self._close(partition_id)
         self.troubled.clear()
+
+    def _close(self, partition_id: PartitionId) -> None:
+        with suppress(OSError, TidelogError):  # it is closed in any case
+            self._manager.close_log(partition_id, self.high_watermarks[partition_id])
 
     def forget(self, partition_id: PartitionId) -> None:
         """It is removed."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tidelog.broker.forwarding_messages import Addressed
+from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.origin import NOT_DONE, UNKNOWN, Origin, Pauses, Target, epoch_of, not_reached
-from tidelog.broker.partition import Partition
 from tidelog.broker.partition_handle import Offsets, PartitionHandle
 from tidelog.broker.peer_partition import PeerLeader
 from tidelog.model.errors import TidelogError
@@ -22,7 +22,7 @@ from tidelog.transport.peer import PeerLost
 
 T = TypeVar("T")
 
-AskHere = Callable[[int, Partition], Awaitable[T]]
+AskHere = Callable[[int, LedPartition], Awaitable[T]]
 AskPeer = Callable[[PeerLeader, list[tuple[int, Addressed]]], Awaitable[Sequence[T | TidelogError]]]
 
 
@@ -65,7 +65,7 @@ class Survey(Generic[T]):
             try:
                 place = self.origin.locate(self.targets[number], deadline_s)
                 tried[number] = epoch_of(place)
-                if isinstance(place, Partition):
+                if isinstance(place, LedPartition):
                     found[number] = await self.ask_here(number, place)
                     continue
             except TidelogError as error:
@@ -94,7 +94,7 @@ async def survey_offsets(
 ) -> list[Offsets | TidelogError]:
     """The extents of partitions, and for those with a timestamp (ms) the first record of that time or later."""
 
-    async def here(number: int, partition: Partition) -> Offsets:
+    async def here(number: int, partition: LedPartition) -> Offsets:
         return await offsets_at(partition, asked[number][1])
 
     async def peer(leader: PeerLeader, group: list[tuple[int, Addressed]]) -> list[Offsets | TidelogError]:
@@ -108,7 +108,7 @@ async def survey_fingerprints(
 ) -> list[int | TidelogError | None]:
     """What came under an idempotency key, by the producer id made from it."""
 
-    async def here(_number: int, partition: Partition) -> int | None:
+    async def here(_number: int, partition: LedPartition) -> int | None:
         return await partition.fingerprint_of(producer_id)
 
     async def peer(leader: PeerLeader, group: list[tuple[int, Addressed]]) -> list[int | TidelogError | None]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from tidelog.broker.partition import Partition
+from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
@@ -31,7 +31,7 @@ class Host(Protocol):
     def image(self) -> ClusterImage: ...
 
     @property
-    def partitions(self) -> Mapping[PartitionId, Partition]:
+    def partitions(self) -> Mapping[PartitionId, LedPartition]:
         """The partitions that this broker leads and could open."""
         ...
 
@@ -109,7 +109,7 @@ class Whereabouts:
             raise UnknownTopic(f"topic {topic} was deleted, and created again, while this request was under way")
         return info
 
-    def opened(self, topic: str, partition: PartitionId) -> Partition:
+    def opened(self, topic: str, partition: PartitionId) -> LedPartition:
         """A partition that this broker leads. Raises `LeaderNotAvailable` if its log is not open."""
         found = self._host.partitions.get(partition)
         if found is None:

@@ -61,7 +61,6 @@ def test_list_as_json_is_one_array_of_objects(cli: Cli, topic: str) -> None:
     ("words", "said"),
     [
         (["create", "{topic}"], "exists already (40002)"),
-        (["create", "p", "--protocol", "paxos"], "not available in this version"),
         (["create", "c", "--config", "retention.mss=1"], "did you mean retention.ms?"),
         (["alter", "{topic}", "--partitions", "1"], "(40002)"),
         (["delete", "no-such-topic"], "(40401)"),

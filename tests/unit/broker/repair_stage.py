@@ -37,6 +37,7 @@ class Replica:
     high_watermark: int = 0
     broker_epoch: int = 0
     topic: str = "t"
+    partition_id: PartitionId = PARTITION
     watchers: Watchers = field(default_factory=Watchers)
     is_readable: bool = True
 

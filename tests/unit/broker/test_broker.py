@@ -62,7 +62,6 @@ async def test_validate_only_says_what_would_be_and_changes_nothing(bench: Bench
         (NewTopic("t", assignments={0: []}), "distinct"),
         (NewTopic("t", configs={"retention.mss": "1"}), r"retention\.ms"),
         (NewTopic("t", configs={"retention.ms": "soon"}), r"retention\.ms"),
-        (NewTopic("t", configs={"commit.protocol": "paxos"}), "paxos"),
     ],
 )
 async def test_bad_topics_are_refused_with_a_reason(bench: Bench, request_: NewTopic, message: str) -> None:

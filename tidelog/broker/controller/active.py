@@ -30,7 +30,6 @@ from tidelog.broker.controller.commands import (
     FenceBroker,
     LeadCluster,
     MetadataApplied,
-    NewTopic,
     RemoveBroker,
 )
 from tidelog.broker.controller.decide import decide
@@ -42,9 +41,8 @@ from tidelog.broker.controller.upkeep import misled, next_snapshot, overdue
 from tidelog.broker.controller.voting import ChangeVoters, next_step
 from tidelog.broker.purgatory import Watchers
 from tidelog.config.schema import BrokerConfig
-from tidelog.config.topics import new_topic_overrides
-from tidelog.model.cluster import COMMIT_PROTOCOL, PAXOS, ClusterImage
-from tidelog.model.errors import ControllerLost, InvalidRequest, NotController, Overloaded, TidelogError
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
 from tidelog.model.ids import NodeId
 
 COMMANDS_MAX = 1_000
@@ -68,12 +66,6 @@ AWAITED = (
 """Answered only when every live broker has applied them: the next request to any broker sees what they did."""
 
 logger = structlog.get_logger("tidelog.controller")
-
-
-def _check_servable(topic: NewTopic, config: BrokerConfig) -> None:
-    """Raises `InvalidRequest` for a topic that the brokers of this version cannot serve."""
-    if new_topic_overrides(config, topic.configs).get(COMMIT_PROTOCOL) == PAXOS:
-        raise InvalidRequest("paxos topics are not available in this version; use commit.protocol=isr")
 
 
 class ActiveController:
@@ -155,8 +147,6 @@ class ActiveController:
             answer = self._hear(command)
             if answer is not None:
                 return answer
-        if isinstance(command, CreateTopic):
-            _check_servable(command.topic, self._config)
         if self._open >= COMMANDS_MAX:
             raise Overloaded(f"the controller has {COMMANDS_MAX} commands to do already; try again later")
         self._open += 1

@@ -81,6 +81,6 @@ class BrokerMetrics(Collector):
         )
         yield GaugeMetricFamily(
             "tidelog_under_min_isr_partitions",
-            "Partitions led here that refuse acks=all, because min.insync.replicas asks for more.",
-            value=sum(partition.is_below_min_isr for partition in led),
+            "Partitions led here that refuse acks=all: too few replicas are in sync, or no majority answers.",
+            value=sum(not partition.is_writable for partition in led),
         )

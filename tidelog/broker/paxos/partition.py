@@ -19,6 +19,7 @@ leader that has lost answers what waits as the log tells, or as unknown at its d
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -60,6 +61,12 @@ class Proposer(Protocol):
 
     def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]: ...
 
+    @property
+    def live_voters(self) -> list[int]: ...
+
+    @property
+    def replica_lags(self) -> dict[int, int]: ...
+
 
 class PaxosPartition(LedPartition):
     """One leader epoch of one partition; made when the metadata names this broker, serves once it is elected."""
@@ -82,12 +89,12 @@ class PaxosPartition(LedPartition):
         self._applied = applied
         self._proposer = proposer
         self._flights = Flights()
-        self._producers = ProducerTable(applied.log.settings.producers_max)
+        self._producers = applied.log.producers
         self._next_offset = self._appended_end = 0
         self._deletion: int | None = None
         """The position of a DELETE that is on its way."""
         self._is_serving = False
-        self._is_held = False
+        self._is_held = True
         self._room = asyncio.Event()
 
     @property
@@ -98,7 +105,22 @@ class PaxosPartition(LedPartition):
     @property
     def producers(self) -> ProducerTable:
         """Of all that is applied or on its way."""
-        return self._producers if self._is_serving or self._is_held else self.log.producers
+        return self._producers if self.is_writable else self.log.producers
+
+    @property
+    def in_sync(self) -> Sequence[int]:
+        """The brokers of the live voters: a commit waits for a majority of all voters, and for no more."""
+        return self._proposer.live_voters
+
+    @property
+    def replica_lags(self) -> dict[int, int]:
+        """As `LedPartition.replica_lags`."""
+        return self._proposer.replica_lags
+
+    @property
+    def is_writable(self) -> bool:
+        """Elected, or about to be."""
+        return self._is_serving or self._is_held
 
     @property
     def appended_end(self) -> int:
@@ -169,7 +191,7 @@ class PaxosPartition(LedPartition):
     # -- what a commit protocol adds ----------------------------------------------------------------------------------
 
     def _require_leading(self, acks: int) -> None:
-        if not self._is_serving and not self._is_held:
+        if not self.is_writable:
             raise LeaderNotAvailable(
                 f"this broker is not elected the leader of partition {self.topic}-{self.partition} by a majority of "
                 "its replicas; nothing was appended"
@@ -241,7 +263,7 @@ class PaxosPartition(LedPartition):
     # -- housekeeping --------------------------------------------------------------------------------------------------
 
     def committed(self) -> None:
-        """The log has become durable, or was repaired."""
+        """As `LedPartition.committed`."""
         self._applied.committed()
 
     def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:

@@ -28,7 +28,6 @@ from tidelog.broker.paxos.partition import WINDOW, PaxosPartition
 from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings
 from tidelog.broker.paxos.trimming import Trimmer
 from tidelog.broker.paxos.voting import Voting
-from tidelog.broker.purgatory import Watchers
 from tidelog.broker.quorum.disk import ReplicaDisk, stored_log
 from tidelog.broker.quorum.engine import Engine, Told
 from tidelog.broker.quorum.messages import PaxosFrame
@@ -89,6 +88,8 @@ class PaxosReplica:
             durable=self._on_durable,
             failed=self._on_log_failed,
         )
+        self.watchers = self.applied.watchers
+        """Readers that wait for more."""
         self._disk = ReplicaDisk(
             files.store,
             facilities.log_writer,
@@ -163,6 +164,11 @@ class PaxosReplica:
             self._writing_facts.cancel()
             await asyncio.gather(self._writing_facts, return_exceptions=True)
 
+    async def at_rest(self) -> None:
+        """After `close`: waits until nothing changes the disk any more."""
+        await self._facilities.log_writer.at_rest(self.log)
+        await self._facilities.log_writer.at_rest(self._files.store)
+
     def set_engine_id(self, engine_id: int) -> None:
         """The controller gave this disk an id under which none has ever voted. Its vote counts as soon as the log names
         it. One that this disk has forgotten the promises of stays without effect."""
@@ -233,11 +239,6 @@ class PaxosReplica:
         return self.applied.high_watermark
 
     @property
-    def watchers(self) -> Watchers:
-        """Readers that wait for more."""
-        return self.applied.watchers
-
-    @property
     def is_readable(self) -> bool:
         """False while the log is being emptied, and when the replica is closed."""
         return not self._is_closed and not self.applying.is_cutting
@@ -285,6 +286,35 @@ class PaxosReplica:
     def committed(self) -> None:
         """The log has become durable, or was repaired."""
         self.applied.committed()
+
+    def tell_durable(self) -> None:
+        """Has the leader told how far the log here is durable, as after each commit: that may have been lost."""
+        self._trimmer.durable()
+
+    def durable_end_of(self, engine_id: int) -> int:
+        """How far another replica's log was heard to be durable; -1 if nothing was heard of it."""
+        return self._trimmer.durable_end_of(engine_id)
+
+    @property
+    def replica_lags(self) -> dict[int, int]:
+        """By node, how many records each other voter's log lacks that are in the log here, as far as it was heard."""
+        end = self.log.log_end_offset
+        others = [voter for voter in self.voters.voters if voter.node_id != self.node_id]
+        return {voter.node_id: max(0, end - max(0, self.durable_end_of(voter.voter_id))) for voter in others}
+
+    @property
+    def live_voters(self) -> list[int]:
+        """The brokers of the voters that are live."""
+        return self.nodes_of(tuple(self._links.live()))
+
+    @property
+    def is_elected(self) -> bool:
+        """A majority has elected it, in the epoch that the metadata named it for."""
+        return self.engine.node.coordinator is not None
+
+    def mark_journal(self) -> None:
+        """As `SlotStore.mark`."""
+        self._files.store.mark()
 
     def floor(self) -> Floor:
         """What the journal begins with, for a replica that is behind it."""

@@ -48,6 +48,10 @@ class JournalSpace:
         """A replica's log is durable up to there; it may have begun anew since."""
         self._durable[engine_id] = durable_offset
 
+    def durable_end_of(self, engine_id: int) -> int:
+        """As it was heard last; -1 if it was not."""
+        return self._durable.get(engine_id, -1)
+
     def truncated(self, usage: Usage) -> None:
         """So much the last TRUNCATE has left."""
         self._left = usage

@@ -30,10 +30,14 @@ class Member(Protocol):
     def storage(self) -> str: ...
 
 
+def voter_of(member: Member) -> Voter:
+    """The same, as the log says it."""
+    return Voter(member.engine_id, member.node_id, member.storage, "", 0)
+
+
 def voters_of(members: Sequence[Member]) -> VoterSet:
     """The voters of a partition. Raises `InvalidVoters`."""
-    known = sorted(members, key=lambda member: member.engine_id)
-    voters = tuple(Voter(member.engine_id, member.node_id, member.storage, "", 0) for member in known)
+    voters = tuple(voter_of(member) for member in sorted(members, key=lambda member: member.engine_id))
     return VoterSet(voters, max((voter.voter_id for voter in voters), default=0) + 1)
 
 

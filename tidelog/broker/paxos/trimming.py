@@ -62,6 +62,10 @@ class Trimmer:
         if self._space.is_worth_it(begin - self._node.replica.begin, usage):
             self._step(Truncate(begin))
 
+    def durable_end_of(self, engine_id: int) -> int:
+        """As it was heard last; -1 if it was not."""
+        return self._space.durable_end_of(engine_id)
+
     def _usage(self) -> Usage:
         return Usage(self._store.journal.log_bytes, len(self._node.replica.slots))
 

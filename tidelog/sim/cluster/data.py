@@ -190,7 +190,7 @@ class Data:
         for node in info.replicas:
             broker = self._world.machine(node).broker
             replicas = None if broker is None else broker.data.replicas
-            role = replicas and (replicas.partitions.get(partition_id) or replicas.followers.get(partition_id))
+            role = replicas and replicas.holders.get(partition_id)
             if not role:
                 yield f"{where}: node {node} has no role"
                 return

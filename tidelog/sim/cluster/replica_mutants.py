@@ -12,9 +12,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tidelog.broker.controller import leadership
+from tidelog.broker.isr_roles import IsrRoles
 from tidelog.broker.partition import Partition
 from tidelog.broker.proposals import ACKS_ALL, Proposal
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.roles import Assignment
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import NodeId
@@ -24,6 +26,7 @@ from tidelog.replication.isr.in_sync_set import InSyncSet
 from tidelog.replication.isr.leader import IsrLeader
 from tidelog.replication.isr.remote_replica import RemoteReplica
 from tidelog.sim.mutants import Mutant, patched, serve_above_the_high_watermark
+from tidelog.storage.partition_log import PartitionLog
 
 
 def acknowledge_before_replication() -> AbstractContextManager[None]:
@@ -150,15 +153,15 @@ def memory_counts_as_disk() -> AbstractContextManager[None]:
 
 def truncate_to_the_high_watermark() -> AbstractContextManager[None]:
     """A follower of a new leader cuts its log where it knows it to be committed (Kafka before KIP-101)."""
-    begin = Replicas._follow
+    begin = IsrRoles._follow
 
-    def cutting(replicas: Replicas, partition_id: Any, topic: Any, info: Any, log: Any, config: Any) -> None:
-        high_watermark = replicas._logs.high_watermark(partition_id, log)
+    def cutting(roles: IsrRoles, assigned: Assignment, log: PartitionLog) -> None:
+        high_watermark = roles._logs.high_watermark(assigned.partition_id, log)
         if log.offline_reason is None and high_watermark < log.log_end_offset:
-            log.truncate_to(high_watermark, high_watermark=high_watermark, now_ms=replicas._clock.wall_ms())
-        begin(replicas, partition_id, topic, info, log, config)
+            log.truncate_to(high_watermark, high_watermark=high_watermark, now_ms=roles._clock.wall_ms())
+        begin(roles, assigned, log)
 
-    return patched(Replicas, "_follow", cutting)
+    return patched(IsrRoles, "_follow", cutting)
 
 
 MUTANTS: tuple[Mutant, ...] = (

@@ -1,0 +1,115 @@
+"""Three whole brokers in one process: simulated disks and network, real time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from tests.unit.broker.conftest import batch
+from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.broker.broker import Broker
+from tidelog.broker.proposals import ProduceReceipt
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.batch_codec import decode_batch
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.cluster import PartitionInfo
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.environment import SimRunner
+from tidelog.sim.network import SimNetwork
+
+NODES = (1, 2, 3)
+START_S = 20.0
+
+
+class ThreeBrokers:
+    """`brokers` are those that run."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, Broker] = {}
+        self._network = SimNetwork(random.Random(0))
+        self._disks = {node: SimDisk(node) for node in NODES}
+
+    async def start(self, *nodes: int) -> None:
+        """On what their disks hold. A majority has to run for that."""
+        started = {node: self._broker(node) for node in nodes}
+        self.brokers |= started
+        async with asyncio.timeout(START_S):
+            await asyncio.gather(*(one.start((f"10.0.0.{node}", 8082)) for node, one in started.items()))
+
+    async def stop(self, *nodes: int) -> None:
+        for one in [self.brokers.pop(node) for node in nodes]:
+            await one.stop()
+
+    def replace_disk(self, node: int) -> None:
+        """Of a broker that does not run."""
+        assert node not in self.brokers
+        self._disks[node] = SimDisk(f"another of {node}")
+
+    def _broker(self, node: int) -> Broker:
+        settings = {
+            "node.id": node,
+            "cluster.voters": ",".join(f"{one}@10.0.0.{one}:9192" for one in NODES),
+            "peer.listener": f"10.0.0.{node}:9192",
+            "broker.heartbeat.interval.ms": 100,
+            "broker.session.timeout.ms": 1_000,
+        }
+        runner = SimRunner(random.Random(node), mean_s=0.0002)
+        network = self._network.host(f"10.0.0.{node}")
+        config = BrokerConfig.model_validate(settings)
+        return Broker(config, self._disks[node], SystemClock(), SystemEntropy(), runner, network)
+
+    def info(self, topic: str = "t") -> PartitionInfo:
+        """As the one with the lowest number has it."""
+        return next(iter(self.brokers.values())).image.topics[topic].partitions[0]
+
+    async def produce(self, node: int, value: bytes = b"v") -> ProduceReceipt:
+        """By way of this broker. A leader that is just being replaced says so, and is asked again."""
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + START_S
+        while True:
+            try:
+                partition = self.brokers[node].partition("t", 0)
+                return await partition.produce(batch(value), acks=-1, deadline_s=loop.time() + 5)
+            except TidelogError:
+                assert loop.time() < give_up_s
+                await asyncio.sleep(0.05)
+
+    async def offset(self, node: int, value: bytes = b"v") -> int:
+        """Where `produce` has put it."""
+        ((offset, _),) = (await self.produce(node, value)).batches
+        assert offset is not None
+        return offset
+
+    async def values(self, node: int) -> list[bytes]:
+        """What this broker's own copy shows."""
+        topic_id = self.brokers[node].topic("t").topic_id
+        copy = self.brokers[node].data.local_copy(PartitionId(topic_id, 0))
+        if copy is None:
+            return []
+        offset, found = (await copy.extent()).log_start_offset, list[bytes]()
+        while (fetched := await copy.read(offset, bytes_max=1 << 20)).data:
+            found += [record.value or b"" for one in iter_batches(fetched.data) for record in decode_batch(one)]
+            offset = fetched.next_offset
+        return found
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Looks again and again."""
+    async with asyncio.timeout(START_S):
+        while not is_so():
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def three_brokers() -> AsyncIterator[ThreeBrokers]:
+    """They run; whoever still does is stopped at the end."""
+    cluster = ThreeBrokers()
+    try:
+        await cluster.start(*NODES)
+        yield cluster
+    finally:
+        await cluster.stop(*cluster.brokers)

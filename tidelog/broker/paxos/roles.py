@@ -1,0 +1,154 @@
+"""Roles of partitions that commit by majority: one `PaxosReplica` for each, which lives from image to image.
+
+A replica's disk goes on voting whoever leads, so it is opened once and told what the metadata says: who leads in which
+epoch, who is to vote, and under which engine id this disk does. Only the leader's side (`PaxosPartition`) is made anew
+with each epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from tidelog.broker.controller.partition_commands import UnfitReason
+from tidelog.broker.led_partition import Facilities
+from tidelog.broker.paxos.messages import ReadApplied
+from tidelog.broker.paxos.partition import PaxosPartition
+from tidelog.broker.paxos.replica import PaxosReplica
+from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings, voters_of
+from tidelog.broker.replica_logs import ReplicaLogs, log_settings
+from tidelog.broker.role_tasks import RoleTasks
+from tidelog.broker.roles import Assignment
+from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ports import Buffer, Entropy
+from tidelog.transport.peer import Answer, Lane, PeerNode
+
+
+class PaxosRoles:
+    """One broker's `Roles`."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        logs: ReplicaLogs,
+        tasks: RoleTasks,
+        facilities: Facilities,
+        peers: PeerNode,
+        entropy: Entropy,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        self.partitions: dict[PartitionId, PaxosPartition] = {}
+        self.holders: dict[PartitionId, PaxosReplica] = {}
+        self.infos: dict[PartitionId, PartitionInfo] = {}
+        """What the image in force has of each of them."""
+        self._node_id = node_id
+        self._logs = logs
+        self._tasks = tasks
+        self._log_writer = facilities.log_writer
+        self._surroundings = ReplicaSurroundings(facilities, _DataLane(peers, image), entropy, tasks.spawn)
+        self._failed: dict[PartitionId, None] = {}
+        """Halted when they were stopped: a disk that has failed stays so until the broker is started again."""
+
+    async def serve(self, assigned: Assignment, image: ClusterImage) -> bool:
+        """As `Roles.serve`."""
+        partition_id, _, info, config = assigned
+        replica = known = self.holders.get(partition_id)
+        if replica is None:
+            replica = self._open(assigned, image)
+        if replica is None:
+            return True
+        self.infos[partition_id] = info
+        replica.set_members(voters_of(info.members), info.replicas)
+        replica.set_engine_id(self._engine_id(info, image))
+        replica.log.settings = log_settings(config)
+        if replica.leader_epoch != info.leader_epoch:
+            await self._change_role(replica, assigned)
+        elif replica.leader is not None and replica.leader.config != config:
+            replica.leader.reconfigure(config, replica.log.settings)
+        else:
+            return known is None
+        return True
+
+    def _open(self, assigned: Assignment, image: ClusterImage) -> PaxosReplica | None:
+        partition_id, topic, info, config = assigned
+        if partition_id in self._failed:
+            return None
+        members = voters_of(info.members)
+        engine_id = self._engine_id(info, image)
+        founders = members if info.is_founding else None
+        files = self._logs.get_with_journal(partition_id, topic.name, config, engine_id, founders)
+        if files is None:
+            return None
+        identity = ReplicaIdentity(topic.name, partition_id, self._node_id, engine_id)
+        replica = self.holders[partition_id] = PaxosReplica(identity, members, files, self._surroundings)
+        replica.start()
+        self._logs.check(partition_id, files.log)
+        return replica
+
+    def _engine_id(self, info: PartitionInfo, image: ClusterImage) -> int:
+        """Under which this disk votes, or is to; 0 if it has no vote."""
+        storage = image.brokers[self._node_id].storage
+        known = [*info.wanted, *info.members]
+        return next((one.engine_id for one in known if (one.node_id, one.storage) == (self._node_id, storage)), 0)
+
+    async def _change_role(self, replica: PaxosReplica, assigned: Assignment) -> None:
+        partition_id, _, info, config = assigned
+        await self._end_leadership(partition_id)
+        if info.leader == self._node_id:
+            partition = self.partitions[partition_id] = replica.lead(info.leader_epoch, config)
+            self._tasks.spawn(partition_id, partition.run())
+        else:
+            replica.follow(info.leader_epoch, info.leader)
+
+    async def _end_leadership(self, partition_id: PartitionId) -> None:
+        partition = self.partitions.pop(partition_id, None)
+        if partition is not None:
+            partition.close(is_deposed=True)
+            await self._tasks.cancel(partition_id)
+
+    def mark_journals(self) -> None:
+        """Vouches for what is durable in those that are at rest."""
+        for replica in self.holders.values():
+            replica.mark_journal()
+
+    def unfit(self) -> dict[PartitionId, UnfitReason]:
+        """As `Roles.unfit`."""
+        return {known: UnfitReason.OFFLINE for known, replica in self.holders.items() if replica.is_halted}
+
+    async def stop(self, partition_id: PartitionId) -> None:
+        """As `Roles.stop`."""
+        await self._end_leadership(partition_id)
+        replica = self.holders.pop(partition_id)
+        del self.infos[partition_id]
+        if replica.is_halted:
+            self._failed[partition_id] = None
+        await replica.close()
+        await replica.at_rest()
+        self._logs.high_watermarks[partition_id] = replica.high_watermark
+
+    async def close(self) -> None:
+        """As `Roles.close`."""
+        for partition_id in list(self.holders):
+            partition = self.partitions.pop(partition_id, None)
+            if partition is not None:
+                partition.close()
+            await self.stop(partition_id)
+
+
+class _DataLane:
+    """`ReplicaPeers`: beside what followers fetch, not in the way of heartbeats."""
+
+    def __init__(self, peers: PeerNode, image: Callable[[], ClusterImage]) -> None:
+        self._peers = peers
+        self._image = image
+
+    def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
+        return self._peers.notify(node_id, message, payload, lane=Lane.DATA)
+
+    def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Awaitable[Answer]:
+        return self._peers.request(node_id, message, deadline_s=deadline_s, lane=Lane.DATA)
+
+    def is_live(self, node_id: int) -> bool:
+        return self._image().is_live(node_id)

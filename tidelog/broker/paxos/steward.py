@@ -1,0 +1,198 @@
+"""Between the logs of Paxos partitions and the controller: what leaders tell of them, and do to have them as wanted.
+
+Looks at all replicas every so often, and is right again by the next look, whatever became of the last. It
+
+- tells the controller which members are in force in a log led here, where that makes a difference;
+- changes them by the next step (`controller.member_steps`), one at a time;
+- asks for another reign where this one cannot go on, and for another leader where nobody is elected;
+- asks for another engine id for a disk that has forgotten what it promised;
+- has replicas say how far they are, as long as one of them is to become a member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+
+from tidelog.broker.controller.commands import Command, CommandAnswer, Done
+from tidelog.broker.controller.member_steps import MemberSet, is_report_due, next_step
+from tidelog.broker.controller.partition_commands import (
+    AlterMembers,
+    LostReign,
+    LostVote,
+    MembersAltered,
+    MembersAsked,
+    ReignEnd,
+    ReportLostVotes,
+    ReportPaxosLeader,
+)
+from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.broker.paxos.replica import PaxosReplica
+from tidelog.broker.paxos.roles import PaxosRoles
+from tidelog.broker.paxos.surroundings import voter_of
+from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ports import Clock
+from tidelog.replication.paxos.voters import VoterSet
+
+LOOK_S = 0.2
+ANSWER_S_MAX = 5.0
+BEHIND_S = 2.0
+"""Who has all that was there so long ago counts as caught up."""
+PATIENCE_S = 5.0
+"""After that somebody else may try to be elected."""
+AT_ONCE = 1_000
+"""Entries of one command."""
+
+logger = structlog.get_logger("tidelog.paxos")
+
+
+@dataclass
+class _Watch:
+    """What was seen of one partition in this leader epoch."""
+
+    leader_epoch: int
+    since_s: float
+    """Nobody was elected since then."""
+    marked_s: float
+    old_end: int | None = None
+    new_end: int | None = None
+    """High watermarks, the old one `BEHIND_S` older."""
+
+    def mark(self, end: int, now_s: float) -> None:
+        """Takes note of the high watermark."""
+        if self.new_end is None or now_s - self.marked_s >= BEHIND_S:
+            self.old_end, self.new_end, self.marked_s = self.new_end, end, now_s
+
+
+class Steward:
+    """One broker's. `run` is its task."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        roles: PaxosRoles,
+        broker_epoch: Callable[[], int],
+        image: Callable[[], ClusterImage],
+        channel: ControllerChannel,
+        in_force: Callable[[int], Awaitable[bool]],
+        clock: Clock,
+        spawn: Callable[[object, Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._node_id = node_id
+        self._roles = roles
+        self._broker_epoch = broker_epoch
+        self._image = image
+        self._channel = channel
+        self._in_force = in_force
+        self._clock = clock
+        self._spawn = spawn
+        self._watches: dict[PartitionId, _Watch] = {}
+
+    async def run(self) -> None:
+        """Looks until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            known = list(self._roles.infos.items())
+            self._watches = {one: watch for one, watch in self._watches.items() if one in self._roles.infos}
+            votes = list(self._lost_votes(known))
+            lost = [reign for one, info in known if (reign := self._lost_reign(one, info)) is not None]
+            told = [members for one, info in known if (members := self._tend(one, info)) is not None]
+            node_id, epoch = self._node_id, self._broker_epoch()
+            if votes:
+                await self._submit(ReportLostVotes(node_id, epoch, votes[:AT_ONCE]), Done)
+            if lost:
+                await self._submit(ReportPaxosLeader(node_id, epoch, lost[:AT_ONCE]), Done)
+            if told:
+                await self._submit(AlterMembers(node_id, epoch, told[:AT_ONCE]), MembersAltered)
+
+    async def _submit(self, command: Command, answer: type[CommandAnswer]) -> None:
+        try:
+            done = await self._channel.submit(command, answer, seconds_max=ANSWER_S_MAX)
+        except TidelogError as error:
+            logger.info("the controller could not be told now", command=type(command).__name__, reason=str(error))
+        else:
+            await self._in_force(done.position)
+
+    # -- what is lost ------------------------------------------------------------------------------------------------
+
+    def _lost_votes(self, known: list[tuple[PartitionId, PartitionInfo]]) -> Iterator[LostVote]:
+        for partition_id, info in known:
+            lost = self._roles.holders[partition_id].lost_engine_id
+            if lost in [one.engine_id for one in info.wanted]:
+                yield LostVote(partition_id.topic_id, partition_id.partition, lost)
+
+    def _lost_reign(self, partition_id: PartitionId, info: PartitionInfo) -> LostReign | None:
+        replica = self._roles.holders[partition_id]
+        if replica.leader is None or replica.leader_epoch != info.leader_epoch:
+            return None
+        now_s = self._clock.monotonic_s()
+        watch = self._watches.get(partition_id)
+        if watch is None or watch.leader_epoch != info.leader_epoch:
+            watch = self._watches[partition_id] = _Watch(info.leader_epoch, now_s, now_s)
+        if replica.is_elected:
+            watch.since_s = now_s
+        if replica.is_halted or now_s - watch.since_s > PATIENCE_S:
+            end = ReignEnd.YIELD
+        elif replica.is_deposed:
+            end = ReignEnd.RENEW
+        else:
+            return None
+        watch.since_s = now_s
+        return LostReign(partition_id.topic_id, partition_id.partition, info.leader_epoch, end)
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def _tend(self, partition_id: PartitionId, info: PartitionInfo) -> MembersAsked | None:
+        """What the controller has to hear of the members; the next change of them is begun."""
+        replica = self._roles.holders[partition_id]
+        if replica.leader is None:
+            if info.members != info.wanted:
+                replica.tell_durable()
+            return None
+        if replica.leader_epoch != info.leader_epoch or not replica.knows_members:
+            return None
+        watch = self._watches[partition_id]
+        watch.mark(replica.high_watermark, self._clock.monotonic_s())
+        now = _member_set(replica.voters)
+        if is_report_due(info, now):
+            where = (partition_id.topic_id, partition_id.partition)
+            return MembersAsked(*where, info.leader_epoch, info.partition_epoch, now)
+        step = next_step(
+            info, now, is_live=self._is_live, has_caught_up=partial(_has_caught_up, replica, watch.old_end)
+        )
+        if step is not None:
+            add = None if step.add is None else voter_of(step.add)
+            remove = None if step.remove is None else step.remove.engine_id
+            voters = replica.voters.with_change(add=add, remove=remove)
+            self._spawn(f"paxos-members-{partition_id}", _change(replica, voters))
+        return None
+
+    def _is_live(self, member: PartitionMember) -> bool:
+        broker = self._image().brokers.get(NodeId(member.node_id))
+        return broker is not None and not broker.is_fenced and broker.storage == member.storage
+
+
+def _has_caught_up(replica: PaxosReplica, end: int | None, member: PartitionMember) -> bool:
+    return end is not None and replica.durable_end_of(member.engine_id) >= end
+
+
+def _member_set(voters: VoterSet) -> MemberSet:
+    members = tuple(PartitionMember(one.voter_id, one.node_id, one.incarnation) for one in voters.voters)
+    return MemberSet(members, voters.next_voter_id)
+
+
+async def _change(replica: PaxosReplica, voters: VoterSet) -> None:
+    partition = str(replica.partition_id)
+    try:
+        await replica.change_voters(voters)
+    except TidelogError as error:
+        logger.info("the members of a partition could not be changed now", partition=partition, reason=str(error))
+    else:
+        logger.info("the members of a partition were changed", partition=partition, engine_ids=voters.ids)

@@ -1,0 +1,29 @@
+"""Several mappings read as one, as they are at the time: views that go with their owners, not copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+K = TypeVar("K")
+V_co = TypeVar("V_co", covariant=True)
+
+
+class Together(Mapping[K, V_co]):
+    """No key may be in two of them. (`ChainMap` is for mappings of one type, and can be written to.)"""
+
+    def __init__(self, *parts: Mapping[K, V_co]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, key: K) -> V_co:
+        for part in self._parts:
+            if key in part:
+                return part[key]
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[K]:
+        for part in self._parts:
+            yield from part
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
