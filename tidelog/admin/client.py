@@ -320,6 +320,15 @@ class AdminClient:
         queries = [OffsetQuery(topic, partition, time) for (topic, partition), time in times.items()]
         return {found.key: found for found in await fetch_offsets(self._session, queries)}
 
+    async def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Deletes the committed records of a partition before an offset, on all replicas (Kafka: DeleteRecords); when
+        it returns, the partition begins there, or later. A repetition does no harm.
+
+        Raises `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange` beyond the high watermark.
+        """
+        path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/records:delete"
+        await self._change("POST", path, {"before_offset": before_offset}, safe=True)
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     async def _read(self, path: str, *, address: str | None = None, timeout_s: float | None = None) -> bytes:

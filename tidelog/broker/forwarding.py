@@ -25,6 +25,7 @@ from tidelog.broker.forwarding_messages import (
     Fingerprints,
     ForwardChangeWait,
     ForwardDataWait,
+    ForwardDeletion,
     ForwardFingerprints,
     ForwardOffsets,
     ForwardProduce,
@@ -63,6 +64,8 @@ class ForwardedRequests:
         match message:
             case ForwardProduce():
                 return await self._produce(message, payload)
+            case ForwardDeletion():
+                return await self._delete(message)
             case ForwardRead():
                 return await self._read(message)
             case ForwardDataWait():
@@ -105,6 +108,12 @@ class ForwardedRequests:
                 receipt.log_append_time_ms,
             )
         )
+
+    async def _delete(self, asked: ForwardDeletion) -> Answer:
+        deadline_s = _deadline_s(asked.timeout_ms)
+        partition = await self._led(asked.partition, deadline_s)
+        await partition.delete_prefix(asked.offset, deadline_s=deadline_s)
+        return Answer()
 
     async def _read(self, asked: ForwardRead) -> Answer:
         partition = await self._led(asked.partition, _deadline_s(asked.timeout_ms))

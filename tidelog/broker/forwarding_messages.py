@@ -50,6 +50,14 @@ class Produced(msgspec.Struct, frozen=True, tag=True):
     log_append_time_ms: int | None
 
 
+class ForwardDeletion(msgspec.Struct, frozen=True, tag=True):
+    """Delete the committed records below `offset`. Answered by nothing."""
+
+    partition: Addressed
+    offset: int
+    timeout_ms: int
+
+
 class ForwardRead(msgspec.Struct, frozen=True, tag=True):
     """Committed batches from the one with `offset` on. Answered by `BatchesRead` and the batches."""
 
@@ -145,6 +153,7 @@ class Fingerprints(msgspec.Struct, frozen=True, tag=True):
 FORWARDING_MESSAGES: Final = (
     ForwardProduce,
     Produced,
+    ForwardDeletion,
     ForwardRead,
     BatchesRead,
     ForwardDataWait,

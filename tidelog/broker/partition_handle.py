@@ -112,6 +112,10 @@ class PartitionHandle(ReadHandle, Protocol):
         """Appends sound batches; see `Partition.produce` for the promises and the errors."""
         ...
 
+    async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
+        """Deletes the committed records below `offset`; see `LedPartition.delete_prefix`."""
+        ...
+
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
         """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""
         ...

@@ -20,6 +20,7 @@ from tidelog.broker.forwarding_messages import (
     Fingerprints,
     ForwardChangeWait,
     ForwardDataWait,
+    ForwardDeletion,
     ForwardFingerprints,
     ForwardOffsets,
     ForwardProduce,
@@ -150,6 +151,10 @@ class PeerPartition:
         return ProduceReceipt(
             list(made.batches), made.leader_epoch, made.acked_by, made.durability, made.log_append_time_ms
         )
+
+    async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
+        """As `LedPartition.delete_prefix`."""
+        await self.leader.ask(ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """As `Partition.read`."""

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tidelog.admin import AdminClient, NewTopic
-from tidelog.model.errors import InvalidRequest, NotFound, UnknownTopic
+from tidelog.model.errors import InvalidRequest, NotFound, OffsetOutOfRange, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
@@ -107,6 +107,17 @@ async def test_offsets_of_many_partitions_at_once(cluster: LocalCluster, admin: 
     assert found[partitions[3]].error is not None
     at_time = await admin.list_offsets({partitions[1]: 1500, partitions[0]: 0})
     assert [(it.offset, it.timestamp) for it in at_time.values()] == [(1, 2000), (None, None)]
+
+
+async def test_records_are_deleted_up_to_an_offset(cluster: LocalCluster, admin: AdminClient, topic: str) -> None:
+    async with Producer(cluster.bootstrap) as producer:
+        await (await producer.send_batch(topic, [b"a", b"b", b"c"]))
+    for _ in range(2):
+        await admin.delete_records(topic, 0, 2)
+    (found,) = (await admin.list_offsets([TopicPartition(topic, 0)])).values()
+    assert found.extent() == (2, 3)
+    with pytest.raises(OffsetOutOfRange):
+        await admin.delete_records(topic, 0, 4)
 
 
 async def test_a_closed_client_says_so(cluster: LocalCluster) -> None:

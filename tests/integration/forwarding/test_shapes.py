@@ -102,6 +102,13 @@ PRODUCES: dict[str, list[Ask]] = {
     "no such partition": [Ask("POST", f"{TOPIC}/partitions/7", records("a"), JSON_V2)],
 }
 
+DELETIONS: dict[str, bytes] = {
+    "some": document({"before_offset": 2}),
+    "all": document({"before_offset": 5}),
+    "beyond the end": document({"before_offset": 6}),
+    "nonsense": document({"before_offset": -1}),
+}
+
 READS: dict[str, Ask] = {
     "records": Ask("GET", f"{PARTITION}/records?offset=0", None, AS_JSON),
     "records as base64": Ask("GET", f"{PARTITION}/records?offset=1"),
@@ -260,3 +267,17 @@ async def test_a_long_poll_through_another_broker_ends_when_there_is_data(
 
 def _waiting(cluster: Cluster) -> int:
     return cluster.sites[1].broker.purgatory.waiting
+
+
+@pytest.mark.parametrize("body", DELETIONS.values(), ids=DELETIONS)
+async def test_deleting_through_another_broker_is_as_at_the_leader(cluster: Cluster, body: bytes) -> None:
+    target = f"{{v3}}{PARTITION}/records:delete"
+    for topic in ("here", "afar"):
+        await cluster.topic(topic, [1])
+        await send(cluster, 1, topic, Ask("POST", f"{PARTITION}/batches", raw(b"a", b"b", b"c") + raw(b"d", b"e"), RAW))
+    at_leader = await send(cluster, 1, "here", Ask("POST", target, body, JSON_DOCUMENT))
+    through = await send(cluster, 3, "afar", Ask("POST", target, body, JSON_DOCUMENT))
+    assert through.status == at_leader.status
+    assert through.body.replace(b"afar", b"here") == at_leader.body
+    site = cluster.sites[1]
+    assert site.partition("afar").log_start_offset == site.partition("here").log_start_offset

@@ -15,6 +15,7 @@ from tidelog.broker.http import (
     bulk,
     clusters_v3,
     configs_v3,
+    deletion_v3,
     json_body,
     ops,
     partitions_v3,
@@ -50,6 +51,7 @@ _PRODUCE_BATCHES: Final = (
     *_PRODUCE,
     Query("expected_end_offset", _INTEGER, "Append only if the partition's last batch ends here; else 412."),
 )
+_DELETION: Final = (Query("timeout_ms", _INTEGER, "When to give up waiting: they may be deleted later (504)."),)
 _READ_RECORDS: Final = (
     _OFFSET,
     Query("timestamp", _INTEGER, "Begin at the first record of this time (ms) or later."),
@@ -220,6 +222,8 @@ V3: Final = (
         partitions_v3.ReplicaV3),
     _v3("GET", f"{_PARTITION}/replicas/{{broker_id}}/verification", _DESCRIBE, topic, verification_v3.verify_replica,
         None, verification_v3.VerificationV3, query=_VERIFY),
+    _v3("POST", f"{_PARTITION}/records:delete", _DELETE, topic, deletion_v3.delete_records, deletion_v3.DeletionAsked,
+        None, 204, query=_DELETION),
     _v3("POST", f"{_TOPIC}/records", _WRITE, topic, stream_v3.produce_stream, json_body.RecordV3,
         records_v3.ReceiptV3, query=_PRODUCE, has_raw_body=True),
     _v3("POST", f"{_TOPIC}/records:batch", _WRITE, topic, produce_v3.produce_entries, json_body.EntriesV3,

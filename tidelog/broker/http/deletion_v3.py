@@ -1,0 +1,34 @@
+"""REST v3: deleting the records at the head of a partition (Kafka's DeleteRecords), which Confluent's proxy has not."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from tidelog.broker.http.answers import no_content
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Place
+from tidelog.broker.http.json_body import Body, OffsetNumber, decode_body, json_decoder
+from tidelog.broker.http.media import check_document
+
+
+class DeletionAsked(Body):
+    """The body of a deletion: `before_offset` is what the partition will begin with."""
+
+    before_offset: OffsetNumber
+
+
+_DELETION: Final = json_decoder(DeletionAsked)
+
+
+async def delete_records(context: Context, call: Call) -> web.StreamResponse:
+    """Deletes the committed records before an offset. Asking again does no harm."""
+    Place(context, call)
+    partition = context.broker.partition(call.topic_name(), call.partition_number())
+    check_document(call.request)
+    deadline_s = call.deadline_s(context)
+    asked = decode_body(_DELETION, await read_body(context, call, context.limits.json_bytes_max))
+    await partition.delete_prefix(asked.before_offset, deadline_s=deadline_s)
+    return no_content()
