@@ -1,19 +1,17 @@
-"""Who is told what the metadata log agrees on."""
+"""Who is told what a log agrees on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
-from tidelog.broker.controller.records import MetadataRecord
 from tidelog.replication.paxos.voters import VoterSet
 
 
 class LogListener(Protocol):
     """The state machine, and whoever acts when this broker leads."""
 
-    def applied(self, records: Sequence[MetadataRecord], offset: int, position: int) -> None:
-        """Agreed records, the first at `offset`; each once, in order. `position` is the log's, not the records'."""
+    def applied(self, payload: bytes, offset: int, position: int) -> None:
+        """An agreed entry, each once, in order. `position` is the log's, `offset` the first that the entry takes."""
         ...
 
     def voters_applied(self, voters: VoterSet, position: int) -> None:

@@ -17,7 +17,14 @@ import msgspec
 import structlog
 
 from tidelog.broker.controller.apply import apply, with_voters
-from tidelog.broker.controller.records import MetadataRecord, SnapshotAgreed, SnapshotTaken, VoterAssigned
+from tidelog.broker.controller.records import (
+    MetadataRecord,
+    SnapshotAgreed,
+    SnapshotTaken,
+    VoterAssigned,
+    decode_record,
+    encode_record,
+)
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.quorum.disk import ReplicaDisk, stored_log
 from tidelog.broker.quorum.messages import (
@@ -310,8 +317,9 @@ class ClusterMetadata:
     # -- as the active controller uses it ----------------------------------------------------------------------------
 
     async def append(self, records: Sequence[MetadataRecord]) -> int:
-        """As `QuorumLog.append`."""
-        return await self._log.append(records)
+        """As `QuorumLog.append`: records, all or none; returns the first one's offset."""
+        payload = b"\n".join(encode_record(record) for record in records)
+        return (await self._log.append(payload, len(records))).value.base_offset
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
         """As `QuorumLog.change_voters`. A new voter must be ready to vote before its vote may be needed."""
@@ -350,8 +358,8 @@ class ClusterMetadata:
 
     # -- as the log uses it ------------------------------------------------------------------------------------------
 
-    def applied(self, records: Sequence[MetadataRecord], offset: int, position: int) -> None:
-        for i, record in enumerate(records):
+    def applied(self, payload: bytes, offset: int, position: int) -> None:
+        for i, record in enumerate(map(decode_record, payload.split(b"\n"))):
             self.image = apply(self.image, record, offset + i)
             match record:
                 case SnapshotTaken():

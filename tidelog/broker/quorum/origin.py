@@ -89,11 +89,14 @@ async def find_origin(
     contacts: Sequence[Address],
     ask: Ask,
     entropy: Entropy,
+    *,
+    named_by: str = "cluster.voters",
 ) -> Origin:
     """Asks until it is clear whether there is a cluster to join, or one to be founded. For a new disk only.
 
-    `contacts` are brokers of an existing cluster (`--join`). Raises `ConfigError` if the named voters contradict each
-    other; waits for ever for voters that do not answer, and says so in the log: founding without them would be unsafe.
+    `contacts` are brokers of an existing cluster (`--join`); `named_by` says to people what named the voters. Raises
+    `ConfigError` if these contradict each other; waits for ever for voters that do not answer, and says so in the log:
+    founding without them would be unsafe.
     """
     node_id = me.node_id
     others = [voter for voter in named if voter.node_id != node_id]
@@ -104,7 +107,7 @@ async def find_origin(
     while True:
         answers = {address: await _ask(ask, address) for address in addresses}
         found = [answer for answer in answers.values() if answer is not None]
-        origin = _joining(found) or _from_answers(node_id, incarnation, named, found)
+        origin = _joining(found, named_by) or _from_answers(node_id, incarnation, named, found, named_by)
         if origin is not None and not (origin.is_founder and contacts):
             return origin
         rounds += 1
@@ -125,7 +128,7 @@ async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
         return None
 
 
-def _joining(answers: Sequence[QuorumDescribed]) -> Origin | None:
+def _joining(answers: Sequence[QuorumDescribed], named_by: str) -> Origin | None:
     """The newest voter set of a cluster that somebody belongs to."""
     sets = [
         (decode_voters(answer.voters), answer.cluster_id, answer.voters_position) for answer in answers if answer.voters
@@ -136,21 +139,21 @@ def _joining(answers: Sequence[QuorumDescribed]) -> Origin | None:
     if len(clusters) > 1:
         raise ConfigError(
             f"the brokers named belong to several clusters ({', '.join(clusters)}); name brokers of one cluster in "
-            "cluster.voters or --join"
+            f"{named_by} or --join"
         )
     newest = max(sets, key=lambda found: found[2])[0]
     return Origin(clusters[0], newest, is_founder=False)
 
 
 def _from_answers(
-    node_id: int, incarnation: str, named: Sequence[NamedVoter], answers: Sequence[QuorumDescribed]
+    node_id: int, incarnation: str, named: Sequence[NamedVoter], answers: Sequence[QuorumDescribed], named_by: str
 ) -> Origin | None:
     """A founding, if all named voters are new, or are in the midst of founding with this very disk."""
     ours = tuple(map(str, named))
     for answer in answers if named else ():
         if tuple(sorted(answer.configured_voters)) != tuple(sorted(ours)):
             raise ConfigError(
-                f"cluster.voters differs between brokers: here it is {', '.join(ours)}, and on node {answer.node_id} "
+                f"{named_by} differs between brokers: here it is {', '.join(ours)}, and on node {answer.node_id} "
                 f"{', '.join(answer.configured_voters) or 'empty'}; make them equal, then start again"
             )
     incarnations = {answer.node_id: answer.incarnation for answer in answers} | {node_id: incarnation}
@@ -162,7 +165,7 @@ def _from_answers(
     if begun and any(found not in begun[0].founders for found in _identities(incarnations, named)):
         raise ConfigError(
             "the cluster's founding had begun when a disk was lost, and cannot be ended; nothing has been stored yet: "
-            "empty the data directories of all brokers in cluster.voters, then start them again"
+            f"empty the data directories of all brokers in {named_by}, then start them again"
         )
     cluster_id = begun[0].cluster_id if begun else ""
     return _founding(incarnations, named, cluster_id)

@@ -21,7 +21,7 @@ WAIT_S_MAX = 5.0
 
 class _Proposal(NamedTuple):
     value: Value
-    outcome: asyncio.Future[int]
+    outcome: asyncio.Future[Applied]
 
 
 class Outcomes:
@@ -29,16 +29,16 @@ class Outcomes:
 
     def __init__(self) -> None:
         self._proposed: dict[int, _Proposal] = {}
-        self._asking: asyncio.Future[int] | None = None
+        self._asking: asyncio.Future[Applied] | None = None
 
     def __bool__(self) -> bool:
         """Is anything on its way?"""
         return bool(self._proposed)
 
-    async def of(self, propose: Callable[[], None]) -> int:
-        """Calls `propose`, which must lead to `proposed` or `refused` before it returns, and waits for the outcome: the
-        base offset. Raises `NotController` or `Overloaded`: it is not in the log; `ControllerLost`: unknown."""
-        outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    async def of(self, propose: Callable[[], None]) -> Applied:
+        """Calls `propose`, which must lead to `proposed` or `refused` before it returns, and waits for the outcome.
+        Raises `NotController` or `Overloaded`: it is not in the log; `ControllerLost`: unknown."""
+        outcome: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
         self._asking = outcome
         propose()
         self._asking = None
@@ -55,7 +55,7 @@ class Outcomes:
 
     def refused(self, refused: Refused) -> None:
         """What was asked for was not proposed."""
-        reason = f"the metadata log takes nothing now ({refused.reason.value})"
+        reason = f"the log takes nothing now ({refused.reason.value})"
         is_full = refused.reason is Reason.WINDOW_FULL
         fail(self._asking, Overloaded(f"{reason}; try again") if is_full else NotController(reason))
 
@@ -65,9 +65,9 @@ class Outcomes:
         if proposal is None or proposal.outcome.done():
             return
         if proposal.value == applied.value and applied.verdict is Verdict.APPLIED:
-            proposal.outcome.set_result(applied.value.base_offset)
+            proposal.outcome.set_result(applied)
         else:
-            fail(proposal.outcome, NotController("another controller came first; nothing was decided"))
+            fail(proposal.outcome, NotController("another leader came first; nothing was appended"))
 
     def close(self) -> None:
         """Nobody will hear of the rest."""

@@ -1,6 +1,7 @@
-"""The metadata log of one broker: what the cluster has agreed on, and, at its leader, the way to agree on more.
+"""One replica of a log that elects its own leader: what is agreed on, and, at the leader, the way to agree on more.
 
-Every broker runs the same parts. The engine (`replication.paxos`) keeps the log with those of the other brokers; the
+The metadata log of a cluster is one, and so is a log by itself (`broker.standalone`). Entries are bytes to it. Every
+replica runs the same parts. The engine (`replication.paxos`) keeps the log with those of the other brokers; the
 election (`replication.election`) says which voter's engine should lead; the delivery brings what is chosen to the
 state machine. A leader appends; all others, voters and learners alike, follow.
 
@@ -15,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tidelog.broker.controller.records import MetadataRecord, decode_record, encode_record
 from tidelog.broker.quorum.campaign import Campaigner
 from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.disk import ReplicaDisk
@@ -228,21 +228,20 @@ class QuorumLog:
 
     # -- leading -----------------------------------------------------------------------------------------------------
 
-    async def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Has these records agreed on, all or none, and applied here; returns the first one's offset.
+    async def append(self, payload: bytes, count: int) -> Applied:
+        """Has an entry agreed on, which takes `count` offsets, and applied here; returns where.
 
         Raises, surely without effect: `NotController`, `Overloaded`. With an effect or not: `ControllerLost`.
         """
-        payload = b"\n".join(encode_record(record) for record in records)
-        return await self._propose(Append(len(records), self.engine.payloads.hold(payload)))
+        return await self._propose(Append(count, self.engine.payloads.hold(payload)))
 
     async def truncate(self, begin: int) -> None:
         """Has the log begin at `begin`, which a snapshot of a majority must cover. Raises as `append`."""
         await self._propose(Truncate(begin))
 
-    async def _propose(self, event: Append | Truncate) -> int:
+    async def _propose(self, event: Append | Truncate) -> Applied:
         if not self.is_leading or self._changed is not None:
-            raise NotController("this broker does not lead the metadata log now")
+            raise NotController("this broker does not lead the log now")
         return await self._outcomes.of(lambda: self.engine.step(event))
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
@@ -335,8 +334,7 @@ class QuorumLog:
             if value.kind is Kind.VOTERS:
                 self._listener.voters_applied(decode_voters(payload), position)
             else:
-                records = [decode_record(line) for line in payload.split(b"\n")]
-                self._listener.applied(records, value.base_offset, position)
+                self._listener.applied(payload, value.base_offset, position)
         self._outcomes.applied(applied)
 
     def _on_repaired(self, position: int) -> None:

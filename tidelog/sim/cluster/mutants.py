@@ -18,7 +18,8 @@ from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.outcomes import Outcomes
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import NotController
-from tidelog.replication.paxos.events import Proposed
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Applied, Proposed
 from tidelog.replication.paxos.journal import Journal
 from tidelog.replication.quorum import Majority
 from tidelog.sim.mutants import Mutant, patched, skip_fsync
@@ -53,7 +54,7 @@ def acknowledge_before_it_is_chosen() -> AbstractContextManager[None]:
     def eager(outcomes: Outcomes, proposed: Proposed) -> None:
         note(outcomes, proposed)
         if outcomes._asking is not None and not outcomes._asking.done():
-            outcomes._asking.set_result(proposed.value.base_offset)
+            outcomes._asking.set_result(Applied(proposed.position, proposed.value, Verdict.APPLIED))
 
     return patched(Outcomes, "proposed", eager)
 
