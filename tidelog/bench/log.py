@@ -91,7 +91,7 @@ def run_log(options: LogOptions, progress: Callable[[int, int], None] | None = N
 
 
 def _start(stack: ExitStack, node: int, options: LogOptions, place: str) -> subprocess.Popen[bytes]:
-    arguments = [str(node), str(options.replicas), str(Path(place) / str(node))]
+    arguments = [str(node), str(Path(place) / str(node))]
     child = subprocess.Popen(
         [sys.executable, "-m", "tidelog.bench.log_replica", *arguments],
         stdin=subprocess.PIPE,

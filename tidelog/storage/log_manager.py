@@ -39,6 +39,8 @@ REMOVED = "-removed"
 JOURNAL = "journal"
 METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
 """The identity of the log in `metadata/`; no controller ever draws this topic id."""
+STANDALONE_LOG = PartitionId(TopicId("f" * 32), 0)
+"""The identity of a log by itself (`tidelog log replica`), whose directory holds nothing but a journal."""
 
 _TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 _METADATA = re.compile(rf"{METADATA}(-[0-9]{{1,6}})?")
@@ -262,6 +264,15 @@ def stored_logs(files: Files) -> dict[str, PartitionId]:
         for name in sorted(filter(str.isdecimal, files.list(f"{TOPICS}/{topic_id}")), key=int):
             partition_id = PartitionId(topic_id, int(name))
             found[log_directory(partition_id)] = partition_id
+    return found
+
+
+def stored_journals(files: Files) -> dict[str, PartitionId]:
+    """The journals of Paxos partitions, and that of a log by itself, by directory; as `stored_logs`."""
+    found = {JOURNAL: STANDALONE_LOG} if files.exists(JOURNAL) else {}
+    for directory, partition_id in stored_logs(files).items():
+        if partition_id != METADATA_LOG and files.exists(f"{directory}/{JOURNAL}"):
+            found[f"{directory}/{JOURNAL}"] = partition_id
     return found
 
 

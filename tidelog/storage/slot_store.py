@@ -30,10 +30,11 @@ from xxhash import xxh3_128_digest
 
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
-from tidelog.model.ports import Buffer
+from tidelog.model.ports import Buffer, Files
 from tidelog.storage.metainfo import Metainfo
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.read_only import HANDLES_MAX, ReadOnlyFiles
 from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head
 from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_journal import SlotJournal
@@ -76,6 +77,14 @@ class SlotStore:
             opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms
         )
         return cls(journal, index, now_ms), stored
+
+    @classmethod
+    def look(cls, files: Files, directory: str, identity: PartitionId) -> tuple[SlotStore, StoredSlots]:
+        """Opens a store for reading: nothing on the disk is changed. Blocking. Raises as `load_slots`."""
+        opened = OpenFiles(ReadOnlyFiles(files), HANDLES_MAX)
+        store, stored = cls.open(opened, directory, identity, new_incarnation="", now_ms=0)
+        store.journal.take_offline("it was opened for reading")
+        return store, stored
 
     @property
     def incarnation(self) -> str:
