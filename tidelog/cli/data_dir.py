@@ -1,4 +1,6 @@
-"""A broker's data directory, looked at while no broker uses it. Nothing in it is changed, not even the lock file.
+"""A data directory, looked at while no process uses it. Nothing in it is changed, not even the lock file.
+
+It is a broker's, or the directory of a replica of a log by itself, in which there is nothing but a journal.
 
 Which topic a directory belongs to is in the metadata log, and read from there. If that is damaged, logs can still be
 looked at, under the ids that their directories are named by.
@@ -24,18 +26,29 @@ from tidelog.storage.data_directory import LOCK, check_format
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.dump import dump_batches
 from tidelog.storage.load_report import LoadReport
-from tidelog.storage.log_manager import METADATA_LOG, SNAPSHOTS, TOPICS, metadata_directories, stored_logs
+from tidelog.storage.log_manager import (
+    JOURNAL,
+    METADATA_LOG,
+    SNAPSHOTS,
+    STANDALONE_LOG,
+    TOPICS,
+    metadata_directories,
+    stored_journals,
+    stored_logs,
+)
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.read_only import ReadOnlyFiles, open_read_only
 from tidelog.storage.snapshots import SnapshotStore
 
 METADATA_NAME = "(metadata)"
 """What the metadata log is called among topics; no topic can have this name."""
+STANDALONE_NAME = "(log)"
+"""The same for a log by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """A log on disk. `topic` is its topic's name, or None if the metadata does not say."""
+    """A log on disk, or the journal of one. `topic` is its topic's name, or None if the metadata does not say."""
 
     files: DiskFiles
     directory: str
@@ -45,14 +58,30 @@ class StoredLog:
     @property
     def name(self) -> str:
         """What to call its topic."""
-        return METADATA_NAME if self.identity == METADATA_LOG else self.topic or self.identity.topic_id
+        own = {METADATA_LOG: METADATA_NAME, STANDALONE_LOG: STANDALONE_NAME}
+        return own.get(self.identity) or self.topic or self.identity.topic_id
+
+    @property
+    def is_journal(self) -> bool:
+        """True if it says what a replica has promised and accepted, and not what was agreed on."""
+        return self.directory.rpartition("/")[2] == JOURNAL
+
+    @property
+    def has_slots(self) -> bool:
+        """True if its batches are the entries of a slot store: of a journal, or of the metadata log."""
+        return self.is_journal or self.identity == METADATA_LOG
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.identity.partition}"
+        return f"{self.name}-{self.identity.partition}{' journal' if self.is_journal else ''}"
 
     def is_of(self, topic: str | None, partition: int | None) -> bool:
         """True if it is of this topic, by name or id, and this partition; None stands for all."""
         return topic in (None, self.name, self.identity.topic_id) and partition in (None, self.identity.partition)
+
+    def is_at(self, place: Path) -> bool:
+        """True if this is the log's own directory, or that of the log whose journal it is."""
+        where = Path(self.files.root, self.directory)
+        return place == where or (self.is_journal and place == where.parent)
 
     def log_bytes(self) -> int:
         """How much there is to read."""
@@ -70,14 +99,14 @@ class StoredLog:
 
 @contextmanager
 def stored(data_dir: str) -> Iterator[list[StoredLog]]:
-    """All logs of a data directory, the metadata log first. `CommandError` if there are none, or a broker runs;
-    `ConfigError` if a newer program wrote them."""
+    """All logs of a data directory, the metadata log first, each with its journal. `CommandError` if there are none, or
+    a process uses them; `ConfigError` if a newer program wrote them."""
     if not Path(data_dir).is_dir():
         raise CommandError(f"{data_dir} is no directory; --data-dir names the one that the broker keeps its data in")
     with _unused(data_dir):
         files = DiskFiles(data_dir)
         check_format(files)
-        identities = stored_logs(files)
+        identities = stored_logs(files) | stored_journals(files)
         if not identities:
             raise CommandError(
                 f"{data_dir} holds no logs; --data-dir names the directory that the broker keeps its data in"
@@ -85,23 +114,39 @@ def stored(data_dir: str) -> Iterator[list[StoredLog]]:
         names = _topic_names(files)
         yield [
             StoredLog(files, directory, identity, names.get(identity.topic_id))
-            for directory, identity in identities.items()
+            for directory, identity in sorted(identities.items(), key=_place)
         ]
+
+
+def _place(found: tuple[str, PartitionId]) -> tuple[bool, str, int, bool]:
+    """Metadata first, then topics and their partitions in order, a journal behind its log."""
+    directory, identity = found
+    return (identity != METADATA_LOG, identity.topic_id, identity.partition, directory.endswith(JOURNAL))
 
 
 @contextmanager
 def containing(path: str) -> Iterator[list[StoredLog]]:
-    """The log whose own directory is `path`: DATA/topics/TOPIC-ID/PARTITION or DATA/metadata. Raises as `stored`."""
+    """The log whose own directory is `path`, and its journal: DATA/topics/TOPIC-ID/PARTITION, DATA/metadata, or the
+    directory of a log by itself; or a journal alone. Raises as `stored`."""
     place = Path(path).resolve()
-    is_metadata = place.name in metadata_directories(DiskFiles(str(place.parent)))
-    data_dir = place.parent if is_metadata else place.parent.parent.parent
-    if is_metadata or place.parent.parent.name == TOPICS:
+    data_dir = _data_dir_of(place)
+    if data_dir is not None:
         with stored(str(data_dir)) as logs:
-            found = [log for log in logs if Path(log.files.root, log.directory) == place]
+            found = [log for log in logs if log.is_at(place)]
             if found:
                 yield found
                 return
     raise CommandError(f"{path} is not the directory of a log")
+
+
+def _data_dir_of(place: Path) -> Path | None:
+    if place.name in metadata_directories(DiskFiles(str(place.parent))):
+        return place.parent
+    if place.parent.parent.name == TOPICS:
+        return place.parent.parent.parent
+    if place.name == JOURNAL:
+        return _data_dir_of(place.parent)
+    return place if (place / JOURNAL).is_dir() else None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import typer
 from tidelog.cli.data_dir import StoredLog, containing, metadata_records, stored
 from tidelog.cli.log_benchmark import benchmark
 from tidelog.cli.log_cluster import verify_cluster
+from tidelog.cli.log_replica import init, replica
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from tidelog.cli.record_text import as_object
 from tidelog.cli.tables import byte_progress, print_table
@@ -28,6 +29,8 @@ from tidelog.storage.verify import verify as verify_log
 app = typer.Typer(
     help="Look into the data of a stopped broker; verify it, or a cluster's; measure a log.", no_args_is_help=True
 )
+app.command()(init)
+app.command()(replica)
 app.command()(benchmark)
 
 DEFAULT_DATA_DIR = "tidelog-data"

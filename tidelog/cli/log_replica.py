@@ -1,0 +1,162 @@
+"""`tidelog log init` and `tidelog log replica`: a replicated log by itself, as Mesos' tool runs one.
+
+Mesos' `initialize` lets a replica vote whatever it has forgotten, and its `replica` takes the size of the group from
+the operator, anew at each start. Here a replica votes when all others agree that the log is new, or when the log itself
+names it; and the log knows its voters. So `--quorum` is checked, not believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.imports import imported
+from tidelog.cli.terminal import CommandError, UsageError, counted, one_line
+from tidelog.config.values import split_address
+from tidelog.model.errors import TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.broker.quorum.messages import QuorumDescribed
+
+Address = tuple[str, int]
+Directory = Annotated[str, typer.Option("--path", metavar="DIR", help="The replica's directory.", show_default=False)]
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--servers",
+        metavar="HOST:PORT,...",
+        help="All replicas of the log, in one order everywhere, this one included.",
+        show_default=False,
+    ),
+]
+
+
+def init(path: Directory, servers: Servers = None) -> None:
+    """Make an empty replica of a log, which may found it with others.
+
+    DIR must be empty, or not exist. With --servers it is refused if one of them knows this log already: what was lost
+    on a disk was promised to others, so a replica whose disk was wiped is not initialised but started with an empty
+    directory; it joins again, catches up, and then votes.
+
+    \b
+    Examples:
+      tidelog log init --path r1
+      tidelog log init --path r1 --servers 10.0.0.1:5050,10.0.0.2:5050,10.0.0.3:5050
+    """
+    silent = 0 if servers is None else _refuse_known(parse_servers(servers))
+    process = imported("tidelog.broker.standalone.process")
+    try:
+        process.initialise_directory(path)
+    except TidelogError as error:
+        raise CommandError(f"{path} cannot be initialised: {error.message}") from None
+    except OSError as error:
+        raise CommandError(f"{path} cannot be initialised: {error.strerror}") from None
+    if silent:
+        print(f"notice: {counted(silent, 'server')} did not answer, and may know a log", file=sys.stderr)
+    print(f"{path}: an empty replica, which may found a log; `tidelog log replica --path {path}` runs it")
+
+
+def _refuse_known(servers: Sequence[Address]) -> int:
+    """How many servers did not answer. Raises `CommandError` if one that did is of a log already."""
+    described = asyncio.run(_describe(servers))
+    for (host, port), one in zip(servers, described, strict=True):
+        if one is not None and one.cluster_id:
+            raise CommandError(
+                f"the replica at {host}:{port} is of log {one.cluster_id}, which is not to be begun again. To bring "
+                "back a replica that lost its disk, run `tidelog log replica` on an empty directory without `init`"
+            )
+    return sum(one is None for one in described)
+
+
+async def _describe(servers: Sequence[Address]) -> list[QuorumDescribed | None]:
+    process = imported("tidelog.broker.standalone.process")
+    process.say_only("error")  # who does not answer is counted
+    client = process.make_client(servers)
+    try:
+        described: list[QuorumDescribed | None] = await client.describe()
+        return described
+    finally:
+        await client.close()
+
+
+def replica(
+    path: Directory,
+    servers: Servers = None,
+    quorum: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="How many make a majority; checked.", show_default=False)
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Which of the servers this is; it remembers.", show_default=False),
+    ] = None,
+) -> None:
+    """Run one replica of a log, until SIGTERM or Ctrl-C.
+
+    Replicas that were initialised found the log together, when all of them run. One whose directory is empty asks the
+    others for their log, follows it, and votes when it has caught up: as another voter in the place of the one that
+    this server was. It prints one line when it votes:
+    tidelog: replica HOST:PORT votes log=ID node=N
+
+    \b
+    Examples:
+      tidelog log replica --path r1 --quorum 1 --servers 127.0.0.1:5051
+      tidelog log replica --path r2 --quorum 2 --servers a:5050,b:5050,c:5050 --listen b:5050
+    """
+    addresses = parse_servers(servers)
+    _check_quorum(quorum, len(addresses))
+    process = imported("tidelog.broker.standalone.process")
+    node_id = _position(path, addresses, listen)
+    try:
+        failure: str = process.run_replica(node_id, path, addresses, partial(print, flush=True))
+    except TidelogError as error:
+        raise CommandError(f"{path}: {one_line(error.message)}") from None
+    except OSError as error:
+        raise CommandError(f"the replica cannot run: {error}") from None
+    if failure:
+        raise CommandError(failure)
+
+
+def parse_servers(text: str | None) -> list[Address]:
+    """`--servers`. Raises `UsageError`."""
+    if text is None:
+        raise UsageError("--servers is missing; name all replicas of the log, as in --servers a:5050,b:5050,c:5050")
+    found = []
+    for word in text.split(","):
+        try:
+            address = split_address(word.strip())
+        except ValueError as error:
+            raise UsageError(f"--servers {word.strip()!r}: {error}") from None
+        if address[1] == 0 or address in found:
+            raise UsageError(f"--servers {word.strip()!r}: each server has an address, and a port, of its own")
+        found.append(address)
+    return found
+
+
+def _check_quorum(quorum: int | None, servers: int) -> None:
+    majority = servers // 2 + 1
+    if quorum not in (None, majority):
+        raise UsageError(
+            f"--quorum {quorum} is no majority of {counted(servers, 'server')}, which is {majority}: with fewer two "
+            "values could be chosen, with more nothing is won"
+        )
+
+
+def _position(path: str, servers: Sequence[Address], listen: str | None) -> int:
+    """Which of the servers this is, counted from 1: as said, as its directory remembers, or the only one."""
+    if listen is not None:
+        (address,) = parse_servers(listen)
+        if address not in servers:
+            raise UsageError(f"--listen {listen} is none of --servers")
+        return servers.index(address) + 1
+    known: int = imported("tidelog.broker.standalone.process").node_id_of(path) if Path(path).is_dir() else 0
+    if known > len(servers):
+        raise UsageError(f"{path} belongs to server {known}, and --servers names only {len(servers)}")
+    if not known and len(servers) > 1:
+        raise UsageError("--listen is missing; say which of --servers this replica is")
+    return known or 1
