@@ -104,16 +104,21 @@ class Asked:
         url = f"{self.url}/topics/{topic}/partitions/{partition}?timeout_ms={timeout_ms}"
         return ask(url, records, media=JSON_RECORDS, wait_s=wait_s)
 
-    def values(self, topic: str, partition: int) -> list[str]:
-        """All records' values."""
-        found: list[str] = []
+    def records(self, topic: str, partition: int) -> list[tuple[int, str]]:
+        """All records: offset and value."""
+        found: list[tuple[int, str]] = []
         while True:
-            path = f"{self.url}/topics/{topic}/partitions/{partition}/records?offset={len(found)}"
+            start = found[-1][0] + 1 if found else 0
+            path = f"{self.url}/topics/{topic}/partitions/{partition}/records?offset={start}"
             answer = ask(path, media=JSON_RECORDS)
             assert answer.status == 200, answer
             if not answer.body:
                 return found
-            found += [record["value"] for record in answer.body]
+            found += [(record["offset"], record["value"]) for record in answer.body]
+
+    def values(self, topic: str, partition: int) -> list[str]:
+        """All records' values."""
+        return [value for _, value in self.records(topic, partition)]
 
 
 def controller_of(cluster: LocalCluster) -> int:

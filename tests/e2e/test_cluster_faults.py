@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.e2e.asking import ANSWER_S_MAX, JSON_RECORDS, Asked, ask, controller_of, until
+from tests.e2e.clusters import running
 from tidelog.testing import LocalCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -16,10 +17,10 @@ SESSION_MS = 3_000
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(protocol: str) -> Iterator[LocalCluster]:
     """Each test leaves it whole."""
     settings = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
-    with LocalCluster(brokers=3, settings=settings) as cluster:
+    with running(protocol, settings=settings) as cluster:
         yield cluster
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.asking import Asked, ask, controller_of, until
+from tests.e2e.clusters import running
 from tidelog.testing import BrokerFailed, BrokerProcess, LocalCluster
 from tidelog.testing.commands import HOST
 from tidelog.testing.ports import free_ports
@@ -22,9 +23,9 @@ Newcomer = Callable[..., BrokerProcess]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(protocol: str) -> Iterator[LocalCluster]:
     """Each test leaves its three brokers live."""
-    with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
+    with running(protocol, settings=SETTINGS) as cluster:
         yield cluster
 
 

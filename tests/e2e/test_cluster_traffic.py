@@ -14,6 +14,7 @@ from itertools import count
 import pytest
 
 from tests.e2e.asking import Answer, Asked, until
+from tests.e2e.clusters import running
 from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
 
@@ -26,8 +27,8 @@ SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms":
 
 
 @pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
+def cluster(protocol: str) -> Iterator[LocalCluster]:
+    with running(protocol, settings=SETTINGS) as cluster:
         assert Asked(cluster, 1).create(TOPIC, PARTITIONS).status == 201
         yield cluster
 

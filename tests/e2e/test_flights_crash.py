@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from flights import by_carrier, carrier_of, prepare, read_flights
 
+from tests.e2e.clusters import running
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
 from tidelog.producer import Deliveries, Producer
-from tidelog.testing import LocalCluster
 
 ROWS = 60_000
 CHUNK_ROWS = 500
@@ -31,9 +31,9 @@ async def read_everything(bootstrap: str, partitions: list[TopicPartition]) -> d
     return found
 
 
-async def test_a_killed_broker_loses_nothing_acknowledged_and_repeats_nothing() -> None:
+async def test_a_killed_broker_loses_nothing_acknowledged_and_repeats_nothing(protocol: str) -> None:
     rows = read_flights(ROWS)
-    async with LocalCluster() as cluster:
+    with running(protocol, 1, settings={}) as cluster:
         partitions = list(await prepare(cluster.bootstrap, "flights"))
         sent: list[tuple[list[bytes], Deliveries]] = []
         async with Producer(cluster.bootstrap) as producer:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.asking import Asked, until
+from tests.e2e.clusters import running
 from tidelog.admin import AdminClient, NewAssignment, TopicDescription
 from tidelog.model.errors import TidelogError
 from tidelog.producer import Delivery, Producer
@@ -30,9 +31,9 @@ PAYLOAD = "x" * 200
 
 
 @pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
+def cluster(protocol: str) -> Iterator[LocalCluster]:
     """Brokers come and go, so each test has its own."""
-    with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
+    with running(protocol, settings=SETTINGS) as cluster:
         yield cluster
 
 
@@ -84,8 +85,7 @@ class Load:
         """What is read is what was acknowledged, each once, at the offset that was told."""
         asked = Asked(cluster, cluster.node_ids[0])
         for partition, acknowledged in enumerate(self.acknowledged):
-            values = asked.values(self._topic, partition)
-            assert dict(enumerate(values)) == acknowledged
+            assert dict(asked.records(self._topic, partition)) == acknowledged
 
 
 # -- what is looked at -------------------------------------------------------------------------------------------------

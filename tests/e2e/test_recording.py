@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from flights_faults import SETTINGS, until_in_sync
 
+from tests.e2e.clusters import running
 from tidelog.admin import AdminClient
 from tidelog.checker import decode, judge
 from tidelog.checker.operations import Send
@@ -116,15 +117,15 @@ class Clients:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_nothing_is_wrong_where_brokers_are_broken_in_turn(tmp_path: Path) -> None:
+async def test_nothing_is_wrong_where_brokers_are_broken_in_turn(tmp_path: Path, protocol: str) -> None:
     recording = Recording()
-    async with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
+    with running(protocol, settings=SETTINGS) as cluster:
         async with AdminClient(cluster.bootstrap) as admin:
             await admin.create_topic(TOPIC, partitions=2, replication_factor=3)
         clients = Clients(cluster, recording)
-        running = [clients.write(0), clients.write(1), clients.read(0), clients.read(1), clients.ask(1), clients.ask(2)]
+        work = [clients.write(0), clients.write(1), clients.read(0), clients.read(1), clients.ask(1), clients.ask(2)]
         async with asyncio.TaskGroup() as group:
-            for client in running:
+            for client in work:
                 group.create_task(client)
             for node_id in cluster.node_ids:
                 await asyncio.sleep(0.5)

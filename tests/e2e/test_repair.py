@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.asking import JSON_RECORDS, Answer, Asked, ask, until
+from tests.e2e.clusters import running
 from tidelog.admin import AdminClient
 from tidelog.storage.rows import ROW_BYTES
 from tidelog.testing import LocalCluster
@@ -34,8 +35,8 @@ _numbers = count()
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
+def cluster(protocol: str) -> Iterator[LocalCluster]:
+    with running(protocol, settings=SETTINGS) as cluster:
         yield cluster
 
 
@@ -138,8 +139,8 @@ def test_replicas_are_compared_by_command(cluster: LocalCluster) -> None:
     until(lambda: verify(cluster, topic)[0] == 0)
 
 
-def test_the_scrubber_finds_what_nobody_reads() -> None:
-    with LocalCluster(brokers=3, settings=SCRUBBED) as cluster:
+def test_the_scrubber_finds_what_nobody_reads(protocol: str) -> None:
+    with running(protocol, settings=SCRUBBED) as cluster:
         topic = filled(cluster)
         for node_id in (FOLLOWER, LEADER):
             path = log_file(cluster, node_id, topic)
@@ -152,9 +153,9 @@ def test_the_scrubber_finds_what_nobody_reads() -> None:
         assert Asked(cluster, LEADER).values(topic, 0) == VALUES
 
 
-def test_a_leader_settles_the_damaged_end_of_its_log_before_it_leads() -> None:
+def test_a_leader_settles_the_damaged_end_of_its_log_before_it_leads(protocol: str) -> None:
     """All are killed before anybody has noted what is committed. Of the last batches, whoever leads has lost some."""
-    with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
+    with running(protocol, settings=SETTINGS) as cluster:
         topic = filled(cluster)
         files = [log_file(cluster, node_id, topic) for node_id in cluster.node_ids]
         until(lambda: all(is_marked(file) for file in files))

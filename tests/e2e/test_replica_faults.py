@@ -1,11 +1,10 @@
-"""What is acknowledged is in every in-sync replica, on disk: brokers are killed, paused, restarted and wiped, and each
-acknowledged record is there once, in order.
+"""What is acknowledged is on the disks of all who had to vouch for it: brokers are killed, paused, restarted and wiped,
+and each acknowledged record is there once, in order.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -14,7 +13,8 @@ from flights import read_flights
 from flights_faults import SESSION_MS, SETTINGS, run
 
 from tests.e2e.asking import JSON_RECORDS, Asked, ask, until
-from tests.e2e.loading import Load, Probes, create, isr, metric, own_copy, partition, read, whole
+from tests.e2e.clusters import ISR, only, running, vouching
+from tests.e2e.loading import GAP_S_MAX, Load, Probes, create, isr, metric, own_copy, partition, read, records, whole
 from tidelog.admin import AdminClient, NewAssignment
 from tidelog.consumer import Consumer
 from tidelog.model.ids import TopicPartition
@@ -23,11 +23,6 @@ from tidelog.testing.faults import PROCESS_FAULTS, Fault, plan
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
-GAP_S_MAX = 5.0
-"""A producer never waits longer where brokers are killed or restarted: a bound for slow machines, not a figure."""
-CRASHES = 50
-CRASH_BYTES_MAX = 1 << 20
-"""What a life of a broker may leave on its disk, its records included."""
 REJOINED_S_MAX = 10.0
 """From a broker's ready line until it is in sync again."""
 SESSION_S = SESSION_MS / 1000
@@ -36,9 +31,9 @@ LEADER = 1
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(protocol: str) -> Iterator[LocalCluster]:
     """Each test leaves it whole."""
-    with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
+    with running(protocol, settings=SETTINGS) as cluster:
         yield cluster
 
 
@@ -69,7 +64,7 @@ async def test_a_killed_follower_holds_nobody_up_and_comes_back(cluster: LocalCl
         assert isr(Asked(cluster, LEADER), "follower") == [1, 2]
         await asyncio.to_thread(cluster.restart, 3)
         await asyncio.to_thread(until, lambda: 3 in isr(Asked(cluster, LEADER), "follower"), REJOINED_S_MAX)
-    load.check(await read(cluster, "follower"))
+    load.check(await records(cluster, "follower"))
     assert load.gap_s_max < GAP_S_MAX
     await whole(cluster, "follower")
 
@@ -82,20 +77,20 @@ async def test_a_killed_leader_is_replaced_and_a_producer_notices_little(cluster
         cluster.kill(LEADER)
         await asyncio.sleep(1.5)
         await asyncio.to_thread(cluster.restart, LEADER)
-    load.check(await read(cluster, "killed"))
+    load.check(await records(cluster, "killed"))
     assert load.gap_s_max < GAP_S_MAX
     await whole(cluster, "killed")
 
 
 @pytest.mark.slow
-async def test_a_leader_that_slept_acknowledges_nothing_of_its_own(cluster: LocalCluster) -> None:
+async def test_a_leader_that_slept_acknowledges_nothing_of_its_own(cluster: LocalCluster, protocol: str) -> None:
     """It wakes with a request before it that nobody waits for any more, and takes itself for the leader."""
     await create(cluster, "zombie")
     await create(cluster, "zombie-direct")
     probes = Probes(cluster, LEADER, "zombie-direct")
     witness = Asked(cluster, 2)
     async with Load(cluster, "zombie") as load:
-        assert await probes.send() == [1, 2, 3]
+        assert len(await probes.send()) >= vouching(protocol, 3)
         cluster.pause(LEADER)
         assert await probes.send() == []
         await asyncio.sleep(3 * SESSION_S)
@@ -106,9 +101,10 @@ async def test_a_leader_that_slept_acknowledges_nothing_of_its_own(cluster: Loca
             assert await probes.send() != [LEADER]
     for topic, check in (("zombie", load.check), ("zombie-direct", probes.check)):
         await whole(cluster, topic)
-        check(await read(cluster, topic))
+        check(await records(cluster, topic))
 
 
+@only(ISR)
 async def test_too_few_in_sync_refuse_acks_all_until_one_is_back(cluster: LocalCluster) -> None:
     await create(cluster, "min", {"min.insync.replicas": "3"})
     asked = Asked(cluster, LEADER)
@@ -234,17 +230,6 @@ async def test_each_broker_answers_from_its_own_copy(cluster: LocalCluster) -> N
 
 
 @pytest.mark.slow
-async def test_all_are_killed_at_once_and_nothing_acknowledged_is_lost(cluster: LocalCluster) -> None:
-    await create(cluster, "crash")
-    async with Load(cluster, "crash") as load:
-        await asyncio.sleep(0.7)
-        cluster.kill(*cluster.node_ids)
-        await asyncio.to_thread(cluster.restart, *cluster.node_ids)
-    load.check(await read(cluster, "crash"))
-    await whole(cluster, "crash")
-
-
-@pytest.mark.slow
 async def test_a_move_outlives_the_controller_that_began_it(cluster: LocalCluster) -> None:
     async with AdminClient(cluster.bootstrap) as admin:
         await admin.create_topic("moved", replicas_assignments={0: [1, 2]})
@@ -261,44 +246,3 @@ async def test_a_move_outlives_the_controller_that_began_it(cluster: LocalCluste
     assert await read(cluster, "moved") == ["a", "b"]
     gone = ask(f"{cluster.broker(1).url}/topics/moved/partitions/0/records?offset=0&replica=local", media=JSON_RECORDS)
     assert (gone.status, gone.code) == (404, 40404)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-async def test_a_broker_that_crashes_again_and_again_costs_little(cluster: LocalCluster) -> None:
-    """Some of its lives end before it is ready. For each there is one election at most, and its disk does not fill."""
-    await create(cluster, "looping", replicas=[3, 1, 2])
-    asked = Asked(cluster, LEADER)
-    epoch = partition(asked, "looping")["leader_epoch"]
-    elections = metric(asked, "tidelog_controller_changes_total")
-    data_bytes = disk_bytes(cluster, 3)
-    rng = random.Random(7)
-    async with Load(cluster, "looping") as load:
-        for _ in range(CRASHES):
-            cluster.kill(3)
-            cluster.broker(3).begin()
-            await asyncio.sleep(rng.uniform(0.0, 2.0))
-        cluster.kill(3)
-        await asyncio.to_thread(cluster.restart, 3)
-        await whole(cluster, "looping")
-    load.check(await read(cluster, "looping"))
-    assert metric(asked, "tidelog_controller_changes_total") - elections <= CRASHES + 1
-    assert partition(asked, "looping")["leader_epoch"] - epoch <= 2 * (CRASHES + 1), "lost, and given back"
-    assert disk_bytes(cluster, 3) - data_bytes < CRASHES * CRASH_BYTES_MAX
-
-
-@pytest.mark.slow
-async def test_brokers_are_restarted_in_turn_under_load(cluster: LocalCluster) -> None:
-    """A producer that retries sees no error at all."""
-    await create(cluster, "rolling")
-    async with Load(cluster, "rolling") as load:
-        for node_id in cluster.node_ids:
-            await asyncio.to_thread(cluster.restart, node_id)
-            await whole(cluster, "rolling")
-    load.check(await read(cluster, "rolling"))
-    assert load.gap_s_max < GAP_S_MAX
-
-
-def disk_bytes(cluster: LocalCluster, node_id: int) -> int:
-    """What a broker's files take."""
-    return sum(path.stat().st_blocks * 512 for path in cluster.broker(node_id).data_dir.rglob("*") if path.is_file())
