@@ -5,6 +5,7 @@ back. Records of one key keep their order, so each carrier's rows must come back
 
     python examples/flights.py                                     # on a broker started for it
     python examples/flights.py --bootstrap http://127.0.0.1:8082   # on yours
+    python examples/flights.py --protocol paxos                    # partitions that commit by majority
 
 Exit status 1 if anything came back differently.
 """
@@ -35,6 +36,7 @@ from tidelog.testing import BrokerFailed, LocalCluster
 CARRIER = 9
 """The column that records are keyed by."""
 PARTITIONS = 3
+PROTOCOLS = ("isr", "paxos")
 CHUNK_ROWS = 2_000
 CHUNKS_UNDER_WAY_MAX = 8
 READ_TIMEOUT_MS = 10_000
@@ -100,19 +102,21 @@ async def read(
     return found, time.perf_counter() - started_s
 
 
-async def prepare(bootstrap: str, topic: str) -> dict[TopicPartition, int]:
-    """Makes the topic if it is not there. Where its partitions end now is where reading is to begin."""
+async def prepare(bootstrap: str, topic: str, protocol: str | None = None) -> dict[TopicPartition, int]:
+    """Makes the topic if it is not there; its protocol is the broker's choice unless one is named. Where its partitions
+    end now is where reading is to begin."""
     async with AdminClient(bootstrap) as admin:
         if topic not in await admin.list_topics():
-            await admin.create_topic(topic, partitions=PARTITIONS)
+            configs = None if protocol is None else {"commit.protocol": protocol}
+            await admin.create_topic(topic, partitions=PARTITIONS, configs=configs)
         described = await admin.describe_topic(topic)
         partitions = [TopicPartition(topic, found.partition_id) for found in described.partitions]
         return {partition: found.extent()[1] for partition, found in (await admin.list_offsets(partitions)).items()}
 
 
-async def run(bootstrap: str, topic: str, rows: Sequence[bytes]) -> bool:
+async def run(bootstrap: str, topic: str, rows: Sequence[bytes], protocol: str | None = None) -> bool:
     """Writes, reads, compares and reports. True if everything came back as it was sent."""
-    starts = await prepare(bootstrap, topic)
+    starts = await prepare(bootstrap, topic, protocol)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         write_s = await write(bootstrap, topic, rows, progress)
         found, read_s = await read(bootstrap, starts, progress)
@@ -156,12 +160,13 @@ def main() -> int:
     )
     parser.add_argument("--bootstrap", metavar="URL", help="a running broker; default: one started for this")
     parser.add_argument("--topic", default="flights", help="default: %(default)s")
+    parser.add_argument("--protocol", choices=PROTOCOLS, help="how a new topic commits; default: the broker's choice")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N rows")
     options = parser.parse_args()
     try:
         rows = read_flights(options.limit)
         with broker(options.bootstrap) as bootstrap:
-            return 0 if asyncio.run(run(bootstrap, options.topic, rows)) else 1
+            return 0 if asyncio.run(run(bootstrap, options.topic, rows, options.protocol)) else 1
     except TidelogError as error:
         print(f"error: {error.message} ({error.code})", file=sys.stderr)
     except BrokerFailed as error:

@@ -1,10 +1,12 @@
 """The flights through three brokers that are killed, paused, restarted and cut off while they are written and read.
 
-Every partition has three replicas and a write is acknowledged when all that are in sync have it on disk, so nothing
-that was acknowledged may be lost, nothing may be there twice, and each carrier's rows must come back in order.
+Every partition has three replicas and a write is acknowledged when all that are in sync have it on disk, or, where the
+topic commits by majority, two of them; so nothing that was acknowledged may be lost, nothing may be there twice, and
+each carrier's rows must come back in order.
 
     python examples/flights_faults.py                           # a dozen faults, about a minute
     python examples/flights_faults.py --faults 50 --brokers 5 --seed 7
+    python examples/flights_faults.py --protocol paxos
 
 Links can be cut as root only (see `tidelog.testing.PrivateNetwork`); elsewhere those faults are left out, and the
 program says so. Exit status 1 if anything came back differently, or too little happened to mean anything.
@@ -23,7 +25,7 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
-from flights import PARTITIONS, carrier_of, read_flights
+from flights import PARTITIONS, PROTOCOLS, carrier_of, read_flights
 from flights_audit import Accounts, Audit
 from rich.console import Console
 from rich.progress import Progress
@@ -138,12 +140,14 @@ async def run(
     planned: Sequence[Fault],
     network: PrivateNetwork | None = None,
     history: Path | None = None,
+    protocol: str | None = None,
 ) -> bool:
     """Writes, reads and breaks, then reads all, from each replica too, and reports. True if all is as promised."""
     accounts, faults, over = Accounts(rows), Faults(cluster, network), asyncio.Event()
     partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     async with AdminClient(cluster.bootstrap) as admin:
-        await admin.create_topic(topic, partitions=PARTITIONS, replication_factor=REPLICAS)
+        configs = None if protocol is None else {"commit.protocol": protocol}
+        await admin.create_topic(topic, partitions=PARTITIONS, replication_factor=REPLICAS, configs=configs)
     started_s = time.monotonic()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         reading = asyncio.create_task(follow(cluster.bootstrap, partitions, accounts))
@@ -191,6 +195,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=12, metavar="N", help="default: %(default)s")
     parser.add_argument("--brokers", type=int, default=3, metavar="N", help="3 to 9; default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the order of faults; default: %(default)s")
+    parser.add_argument("--protocol", choices=PROTOCOLS, help="how the topic commits; default: as brokers do")
     parser.add_argument("--history", type=Path, metavar="FILE", help="write what happened, in lines of JSON")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="keep the brokers' data and output there")
     options = parser.parse_args()
@@ -202,7 +207,8 @@ def main() -> int:
         ):
             kinds = Faults(cluster, network).kinds
             planned = [*islice(plan(options.seed, cluster.node_ids, kinds), options.faults)]
-            return 0 if asyncio.run(run(cluster, "flights", rows, planned, network, options.history)) else 1
+            ran = run(cluster, "flights", rows, planned, network, options.history, options.protocol)
+            return 0 if asyncio.run(ran) else 1
     except TidelogError as error:
         print(f"error: {error.message} ({error.code})", file=sys.stderr)
     except (BrokerFailed, ValueError) as error:

@@ -43,6 +43,15 @@ def test_flights_come_back_as_they_were_sent() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("protocol", ["isr", "paxos"])
+def test_they_do_through_brokers_that_are_broken(protocol: str) -> None:
+    ran = run_example("flights_faults.py", "--protocol", protocol, "--faults", "8", timeout_s=150)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert facts(ran.stdout)["every acknowledged record once and in order"] == "yes"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_a_year_of_flights_comes_back_as_it_was_sent() -> None:
     ran = run_example("flights.py", timeout_s=150)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -8,6 +8,7 @@ from tidelog.bench.failover import FailoverOptions, run_failover
 from tidelog.bench.history import append_history
 from tidelog.bench.latency import LatencyOptions, run_latency
 from tidelog.bench.move import MoveOptions, run_move
+from tidelog.bench.pause import PauseOptions, run_pause
 from tidelog.bench.produce import ProduceOptions, run_produce
 from tidelog.bench.raw import RawOptions, run_raw
 from tidelog.bench.result import Result
@@ -17,6 +18,7 @@ __all__ = [
     "FailoverOptions",
     "LatencyOptions",
     "MoveOptions",
+    "PauseOptions",
     "ProduceOptions",
     "RawOptions",
     "Result",
@@ -25,6 +27,7 @@ __all__ = [
     "run_failover",
     "run_latency",
     "run_move",
+    "run_pause",
     "run_produce",
     "run_raw",
 ]

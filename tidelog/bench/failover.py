@@ -1,9 +1,10 @@
 """Workload `failover`: leaders of partitions are killed one after another while records are written and read.
 
-Every partition has replicas on three brokers, and every record is acknowledged by all that are in sync. What is
-measured is how long the partition stands still: the longest time between two acknowledgements, and between two batches
-read, from a kill until the broker is back. A leader that is the active controller as well takes longer to replace,
-since the brokers elect a controller first; so the worst of those is shown by itself.
+Every partition has replicas on three brokers, and every record is acknowledged by all that are in sync, or, where
+`protocol` is paxos, by a majority. What is measured is how long the partition stands still: the longest time between
+two acknowledgements, and between two batches read, from a kill until the broker is back. A leader that is the active
+controller as well takes longer to replace, since the brokers elect a controller first; so the worst of those is shown
+by itself.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class FailoverOptions:
     brokers: int = REPLICAS
     """As many partitions: each is led by another broker, and they are visited in turn."""
     value_bytes: int = 100
+    protocol: str = "isr"
     graceful: bool = False
 
 
@@ -87,7 +89,8 @@ async def _run(options: FailoverOptions, progress: Progress) -> Result:
     acknowledged, read, stalls = _clocks(options.brokers), _clocks(options.brokers), _Stalls()
     over = asyncio.Event()
     async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:
-        await admin.create_topic(TOPIC, partitions=options.brokers, replication_factor=REPLICAS)
+        configs = {"commit.protocol": options.protocol}
+        await admin.create_topic(TOPIC, partitions=options.brokers, replication_factor=REPLICAS, configs=configs)
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(_produce(cluster.bootstrap, options.value_bytes, acknowledged, over))
             reading = tasks.create_task(_consume(cluster.bootstrap, read))

@@ -1,7 +1,8 @@
 """Workload `move`: a broker joins a cluster under load, and gets its share of the replicas at a throttled rate.
 
 Topic and brokers are made for the run. A fixed amount of data is written first, then records one by one at a steady
-pace, each acknowledged by all in-sync replicas, before the move, during it, and after. Measured are
+pace, each acknowledged by all in-sync replicas or by a majority (`protocol`), before the move, during it, and after.
+Measured are
 
 - how many replicas moved, beside the least that could even out the load;
 - at which rate the new broker received what moved, over the whole move and in windows of it, beside the throttle;
@@ -50,6 +51,7 @@ class MoveOptions:
 
     brokers: int = 5
     partitions: int = 60
+    protocol: str = "isr"
     data_mb: int = 180
     value_bytes: int = 1000
     throttle_mb_per_s: float = 2.0
@@ -86,7 +88,8 @@ async def _run(options: MoveOptions, progress: Progress) -> Result:
     over = asyncio.Event()
     async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:
         factor = min(REPLICAS, options.brokers)
-        await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=factor)
+        configs = {"commit.protocol": options.protocol}
+        await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=factor, configs=configs)
         await _fill(cluster.bootstrap, options, written)
         async with asyncio.TaskGroup() as tasks:
             loading = tasks.create_task(_load(cluster.bootstrap, written, over))

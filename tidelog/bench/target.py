@@ -20,12 +20,14 @@ from tidelog.transport.connections import Connections
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
     """What to measure. `bootstrap` None: `brokers` that are started for the run. `topic` None: one that is made for it,
-    with that many `partitions`, that `ack.durability`, and a replica on each of at most three brokers."""
+    with that many `partitions`, that `commit.protocol` and `ack.durability`, and a replica on each of at most three
+    brokers."""
 
     bootstrap: str | None = None
     topic: str | None = None
     brokers: int = 1
     partitions: int = 1
+    protocol: str = "isr"
     durability: str = "fsynced"
 
 
@@ -73,7 +75,7 @@ async def _topic(bootstrap: str, options: TargetOptions) -> AsyncIterator[str]:
             yield options.topic
             return
         name = f"bench-{time.time_ns():x}" if options.topic is None else options.topic
-        configs = {"ack.durability": options.durability}
+        configs = {"commit.protocol": options.protocol, "ack.durability": options.durability}
         await admin.create_topic(name, partitions=options.partitions, configs=configs)
         try:
             yield name

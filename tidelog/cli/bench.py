@@ -2,54 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidelog.bench import (
     ConsumeOptions,
-    FailoverOptions,
     LatencyOptions,
-    MoveOptions,
     ProduceOptions,
     RawOptions,
-    Result,
-    append_history,
     run_consume,
-    run_failover,
     run_latency,
-    run_move,
     run_produce,
     run_raw,
 )
-from tidelog.cli.options import Acks, Codec, Durability, Json
-from tidelog.cli.tables import count_progress, print_table
-from tidelog.cli.terminal import CommandError, print_json
-from tidelog.testing import BrokerFailed
+from tidelog.cli.bench_cluster import failover, move, pause
+from tidelog.cli.measuring import (
+    AcksOption,
+    BatchBytes,
+    Bootstrap,
+    Brokers,
+    Compression,
+    DurabilityOption,
+    History,
+    Partitions,
+    ProtocolOption,
+    Records,
+    Topic,
+    ValueBytes,
+    measure,
+)
+from tidelog.cli.options import Acks, Codec, Durability, Json, Protocol
 
 app = typer.Typer(invoke_without_command=True)
-
-Bootstrap = Annotated[
-    str | None, typer.Option(metavar="URL", help="A running broker. Default: one started for the run.")
-]
-Topic = Annotated[str | None, typer.Option(metavar="TOPIC", help="Default: one made for the run.", show_default=False)]
-Partitions = Annotated[int, typer.Option(min=1, metavar="P", help="Of the topic made for the run.")]
-Brokers = Annotated[
-    int, typer.Option(min=1, max=9, metavar="N", help="Started for the run; up to three hold a replica each.")
-]
-DurabilityOption = Annotated[Durability, typer.Option(help="ack.durability of the topic made for the run.")]
-Records = Annotated[int, typer.Option(min=1, metavar="N", help="How many records.")]
-ValueBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Size of a record's value.")]
-AcksOption = Annotated[Acks, typer.Option(help="What to wait for.")]
-Compression = Annotated[Codec, typer.Option(help="Of whole batches.")]
-BatchBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="A batch of this size is full.")]
-History = Annotated[Path | None, typer.Option(metavar="FILE", help="Add a line of JSON to this file.")]
-
-
-Progress = Callable[[int, int], None]
 
 
 @app.callback()
@@ -64,11 +50,12 @@ def bench(context: typer.Context) -> None:
       tidelog bench produce --records 2000000 --compression zstd
       tidelog bench latency --bootstrap http://10.0.0.5:8082 --json
       tidelog bench latency --brokers 3 --durability replicated --no-reads
+      tidelog bench latency --brokers 3 --protocol paxos --no-reads
     """
     if context.invoked_subcommand is None:
-        _measure(partial(run_produce, ProduceOptions()))
-        _measure(partial(run_consume, ConsumeOptions()))
-        _measure(partial(run_latency, LatencyOptions()))
+        measure(partial(run_produce, ProduceOptions()))
+        measure(partial(run_consume, ConsumeOptions()))
+        measure(partial(run_latency, LatencyOptions()))
 
 
 @app.command()
@@ -77,6 +64,7 @@ def produce(
     value_bytes: ValueBytes = 100,
     brokers: Brokers = 1,
     partitions: Partitions = 1,
+    protocol: ProtocolOption = Protocol.ISR,
     durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
     compression: Compression = Codec.NONE,
@@ -101,6 +89,7 @@ def produce(
         topic=topic,
         brokers=brokers,
         partitions=partitions,
+        protocol=protocol.value,
         durability=durability.value,
         records=records,
         value_bytes=value_bytes,
@@ -110,7 +99,7 @@ def produce(
         batch_bytes=batch_bytes,
         compression=compression.value,
     )
-    _measure(partial(run_produce, options), history=history, as_json=as_json)
+    measure(partial(run_produce, options), history=history, as_json=as_json)
 
 
 @app.command()
@@ -140,7 +129,7 @@ def consume(
         value_bytes=value_bytes,
         compression=compression.value,
     )
-    _measure(partial(run_consume, options), history=history, as_json=as_json)
+    measure(partial(run_consume, options), history=history, as_json=as_json)
 
 
 @app.command()
@@ -150,6 +139,7 @@ def latency(
     tasks: Annotated[int, typer.Option(min=1, metavar="N", help="How many send at the same time.")] = 1,
     reads: Annotated[bool, typer.Option("--reads/--no-reads", help="Whether a consumer takes part.")] = True,
     brokers: Brokers = 1,
+    protocol: ProtocolOption = Protocol.ISR,
     durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
     topic: Topic = None,
@@ -169,6 +159,7 @@ def latency(
         bootstrap=bootstrap,
         topic=topic,
         brokers=brokers,
+        protocol=protocol.value,
         durability=durability.value,
         records=records,
         value_bytes=value_bytes,
@@ -176,7 +167,7 @@ def latency(
         reads=reads,
         acks=acks.value,
     )
-    _measure(partial(run_latency, options), history=history, as_json=as_json)
+    measure(partial(run_latency, options), history=history, as_json=as_json)
 
 
 @app.command()
@@ -188,6 +179,7 @@ def raw(
     in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="Requests at one time.")] = 8,
     brokers: Brokers = 1,
     partitions: Partitions = 1,
+    protocol: ProtocolOption = Protocol.ISR,
     durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
     topic: Topic = None,
@@ -208,6 +200,7 @@ def raw(
         topic=topic,
         brokers=brokers,
         partitions=partitions,
+        protocol=protocol.value,
         durability=durability.value,
         requests=requests,
         batches=batches,
@@ -216,79 +209,9 @@ def raw(
         in_flight=in_flight,
         acks=acks.value,
     )
-    _measure(partial(run_raw, options), history=history, as_json=as_json)
+    measure(partial(run_raw, options), history=history, as_json=as_json)
 
 
-@app.command()
-def failover(
-    kills: Annotated[int, typer.Option(min=1, metavar="N", help="How many leaders are taken away.")] = 10,
-    brokers: Annotated[int, typer.Option(min=3, max=9, metavar="N", help="Started for the run.")] = 3,
-    value_bytes: ValueBytes = 100,
-    graceful: Annotated[bool, typer.Option("--graceful", help="Stop leaders, do not kill them.")] = False,
-    history: History = None,
-    as_json: Json = False,
-) -> None:
-    """Kill leaders under load.
-
-    How long producers and consumers stand still, on brokers started for it, with replicas on three.
-
-    \b
-    Examples:
-      tidelog bench failover --kills 20
-      tidelog bench failover --brokers 5 --kills 3 --graceful --json
-    """
-    options = FailoverOptions(kills=kills, brokers=brokers, value_bytes=value_bytes, graceful=graceful)
-    _measure(partial(run_failover, options), history=history, as_json=as_json)
-
-
-@app.command()
-def move(
-    brokers: Annotated[int, typer.Option(min=1, max=8, metavar="N", help="One more joins them.")] = 5,
-    partitions: Partitions = 60,
-    data_mb: Annotated[int, typer.Option(min=1, metavar="MB", help="Written before, over all partitions.")] = 180,
-    value_bytes: Annotated[int, typer.Option(min=20, metavar="BYTES", help="Size of a record's value in it.")] = 1000,
-    throttle_mb_per_s: Annotated[
-        float, typer.Option("--throttle", min=0, metavar="MB", help="Megabytes per second for each broker; 0: none.")
-    ] = 2.0,
-    calm_s: Annotated[
-        float, typer.Option("--calm", min=0.1, metavar="S", help="How long the load runs before and after.")
-    ] = 10.0,
-    history: History = None,
-    as_json: Json = False,
-) -> None:
-    """Have a broker join under load.
-
-    How many replicas move to it, how well the throttle is kept, what the load notices, and whether all of it is there.
-
-    \b
-    Examples:
-      tidelog bench move
-      tidelog bench move --brokers 3 --partitions 12 --data-mb 60 --throttle 5 --json
-    """
-    options = MoveOptions(
-        brokers=brokers,
-        partitions=partitions,
-        data_mb=data_mb,
-        value_bytes=value_bytes,
-        throttle_mb_per_s=throttle_mb_per_s,
-        calm_s=calm_s,
-    )
-    _measure(partial(run_move, options), history=history, as_json=as_json)
-
-
-def _measure(run: Callable[[Progress], Result], *, history: Path | None = None, as_json: bool = False) -> None:
-    try:
-        with count_progress() as progress:
-            bar = progress.add_task("measuring", total=None)
-            result = run(lambda done, total: progress.update(bar, completed=done, total=total))
-    except BrokerFailed as error:
-        raise CommandError(str(error)) from None
-    if history is not None:
-        append_history(result, history)
-    if as_json:
-        print_json(
-            {"workload": result.workload, "parameters": dict(result.parameters), "figures": dict(result.figures)}
-        )
-    else:
-        print_table([result.workload, ""], result.lines(), numbers=[""])
-        print()
+app.command()(failover)
+app.command()(move)
+app.command()(pause)

@@ -25,10 +25,17 @@ class Acks(StrEnum):
 
 
 class Durability(StrEnum):
-    """What an in-sync replica does with a batch before it counts."""
+    """What a replica does with a batch before it counts."""
 
     FSYNCED = "fsynced"
     REPLICATED = "replicated"
+
+
+class Protocol(StrEnum):
+    """How a topic's partitions commit."""
+
+    ISR = "isr"
+    PAXOS = "paxos"
 
 
 class Codec(StrEnum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -11,7 +10,7 @@ import typer
 
 from tidelog.admin import AdminClient, ConfigDescription, TopicDescription, TopicPlacement
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, TopicName, parse_settings
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Protocol, TopicName, parse_settings
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import UsageError, counted, print_json
 from tidelog.model.ids import TopicPartition
@@ -22,13 +21,6 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_ar
 TopicConfigs = Annotated[
     list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting of the topic. Repeatable.")
 ]
-
-
-class Protocol(StrEnum):
-    """How a topic's partitions commit."""
-
-    ISR = "isr"
-    PAXOS = "paxos"
 
 
 @app.command()

@@ -56,6 +56,16 @@ def test_failovers_under_load(cli: Cli) -> None:
     assert stalls[0] > 0 and stalls == sorted(stalls)
 
 
+@pytest.mark.slow
+def test_a_broker_that_is_paused_under_load(cli: Cli) -> None:
+    """A second of it is well within its session: topics of in-sync replicas wait to its end."""
+    measured = json.loads(cli.succeed("bench", "pause", "--pauses", "1", "--paused", "1", "--calm", "1", "--json"))
+    figures = measured["figures"]
+    assert figures["isr_records_acknowledged"] > 0 and figures["paxos_records_acknowledged"] > 0
+    assert figures["isr_paused_stall_worst_ms"] > 900
+    assert "isr_shrunk_after_ms" not in figures
+
+
 def test_a_broker_that_is_not_there(cli: Cli) -> None:
     (error,) = cli.fail("bench", "latency", "--bootstrap", "nobody://here")
     assert error.startswith("error: bootstrap entry 'nobody://here'")

@@ -14,6 +14,7 @@ from tidelog.bench.log import LogOptions, LogRun
 from tidelog.bench.log_replica import DISTINCT as PAYLOADS
 from tidelog.bench.log_replica import Measured, make_payloads
 from tidelog.bench.move import Sample, rates_of
+from tidelog.bench.pause import Acknowledged, figures
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.result import Result, percentiles_ms, rates
 
@@ -39,6 +40,20 @@ def test_the_rate_of_a_move_is_that_of_all_of_it_and_of_windows_within() -> None
     assert rates_of(stalled)["rate_window_max_mb_per_s"] == 1
     assert "rate_window_min_mb_per_s" not in rates_of(steady[:3])
     assert rates_of(steady[:1]) == {}
+
+
+def test_a_pause_counts_what_was_sent_in_it_and_a_stall_that_outlasts_it() -> None:
+    steady = [(second / 10, second / 10 + 0.01) for second in range(100)]
+    stalled = [(sent_s, 7.0 if 4.0 <= sent_s < 6.9 else done_s) for sent_s, done_s in steady]
+    found = figures(
+        {"isr": Acknowledged(stalled), "paxos": Acknowledged(steady)}, [(0.0, 4.0)], [(4.0, 5.0)], [2.9, 3.1]
+    )
+    assert found["isr_shrunk_after_ms"] == pytest.approx(3_000)
+    assert found["isr_records_acknowledged"] == found["paxos_records_acknowledged"] == 100
+    assert [found["isr_calm_ack_p99_ms"], found["paxos_paused_ack_p99_ms"]] == pytest.approx([10, 10])
+    assert found["isr_paused_ack_p99_ms"] == pytest.approx(3_000)
+    assert found["isr_paused_stall_worst_ms"] == pytest.approx(1000 * (6.91 - 3.91), rel=0.05)
+    assert found["paxos_paused_stall_worst_ms"] == pytest.approx(100)
 
 
 def test_rates_are_per_second() -> None:

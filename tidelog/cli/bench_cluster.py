@@ -1,0 +1,101 @@
+"""Workloads of `tidelog bench` on clusters that are started for them: leaders die, a broker joins, one sleeps."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from tidelog.bench import (
+    FailoverOptions,
+    MoveOptions,
+    PauseOptions,
+    run_failover,
+    run_move,
+    run_pause,
+)
+from tidelog.cli.measuring import History, Partitions, ProtocolOption, ValueBytes, measure
+from tidelog.cli.options import Json, Protocol
+
+
+def failover(
+    kills: Annotated[int, typer.Option(min=1, metavar="N", help="How many leaders are taken away.")] = 10,
+    brokers: Annotated[int, typer.Option(min=3, max=9, metavar="N", help="Started for the run.")] = 3,
+    value_bytes: ValueBytes = 100,
+    protocol: ProtocolOption = Protocol.ISR,
+    graceful: Annotated[bool, typer.Option("--graceful", help="Stop leaders, do not kill them.")] = False,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Kill leaders under load.
+
+    How long producers and consumers stand still, on brokers started for it, with replicas on three.
+
+    \b
+    Examples:
+      tidelog bench failover --kills 20 --protocol paxos
+      tidelog bench failover --brokers 5 --kills 3 --graceful --json
+    """
+    options = FailoverOptions(
+        kills=kills, brokers=brokers, value_bytes=value_bytes, protocol=protocol.value, graceful=graceful
+    )
+    measure(partial(run_failover, options), history=history, as_json=as_json)
+
+
+def move(
+    brokers: Annotated[int, typer.Option(min=1, max=8, metavar="N", help="One more joins them.")] = 5,
+    partitions: Partitions = 60,
+    protocol: ProtocolOption = Protocol.ISR,
+    data_mb: Annotated[int, typer.Option(min=1, metavar="MB", help="Written before, over all partitions.")] = 180,
+    value_bytes: Annotated[int, typer.Option(min=20, metavar="BYTES", help="Size of a record's value in it.")] = 1000,
+    throttle_mb_per_s: Annotated[
+        float, typer.Option("--throttle", min=0, metavar="MB", help="Megabytes per second for each broker; 0: none.")
+    ] = 2.0,
+    calm_s: Annotated[
+        float, typer.Option("--calm", min=0.1, metavar="S", help="How long the load runs before and after.")
+    ] = 10.0,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Have a broker join under load.
+
+    How many replicas move to it, how well the throttle is kept, what the load notices, and whether all of it is there.
+
+    \b
+    Examples:
+      tidelog bench move
+      tidelog bench move --brokers 3 --partitions 12 --data-mb 60 --throttle 5 --json
+    """
+    options = MoveOptions(
+        brokers=brokers,
+        partitions=partitions,
+        protocol=protocol.value,
+        data_mb=data_mb,
+        value_bytes=value_bytes,
+        throttle_mb_per_s=throttle_mb_per_s,
+        calm_s=calm_s,
+    )
+    measure(partial(run_move, options), history=history, as_json=as_json)
+
+
+def pause(
+    pauses: Annotated[int, typer.Option(min=1, metavar="N", help="How many, one after another.")] = 3,
+    paused_s: Annotated[float, typer.Option("--paused", min=0.1, metavar="S", help="How long each is.")] = 20.0,
+    calm_s: Annotated[float, typer.Option("--calm", min=0.1, metavar="S", help="How long all is well before.")] = 10.0,
+    value_bytes: ValueBytes = 100,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Pause one of three brokers under load.
+
+    What a topic of each commit protocol notices of it, side by side: how long acknowledgements take before and
+    meanwhile, for how long there is none, and after how long the in-sync set goes on without the broker that sleeps.
+
+    \b
+    Examples:
+      tidelog bench pause
+      tidelog bench pause --pauses 10 --paused 5 --json
+    """
+    options = PauseOptions(pauses=pauses, paused_s=paused_s, calm_s=calm_s, value_bytes=value_bytes)
+    measure(partial(run_pause, options), history=history, as_json=as_json)

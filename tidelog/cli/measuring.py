@@ -1,0 +1,54 @@
+"""Options that workloads of `tidelog bench` share, and how one is run: a progress bar, then its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.bench import Result, append_history
+from tidelog.cli.options import Acks, Codec, Durability, Protocol
+from tidelog.cli.tables import count_progress, print_table
+from tidelog.cli.terminal import CommandError, print_json
+from tidelog.testing import BrokerFailed
+
+Bootstrap = Annotated[
+    str | None, typer.Option(metavar="URL", help="A running broker. Default: one started for the run.")
+]
+Topic = Annotated[str | None, typer.Option(metavar="TOPIC", help="Default: one made for the run.", show_default=False)]
+Partitions = Annotated[int, typer.Option(min=1, metavar="P", help="Of the topic made for the run.")]
+Brokers = Annotated[
+    int, typer.Option(min=1, max=9, metavar="N", help="Started for the run; up to three hold a replica each.")
+]
+ProtocolOption = Annotated[Protocol, typer.Option(help="commit.protocol of the topic made for the run.")]
+DurabilityOption = Annotated[Durability, typer.Option(help="ack.durability of the topic made for the run.")]
+Records = Annotated[int, typer.Option(min=1, metavar="N", help="How many records.")]
+ValueBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Size of a record's value.")]
+AcksOption = Annotated[Acks, typer.Option(help="What to wait for.")]
+Compression = Annotated[Codec, typer.Option(help="Of whole batches.")]
+BatchBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="A batch of this size is full.")]
+History = Annotated[Path | None, typer.Option(metavar="FILE", help="Add a line of JSON to this file.")]
+
+
+Progress = Callable[[int, int], None]
+
+
+def measure(run: Callable[[Progress], Result], *, history: Path | None = None, as_json: bool = False) -> None:
+    """Shows what it measures, or says why it could not."""
+    try:
+        with count_progress() as progress:
+            bar = progress.add_task("measuring", total=None)
+            result = run(lambda done, total: progress.update(bar, completed=done, total=total))
+    except BrokerFailed as error:
+        raise CommandError(str(error)) from None
+    if history is not None:
+        append_history(result, history)
+    if as_json:
+        print_json(
+            {"workload": result.workload, "parameters": dict(result.parameters), "figures": dict(result.figures)}
+        )
+    else:
+        print_table([result.workload, ""], result.lines(), numbers=[""])
+        print()
