@@ -56,7 +56,7 @@ BEHIND_MAX = WINDOW
 ASK_S_MAX = 1.0
 JOIN_S_MAX = 12.0
 """Longer than a change of voters may take."""
-JOIN_PAUSE_S = 0.2
+JOIN_PAUSE_S = 0.1
 
 
 class LogReplica:
@@ -271,6 +271,11 @@ class LogReplica:
 
     def lacks_snapshot(self) -> None:
         self._fail("the log of the other servers begins later than this one ends")
+
+    @property
+    def learned_end(self) -> int:
+        """Up to where this replica knows what is chosen; 0 while it does not know its log."""
+        return 0 if self._log is None else self._log.applied_position
 
     # -- as other replicas and programs see it -----------------------------------------------------------------------
 
