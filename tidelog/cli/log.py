@@ -1,36 +1,36 @@
-"""`tidelog log`: what is on the disk of a stopped broker, and whether it is whole; and how fast a log can be."""
+"""`tidelog log`: what is on the disk of a stopped broker, and whether it is whole; and logs by themselves."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-from tidelog.cli.data_dir import StoredLog, containing, metadata_records, stored
+from tidelog.cli.data_dir import StoredLog, containing, stored
 from tidelog.cli.log_benchmark import benchmark
 from tidelog.cli.log_cluster import verify_cluster
+from tidelog.cli.log_read import read
 from tidelog.cli.log_replica import init, replica
+from tidelog.cli.log_slots import Objects, batch_records, explained, payload_objects
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from tidelog.cli.record_text import as_object
 from tidelog.cli.tables import byte_progress, print_table
 from tidelog.cli.terminal import EXIT_ERROR, CommandError, UsageError, counted, print_json
-from tidelog.consumer.records import consumer_records
-from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import TidelogError
-from tidelog.model.ids import TopicPartition
 from tidelog.storage.dump import Dumped, dump_batches, dump_rows
 from tidelog.storage.segment import Damage
+from tidelog.storage.slot_store import SlotStore
 from tidelog.storage.verify import verify as verify_log
 
 app = typer.Typer(
-    help="Look into the data of a stopped broker; verify it, or a cluster's; measure a log.", no_args_is_help=True
+    help="Look into the data of a stopped broker; verify it, or a cluster's; run, read and measure a replicated log.",
+    no_args_is_help=True,
 )
 app.command()(init)
 app.command()(replica)
+app.command()(read)
 app.command()(benchmark)
 
 DEFAULT_DATA_DIR = "tidelog-data"
@@ -46,6 +46,7 @@ class Check:
     topic: str
     partition: int
     directory: str
+    is_journal: bool
     log_start_offset: int = 0
     log_end_offset: int = 0
     segments: int = 0
@@ -54,11 +55,18 @@ class Check:
     damage: list[Damage] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     error: str | None = None
+    amnesia: str | None = None
+    """Of a journal: why its replica does not know any more what it has promised."""
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return f"journal:{self.topic}" if self.is_journal else self.topic
 
     @property
     def is_whole(self) -> bool:
         """True if nothing is damaged. A tail that a crash cut short is no damage: nobody was told it was there."""
-        return not (self.damage or self.bad_rows or self.error)
+        return not (self.damage or self.bad_rows or self.error or self.amnesia)
 
 
 @app.command()
@@ -138,13 +146,14 @@ def dump(
 
 
 def _check(log: StoredLog, advance: Callable[[int], object]) -> Check:
-    check = Check(log.name, log.identity.partition, log.directory)
+    check = Check(log.name, log.identity.partition, log.directory, log.is_journal)
     done = 0
     try:
         with log.opened() as (opened, report):
             check.log_start_offset, check.log_end_offset = opened.log_start_offset, opened.log_end_offset
             check.segments, check.bytes = len(opened.segments), opened.log_bytes
             check.damage, check.findings = list(report.damage), report.findings
+            check.amnesia = _amnesia(log)
             for step in verify_log(opened):
                 advance(step.bytes_done - done)
                 done = step.bytes_done
@@ -155,6 +164,14 @@ def _check(log: StoredLog, advance: Callable[[int], object]) -> Check:
         check.error = str(error)
     check.damage = _merged(check.damage)
     return check
+
+
+def _amnesia(log: StoredLog) -> str | None:
+    if not log.is_journal:
+        return None
+    store, stored = SlotStore.look(log.files, log.directory, log.identity)
+    store.close()
+    return stored.report.findings[-1] if stored.is_amnesiac else None
 
 
 def _merged(damage: list[Damage]) -> list[Damage]:
@@ -171,7 +188,7 @@ def _merged(damage: list[Damage]) -> list[Damage]:
 def _print_checks(checks: list[Check]) -> None:
     rows = [
         [
-            check.topic,
+            check.name,
             check.partition,
             check.log_start_offset,
             check.log_end_offset,
@@ -184,7 +201,7 @@ def _print_checks(checks: list[Check]) -> None:
     print_table(["topic", "partition", "start", "end", "segments", "bytes", "state"], rows)
     for check in checks:
         for line in _explained(check):
-            print(f"{check.topic}-{check.partition}: {line}")
+            print(f"{check.name}-{check.partition}: {line}")
     damaged = sum(not check.is_whole for check in checks)
     if damaged:
         print(f"{damaged} of {counted(len(checks), 'log')} damaged; a broker serves everything that is not")
@@ -195,10 +212,13 @@ def _print_checks(checks: list[Check]) -> None:
 def _explained(check: Check) -> Iterator[str]:
     if check.error is not None:
         yield f"cannot be opened: {check.error}"
+    if check.amnesia is not None:
+        yield f"its replica must not vote any more: {check.amnesia}"
+    unit = "entries" if check.is_journal else "offsets"
     for damage in check.damage[:DAMAGE_SHOWN_MAX]:
-        yield f"offsets {damage.start}-{damage.end - 1} are lost: {damage.reason}"
+        yield f"{unit} {damage.start}-{damage.end - 1} are lost: {damage.reason}"
     if len(check.damage) > DAMAGE_SHOWN_MAX:
-        yield f"and {len(check.damage) - DAMAGE_SHOWN_MAX} more ranges of offsets; --json lists all"
+        yield f"and {len(check.damage) - DAMAGE_SHOWN_MAX} more ranges of {unit}; --json lists all"
     if check.bad_rows:
         yield f"{counted(check.bad_rows, 'catalog row')} damaged; no record is lost by that alone"
     yield from (f"the next start will say: {finding}" for finding in check.findings)
@@ -206,7 +226,7 @@ def _explained(check: Check) -> Iterator[str]:
 
 # -- dump --------------------------------------------------------------------------------------------------------------
 
-Entry = tuple[Dumped, list[dict[str, Any]]]
+Entry = tuple[Dumped, Objects]
 
 
 def _rows(log: StoredLog) -> Iterator[Entry]:
@@ -214,23 +234,21 @@ def _rows(log: StoredLog) -> Iterator[Entry]:
 
 
 def _batches(log: StoredLog, *, with_records: bool) -> Iterator[Entry]:
-    place = TopicPartition(log.name, log.identity.partition)
     with log.opened() as (opened, _):
         for dumped, data in dump_batches(opened):
-            yield dumped, list(_records(place, dumped, data)) if with_records else []
+            shown = explained(dumped)
+            yield shown, _records(log, shown, data) if with_records and data else []
 
 
-def _records(place: TopicPartition, dumped: Dumped, data: bytes) -> Iterator[dict[str, Any]]:
-    if dumped.kind != "BATCH":
-        yield from (msgspec.to_builtins(record) for record in metadata_records(data))
-        return
-    for batch in iter_batches(data):
-        yield from map(as_object, consumer_records(place, batch, 0))
+def _records(log: StoredLog, dumped: Dumped, data: bytes) -> Objects:
+    if dumped.kind == "BATCH":
+        return list(batch_records(log, data))
+    return payload_objects(log, str(dumped.fields.get("value")), data)
 
 
-def _print_dumped(log: StoredLog, dumped: Dumped, records: list[dict[str, Any]], *, as_json: bool) -> None:
+def _print_dumped(log: StoredLog, dumped: Dumped, records: Objects, *, as_json: bool) -> None:
     if as_json:
-        place = {"topic": log.name, "partition": log.identity.partition}
+        place = {"topic": log.name, "partition": log.identity.partition, "is_journal": log.is_journal}
         print(json.dumps({**place, **dumped.as_json(), **({"records": records} if records else {})}))
         return
     print(f"  {dumped}")

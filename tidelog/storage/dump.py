@@ -18,7 +18,7 @@ from tidelog.storage.rows import ROW_BYTES, HeaderRow, Kind, Row, RowCodec
 from tidelog.storage.segment import Damage
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
-Fields = dict[str, int | str | bool | list[list[int]]]
+Fields = dict[str, int | str | bool | list[list[int]] | list[str]]
 """What a JSON object can hold."""
 
 

@@ -1,0 +1,199 @@
+"""`tidelog log read`: the entries of a replicated log, from the replicas that run, or from a stopped one's directory.
+
+Only what is known to be chosen is shown, and only as far as all before it is: what a replica has merely accepted may
+never be in the log, and whether a value counts depends on those before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.broker.quorum.disk import stored_log
+from tidelog.broker.standalone.client import LearnedEntry, LogClient
+from tidelog.broker.standalone.entries import LogView
+from tidelog.broker.standalone.process import make_client, say_only
+from tidelog.cli.data_dir import StoredLog, containing
+from tidelog.cli.log_replica import Address, Servers, parse_servers
+from tidelog.cli.log_slots import Objects, entry_objects, payload_objects
+from tidelog.cli.terminal import EXIT_ERROR, CommandError, UsageError, counted
+from tidelog.model.errors import DamagedBatch
+from tidelog.replication.paxos.state import Metadata
+from tidelog.storage.slot_store import SlotStore
+
+SHOWN_MAX = 120
+"""Characters of an entry in a line for people."""
+
+
+@dataclass(slots=True)
+class Range:
+    """What was asked for, and what becomes of it. Positions; `end` is exclusive."""
+
+    begin: int | None
+    end: int | None
+    as_json: bool
+    lacking: list[str] = field(default_factory=list)
+    _unreadable: list[int] = field(default_factory=list)
+
+    def within(self, begin: int, end: int) -> range:
+        """The positions to show, of a log from `begin` to before `end`; what lies outside is noted."""
+        if self.begin is not None and self.begin < begin:
+            gone = min(begin, end if self.end is None else self.end) - 1
+            self.lacking.append(f"positions {self.begin} to {gone} are truncated: the log begins at {begin}")
+        if self.end is not None and self.end > end:
+            first = max(end, self.begin or 0)
+            last = self.end - 1
+            self.lacking.append(f"positions {first} to {last} are not known to be chosen: the log ends at {end}")
+        low, high = (begin if self.begin is None else self.begin), (end if self.end is None else self.end)
+        return range(max(low, begin), min(high, end))
+
+    def show(self, one: LearnedEntry, objects: Objects) -> None:
+        """Prints an entry, with what is in its payload."""
+        entry = one.entry
+        if entry.payload_bytes < 0:
+            self._unreadable.append(entry.position)
+        if self.as_json:
+            print(json.dumps(_as_json(one, objects), ensure_ascii=False))
+            return
+        word = "void" if entry.is_void else ("" if entry.payload_bytes >= 0 else "UNREADABLE")
+        content = " ".join(json.dumps(found, ensure_ascii=False) for found in objects)
+        shown = content if len(content) <= SHOWN_MAX else content[:SHOWN_MAX] + "..."
+        print(f"{entry.position:>8} {entry.kind:<8} {word}{shown}".rstrip())
+
+    def finish(self) -> None:
+        """Says what is missing; that is an error."""
+        if self._unreadable:
+            shown = ", ".join(map(str, self._unreadable[:20])) + (" ..." if len(self._unreadable) > 20 else "")
+            self.lacking.append(f"{counted(len(self._unreadable), 'entry')} cannot be read, at {shown}")
+        for sentence in self.lacking:
+            print(f"error: {sentence}", file=sys.stderr)
+        if self.lacking:
+            raise typer.Exit(EXIT_ERROR)
+
+
+def read(
+    path: Annotated[
+        str | None,
+        typer.Option("--path", metavar="DIR", help="The directory of a replica that is stopped.", show_default=False),
+    ] = None,
+    servers: Servers = None,
+    begin: Annotated[
+        int | None, typer.Option("--from", min=0, metavar="P", help="First position.", show_default=False)
+    ] = None,
+    end: Annotated[
+        int | None, typer.Option("--to", min=0, metavar="Q", help="Last position, included.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+) -> None:
+    """Print the entries of a replicated log between two positions.
+
+    With --servers, of the replicas that run; with --path, what one that is stopped knows. DIR may also be that of a
+    partition with commit.protocol=paxos, or of a broker's metadata log. Entries that are not known to be chosen are not
+    shown. What was asked for and is truncated, not learned or damaged is told on standard error; the exit status is 1
+    then.
+
+    \b
+    Examples:
+      tidelog log read --path r1
+      tidelog log read --servers a:5050,b:5050,c:5050 --from 100 --to 199 --json
+    """
+    if (path is None) == (servers is None):
+        raise UsageError("say either --path, for a stopped replica, or --servers, for those that run")
+    if begin is not None and end is not None and end < begin:
+        raise UsageError(f"--to {end} is before --from {begin}")
+    asked = Range(begin, None if end is None else end + 1, as_json)
+    if path is not None:
+        _read_stopped(path, asked)
+    else:
+        say_only("error")  # who does not answer is counted
+        asyncio.run(_read_running(parse_servers(servers), asked))
+    asked.finish()
+
+
+def _as_json(one: LearnedEntry, objects: Objects) -> dict[str, Any]:
+    entry = one.entry
+    document: dict[str, Any] = {
+        "position": entry.position,
+        "kind": entry.kind,
+        "birth": entry.birth,
+        "offset": entry.offset,
+        "count": entry.count,
+        "is_void": entry.is_void,
+        "is_readable": entry.payload_bytes >= 0,
+    }
+    return document | ({"content": objects} if objects else {})
+
+
+# -- a stopped replica -------------------------------------------------------------------------------------------------
+
+
+def _read_stopped(path: str, asked: Range) -> None:
+    with containing(path) as logs:
+        log = next((log for log in logs if log.has_slots), None)
+        if log is None:
+            raise CommandError(f"{path} is no replica of a Paxos log; `tidelog log dump {path}` shows what is there")
+        for one in _learned(log, asked):
+            objects = [] if one.payload is None else payload_objects(log, one.entry.kind, one.payload)
+            asked.show(one, objects)
+
+
+def _learned(log: StoredLog, asked: Range) -> Iterator[LearnedEntry]:
+    store, stored = SlotStore.look(log.files, log.directory, log.identity)
+    try:
+        if stored.is_amnesiac:
+            asked.lacking.append(f"this replica has lost entries: {stored.report.findings[-1]}")
+        slots = stored_log(stored, Metadata(""))
+        view = LogView(slots.floor, {slot.position: slot for slot in slots.slots})
+        view.extend()
+        for position in asked.within(view.begin, view.end):
+            digest = view.slot(position).value.digest
+            payload = _payload(store, position, digest) if digest else None
+            yield LearnedEntry(view.entry(position, payload), payload)
+        _tell_open(sum(slot.position >= view.end for slot in slots.slots), view.end)
+    finally:
+        store.close()
+
+
+def _payload(store: SlotStore, position: int, digest: bytes) -> bytes | None:
+    try:
+        return store.payload(position, digest)
+    except DamagedBatch:
+        return None
+
+
+def _tell_open(count: int, end: int) -> None:
+    if count:
+        print(
+            f"notice: from {end} on, {counted(count, 'position')} may be chosen or not; the other replicas know",
+            file=sys.stderr,
+        )
+
+
+# -- replicas that run -------------------------------------------------------------------------------------------------
+
+
+async def _read_running(servers: Sequence[Address], asked: Range) -> None:
+    client = make_client(servers)
+    try:
+        await _read_from(client, servers, asked)
+    finally:
+        await client.close()
+
+
+async def _read_from(client: LogClient, servers: Sequence[Address], asked: Range) -> None:
+    extents = await client.extents()
+    if not extents:
+        raise CommandError("no server answers that knows a log")
+    if len(extents) < len(servers):
+        silent = counted(len(servers) - len(extents), "server")
+        print(f"notice: {silent} did not answer; the log may go on behind what is shown", file=sys.stderr)
+    best = sorted(extents, key=lambda server: -extents[server].end)
+    wanted = asked.within(extents[best[0]].begin, extents[best[0]].end)
+    async for one in client.read(best, wanted.start, wanted.stop):
+        asked.show(one, entry_objects(one.entry.kind, one.payload) if one.payload else [])

@@ -1,0 +1,95 @@
+"""The entries of slot stores, in the words of the Paxos log that is kept in them: for `log dump` and `log read`.
+
+Storage knows a slot's position, its number and its payload; what the value is for, and whether it is known to be
+chosen, is in the identity that the replica stored beside them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tidelog.broker.controller.records import VoterAssigned
+from tidelog.broker.paxos.journal import decode_floor
+from tidelog.broker.quorum.disk import Identity
+from tidelog.broker.standalone.entries import split_entry
+from tidelog.cli.data_dir import StoredLog, metadata_records
+from tidelog.cli.record_text import as_object
+from tidelog.consumer.records import consumer_records
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.ids import TopicPartition
+from tidelog.replication.paxos.state import Kind, Value
+from tidelog.replication.paxos.voters import decode_voters
+from tidelog.storage.dump import Dumped, Fields
+from tidelog.storage.log_manager import METADATA_LOG, STANDALONE_LOG
+
+Objects = list[dict[str, Any]]
+
+
+def explained(dumped: Dumped) -> Dumped:
+    """An entry with what its identity, or its floor, says. One that cannot be understood stays as it is."""
+    fields = dict(dumped.fields)
+    try:
+        if "identity" in fields:
+            identity = msgspec.msgpack.decode(bytes.fromhex(str(fields.pop("identity"))), type=Identity)
+            fields |= _value_fields(identity.value)
+            fields["state"] = "learned" if identity.learned else "accepted"
+        elif "floor" in fields:
+            floor = decode_floor(bytes.fromhex(str(fields.pop("floor"))))
+            fields |= {"epoch": floor.epoch, "next_offset": floor.next_offset}
+            fields["voters"] = [f"{one['voter_id']}@node-{one['node_id']}" for one in _voters(floor.voters)]
+    except msgspec.DecodeError:
+        return dumped
+    return dumped._replace(fields=fields)
+
+
+def _value_fields(value: Value) -> Fields:
+    fields: Fields = {"value": value.kind.name.lower(), "birth": value.birth}
+    if value.kind in (Kind.APPEND, Kind.VOTERS):
+        fields |= {"offset": value.base_offset, "count": value.count}
+    elif value.kind is Kind.TRUNCATE:
+        fields["begin"] = value.begin
+    elif value.kind is Kind.DELETE:
+        fields["offset"] = value.base_offset
+    return fields
+
+
+def _voters(content: bytes) -> Objects:
+    if not content:
+        return []
+    names = ("voter_id", "node_id", "incarnation", "host", "port")
+    return [{name: getattr(voter, name) for name in names} for voter in decode_voters(content).voters]
+
+
+def payload_objects(log: StoredLog, kind: str, payload: bytes) -> Objects:
+    """What is in the payload of a value of this kind, as objects for JSON."""
+    if kind == "append" and log.identity == METADATA_LOG:
+        return [msgspec.to_builtins(record) for record in metadata_records(payload)]
+    if kind == "append" and log.identity != STANDALONE_LOG:
+        return list(batch_records(log, payload))
+    return entry_objects(kind, payload)
+
+
+def entry_objects(kind: str, payload: bytes) -> Objects:
+    """The same, of a log by itself."""
+    if kind == "voters":
+        return [{"voters": _voters(payload)}]
+    entry = split_entry(payload)
+    return [msgspec.to_builtins(entry) if isinstance(entry, VoterAssigned) else _bytes(entry)]
+
+
+def batch_records(log: StoredLog, data: bytes) -> Iterator[dict[str, Any]]:
+    """The records of the batches of a topic."""
+    place = TopicPartition(log.name, log.identity.partition)
+    for batch in iter_batches(data):
+        yield from map(as_object, consumer_records(place, batch, 0))
+
+
+def _bytes(content: bytes) -> dict[str, Any]:
+    try:
+        return {"value": content.decode()}
+    except UnicodeDecodeError:
+        return {"value_base64": base64.b64encode(content).decode()}
