@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.unit.broker.paxos_stage import Stage, play
 from tests.unit.broker.replication_stage import PARTITION, until
 from tidelog.broker.paxos.space import SpaceSettings
@@ -145,6 +147,24 @@ def test_requests_that_expect_ends_follow_each_other_while_others_are_on_their_w
         asked = [stage.produce(1, b"v%d" % number, expected_end=number) for number in range(20)]
         receipts = await asyncio.gather(*asked)
         assert [receipt.base_offset for receipt in receipts if isinstance(receipt, ProduceReceipt)] == list(range(20))
+
+    play(story)
+
+
+def test_a_leader_tells_no_end_before_it_knows_of_all_that_was_acknowledged() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.cut = {(1, 3), (2, 3)}
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+        stage.elect(3)
+        await until(lambda: stage.sites[3].replica.leader is not None)
+        leader = stage.sites[3].replica.leader
+        assert leader is not None
+        with pytest.raises(LeaderNotAvailable):
+            await leader.extent()
+        stage.cut = set()
+        await until(lambda: leader.is_serving)
+        assert (await leader.extent()).high_watermark == 1
 
     play(story)
 

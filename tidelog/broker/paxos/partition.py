@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from tidelog.broker.led_partition import Facilities, LedPartition
+from tidelog.broker.partition_handle import Extent
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.flights import Flight, Flights
 from tidelog.broker.proposals import ACKS_ALL, Proposal
@@ -101,6 +102,14 @@ class PaxosPartition(LedPartition):
     def high_watermark(self) -> int:
         """The end of what is applied here."""
         return self._applied.high_watermark
+
+    async def extent(self) -> Extent:
+        """As `LedPartition.extent`, once elected: before, more may be acknowledged than is known here (KIP-207)."""
+        if not self._is_serving:
+            raise LeaderNotAvailable(
+                f"this broker does not know yet where partition {self.topic}-{self.partition} ends: it is not elected"
+            )
+        return await super().extent()
 
     @property
     def producers(self) -> ProducerTable:
