@@ -1,0 +1,244 @@
+"""The partition that holds a log, seen through a client's session: requests that are repeated until they are settled.
+
+A request is tried again, with backoff and new metadata, until its deadline: after definite errors that may pass, and
+after unknown outcomes, since repeating any of these requests is harmless. An append is harmless to repeat because its
+batch has a producer id and a sequence: a partition that has it answers with its offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
+from tidelog.model.errors import DamagedBatch, InvalidBatch, InvalidRequest, TidelogError, UnknownPartition
+from tidelog.model.ids import ProducerId
+from tidelog.model.ports import Buffer, Entropy
+from tidelog.transport.connections import Pieces
+from tidelog.transport.errors import DeliveryExpired, DeliveryUnknown, NoAnswer, decode_answer
+from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
+from tidelog.transport.session import ClusterSession, needs_refresh
+
+T = TypeVar("T")
+VERDICT_S: Final = 1.0
+"""How much longer than the broker we wait, so that its verdict still arrives."""
+KEEPS_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class _NewProducerId(msgspec.Struct, frozen=True):
+    producer_id: int
+
+
+class _Place(msgspec.Struct, frozen=True):
+    base_offset: int | None
+
+
+class _Receipt(msgspec.Struct, frozen=True):
+    batches: tuple[_Place, ...]
+    leader_epoch: int
+
+
+class _Config(msgspec.Struct, frozen=True):
+    name: str
+    value: str | None
+
+
+class _Configs(msgspec.Struct, frozen=True):
+    data: list[_Config]
+
+
+_PRODUCER_ID = msgspec.json.Decoder(_NewProducerId)
+_RECEIPT = msgspec.json.Decoder(_Receipt)
+_CONFIGS = msgspec.json.Decoder(_Configs)
+
+
+class Extent(NamedTuple):
+    """Where the log begins, up to where it is committed, and where its leader's copy ends."""
+
+    beginning: int
+    ending: int
+    appended_end: int
+
+
+class LogPartition:
+    """One partition. Deadlines are in the event loop's time; `request_timeout_s` bounds one try."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, partition: int, *, request_timeout_s: float, entropy: Entropy
+    ) -> None:
+        self._session = ClusterSession(bootstrap, request_timeout_s=request_timeout_s, entropy=entropy)
+        self._topic = topic
+        self._partition = partition
+        self._path = f"/topics/{quote(topic, safe='')}/partitions/{partition}"
+
+    def __str__(self) -> str:
+        return f"{self._topic}-{self._partition}"
+
+    async def open(self) -> None:
+        """Connects. Raises `ConnectFailed`, `UnknownTopic` or `UnknownPartition`."""
+        await self._session.open()
+        try:
+            count = len((await self._session.topic(self._topic)).partitions)
+            if not 0 <= self._partition < count:
+                raise UnknownPartition(f"topic {self._topic!r} has {count} partitions, and no {self._partition}")
+        except BaseException:
+            await self._session.close()
+            raise
+
+    async def close(self) -> None:
+        """Cuts all connections. Idempotent."""
+        await self._session.close()
+
+    # -- what a writer needs -----------------------------------------------------------------------------------------
+
+    async def entry_bytes_max(self, deadline_s: float) -> int:
+        """The topic's `max.message.bytes`. Raises `InvalidRequest` if brokers may delete entries by age or size."""
+
+        async def attempt(timeout_s: float) -> dict[str, str | None]:
+            target = self._cluster_path(f"/topics/{quote(self._topic, safe='')}/configs")
+            answer = await self._session.call("GET", target, timeout_s=timeout_s)
+            return {config.name: config.value for config in decode_answer(_CONFIGS, answer).data}
+
+        configs = await self.persist(attempt, deadline_s)
+        wrong = [f"{name}={configs.get(name)}" for name, value in KEEPS_ALL.items() if configs.get(name) != value]
+        if configs.get("cleanup.policy") and wrong:
+            raise InvalidRequest(
+                f"topic {self._topic!r} has {' and '.join(wrong)}, which deletes entries of a log behind its writer's "
+                "back; set retention.ms=-1 and retention.bytes=-1"
+            )
+        return int(configs["max.message.bytes"] or 0)
+
+    async def new_producer_id(self, deadline_s: float) -> ProducerId:
+        """An id that nobody else has, ever. One that an unknown outcome has wasted is no loss."""
+
+        async def attempt(timeout_s: float) -> int:
+            body = await self._session.call("POST", self._cluster_path("/producer-ids"), timeout_s=timeout_s)
+            return decode_answer(_PRODUCER_ID, body).producer_id
+
+        return ProducerId(await self.persist(attempt, deadline_s))
+
+    async def append(self, batch: Buffer, deadline_s: float, *, expected_end: int | None = None) -> int:
+        """Appends a batch that has a producer's numbers, and waits until it is committed; returns its base offset.
+
+        Raises `EndOffsetMoved` or another definite error of the broker, `DeliveryExpired`: it is surely not in the log,
+        and never will be; `DeliveryUnknown`: it may be, or may yet come.
+        """
+        is_uncertain = False
+
+        async def attempt(timeout_s: float) -> int:
+            nonlocal is_uncertain
+            try:
+                return await self._post(batch, timeout_s, expected_end)
+            except TidelogError as error:
+                is_uncertain = is_uncertain or not error.definite
+                raise
+
+        try:
+            return await self.persist(attempt, deadline_s)
+        except TidelogError as error:
+            if is_uncertain:
+                raise DeliveryUnknown(f"sent to {self}, and whether it is there is unknown: {error.message}") from error
+            if error.retriable:
+                raise DeliveryExpired(f"not appended to {self} in time; the last error: {error.message}") from error
+            raise
+
+    async def _post(self, batch: Buffer, timeout_s: float, expected_end: int | None) -> int:
+        query = f"?acks=all&timeout_ms={_broker_ms(timeout_s)}"
+        if expected_end is not None:
+            query += f"&expected_end_offset={expected_end}"
+        answer = await self._session.attempt(
+            "POST", self._leader(), f"{self._path}/batches{query}", body=Pieces([batch]), timeout_s=timeout_s
+        )
+        if answer.error is not None:
+            raise answer.error
+        receipt = decode_answer(_RECEIPT, answer.body)
+        self._session.note_leader_epoch(self._topic, self._partition, receipt.leader_epoch)
+        if len(receipt.batches) != 1 or receipt.batches[0].base_offset is None:
+            raise NoAnswer(f"the receipt does not say where in {self} the batch is")
+        return receipt.batches[0].base_offset
+
+    async def delete_before(self, position: int, deadline_s: float) -> None:
+        """Deletes the records before a position."""
+
+        async def attempt(timeout_s: float) -> None:
+            target = f"{self._cluster_path(self._path)}/records:delete?timeout_ms={_broker_ms(timeout_s)}"
+            body = msgspec.json.encode({"before_offset": position})
+            answer = await self._session.attempt(
+                "POST", self._leader(), target, body=body, headers=JSON_HEADERS, timeout_s=timeout_s
+            )
+            if answer.error is not None:
+                raise answer.error
+
+        await self.persist(attempt, deadline_s)
+
+    # -- what a reader needs -----------------------------------------------------------------------------------------
+
+    async def extent(self, deadline_s: float) -> Extent:
+        """Where the log begins and ends now, as its leader says."""
+
+        async def attempt(timeout_s: float) -> PartitionOffsets:
+            query = OffsetQuery(self._topic, self._partition)
+            (found,) = await fetch_offsets(self._session, [query], timeout_s=timeout_s)
+            found.extent()
+            return found
+
+        found = await self.persist(attempt, deadline_s)
+        beginning, ending = found.extent()
+        assert found.log_end_offset is not None
+        return Extent(beginning, ending, found.log_end_offset)
+
+    async def fetch(self, offset: int, timeout_s: float, *, bytes_max: int, wait_s: float) -> list[RecordBatch]:
+        """One try: committed batches from the one with `offset` on; none if none came within `wait_s`.
+
+        Raises `OffsetOutOfRange`, `DamagedBatch`, and whatever a request may end with.
+        """
+        query = f"?offset={offset}&max_bytes={bytes_max}&wait_ms={int(1000 * wait_s)}"
+        answer = await self._session.attempt("GET", self._leader(), f"{self._path}/batches{query}", timeout_s=timeout_s)
+        if answer.error is not None:
+            raise answer.error
+        batches = list(iter_batches(answer.body))
+        try:
+            for batch in batches:
+                verify_batch(batch.data)
+        except InvalidBatch as error:
+            raise DamagedBatch(f"{self}: what was read at offset {offset} is damaged ({error.message})") from error
+        return batches
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    async def persist(self, attempt: Callable[[float], Awaitable[T]], deadline_s: float) -> T:
+        """What `attempt` (given the seconds it may take) returns at last. Raises its first error that will not pass, or
+        its last one before the deadline."""
+        backoff = self._session.backoff()
+        while True:
+            left_s = max(0.001, deadline_s - self._now_s())
+            try:
+                return await attempt(min(left_s, self._session.request_timeout_s))
+            except TidelogError as error:
+                failure = error
+            wait_s = backoff.next_s()
+            if (failure.definite and not failure.retriable) or self._now_s() + wait_s >= deadline_s:
+                raise failure
+            await asyncio.sleep(wait_s)
+            if needs_refresh(failure):
+                with suppress(TidelogError):  # the next try will meet it
+                    await self._session.refresh(self._topic, timeout_s=deadline_s - self._now_s())
+
+    def _leader(self) -> str:
+        return self._session.leader(self._topic, self._partition)
+
+    def _cluster_path(self, path: str) -> str:
+        return f"/v3/clusters/{self._session.cluster_id}{path}"
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _broker_ms(timeout_s: float) -> int:
+    return int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))

@@ -1,0 +1,154 @@
+"""A writer's term: from its claim to the claim of another, or to an outcome that nobody knows.
+
+    claim | entry | entry entry entry | entry | ...     each request directly behind the one before it
+
+One request is under way; all entries that wait meanwhile go with the next one, so a slow disk makes requests larger,
+not more. Each names the end of the one before it, and a broker takes it only there. Nothing is sent behind a request
+whose fate is open: that is what makes the end known, and the writer exclusive (decision 0018).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, NamedTuple, Protocol
+
+from tidelog.log.entries import RECORD_OVERHEAD_BYTES
+from tidelog.log.errors import WriterFenced
+from tidelog.model.batch_codec import encode_batch
+from tidelog.model.errors import EndOffsetMoved, TidelogError
+from tidelog.model.ids import ProducerId
+from tidelog.model.ports import Buffer
+from tidelog.model.producers import SEQUENCES
+from tidelog.model.records import Record
+from tidelog.transport.errors import BufferFull, ClientClosed, DeliveryExpired, DeliveryUnknown
+
+WAITING_BYTES_MAX: Final = 32 << 20
+GROUP_ENTRIES_MAX: Final = 10_000
+
+
+class Appender(Protocol):
+    """The way to the log: `LogPartition`."""
+
+    async def append(self, batch: Buffer, deadline_s: float, *, expected_end: int | None = None) -> int: ...
+
+
+class _Waiting(NamedTuple):
+    """An entry that is not settled yet."""
+
+    record: Record
+    deadline_s: float
+    done: asyncio.Future[int]
+
+    @property
+    def size(self) -> int:
+        return RECORD_OVERHEAD_BYTES + len(self.record.value or b"")
+
+
+class Term:
+    """One. `end` is where the last committed entry of it ends; `over` is why it has come to its end."""
+
+    def __init__(self, log: Appender, producer_id: ProducerId, end: int, group_bytes_max: int) -> None:
+        self.end = end
+        self.over: TidelogError | None = None
+        self._log = log
+        self._producer_id = producer_id
+        self._sequence = 1  # the claim had 0
+        self._group_bytes_max = group_bytes_max
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_bytes = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def submit(self, record: Record, deadline_s: float) -> asyncio.Future[int]:
+        """Takes an entry in; the future is its position. Raises `BufferFull`, or what the term has ended with."""
+        if self.over is not None:
+            raise self.over.with_traceback(None)
+        entry = _Waiting(record, deadline_s, asyncio.get_running_loop().create_future())
+        if self._waiting_bytes + entry.size > WAITING_BYTES_MAX and self._waiting:
+            raise BufferFull(f"{len(self._waiting)} entries wait already; append fewer at a time")
+        self._waiting.append(entry)
+        self._waiting_bytes += entry.size
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+        return entry.done
+
+    async def finish(self) -> None:
+        """Takes no more entries, and waits until all have their outcome; each has a deadline."""
+        self.over = self.over or ClientClosed("the writer is closed")
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def abort(self) -> None:
+        """Ends at once. What is under way is unknown; what waits was not appended."""
+        self._end(self.over or ClientClosed("the writer was started again; nothing was appended"))
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        try:
+            while group := self._take():
+                await self._append(group)
+        finally:
+            self._task = None
+
+    def _take(self) -> list[_Waiting]:
+        """The next entries to be sent; none if none wait."""
+        now_s = asyncio.get_running_loop().time()
+        group: list[_Waiting] = []
+        room = self._group_bytes_max
+        while self._waiting and len(group) < GROUP_ENTRIES_MAX:
+            entry = self._waiting[0]
+            if group and entry.size > room:
+                break
+            self._waiting.popleft()
+            self._waiting_bytes -= entry.size
+            if now_s >= entry.deadline_s:
+                _fail([entry], DeliveryExpired("it waited for the entries before it, and time ran out"))
+            elif not entry.done.done():
+                group.append(entry)
+                room -= entry.size
+        return group
+
+    async def _append(self, group: list[_Waiting]) -> None:
+        batch = encode_batch(
+            [entry.record for entry in group],
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            base_sequence=self._sequence,
+        )
+        try:
+            base = await self._log.append(batch, group[0].deadline_s, expected_end=self.end)
+        except TidelogError as error:
+            self._failed(group, error)
+            return
+        except BaseException:
+            _fail(group, DeliveryUnknown("the writer was stopped with this entry under way"))
+            raise
+        self._sequence = (self._sequence + len(group)) % SEQUENCES
+        self.end = base + len(group)
+        for position, entry in enumerate(group, base):
+            if not entry.done.done():
+                entry.done.set_result(position)
+
+    def _failed(self, group: list[_Waiting], error: TidelogError) -> None:
+        """A definite error leaves the end where it was, and the numbers free for the next entries."""
+        if isinstance(error, EndOffsetMoved):
+            error = WriterFenced(f"another writer has claimed the log since: {error.message}")
+            self._end(error)
+        elif not error.definite:
+            self._end(ClientClosed("it is unknown what became of an earlier entry: start the writer again"))
+        _fail(group, error)
+
+    def _end(self, error: TidelogError) -> None:
+        self.over = error
+        waiting, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
+        _fail(waiting, error)
+
+
+def _fail(entries: list[_Waiting] | deque[_Waiting], error: TidelogError) -> None:
+    for entry in entries:
+        if not entry.done.done():
+            entry.done.set_exception(error)

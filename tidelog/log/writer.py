@@ -1,0 +1,153 @@
+"""The writer of a replicated log. Mesos: `Log::Writer`, whose promise was Paxos's; what ours is says decision 0018."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Final, Self
+
+from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.log.entries import CLAIM, RECORD_OVERHEAD_BYTES, TRUNCATION, entry_record, mark_record
+from tidelog.log.partition import LogPartition
+from tidelog.log.term import Term
+from tidelog.model.batch_codec import encode_batch
+from tidelog.model.errors import InvalidRequest, TooLarge
+from tidelog.model.ports import Clock, Entropy
+from tidelog.transport.errors import ClientClosed
+
+GROUP_BYTES_MAX: Final = 1 << 20
+BATCH_OVERHEAD_BYTES: Final = 64
+
+
+class Writer:
+    """The one writer of the log in a topic's partition, from `start` until another one starts.
+
+    - `bootstrap`: comma list of URLs or `host:port` of any brokers of the cluster.
+    - `topic`, `partition`: the log. Meant for topics with `commit.protocol=paxos`, and right for any; nobody else may
+      write there, and `retention.ms` and `retention.bytes` must be -1.
+    - `name`: stands in the log where this writer begins, for people; at most 255 bytes.
+    - `timeout_ms` bounds each call as a whole, `request_timeout_ms` one try at one broker.
+
+    Use it as an async context manager, or call `start` and `close`. For one event loop.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partition: int = 0,
+        name: str = "",
+        timeout_ms: float = 30_000,
+        request_timeout_ms: float = 5_000,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        if len(name.encode()) > 255:
+            raise InvalidRequest("a writer's name has at most 255 bytes")
+        self._partition = LogPartition(
+            bootstrap, topic, partition, request_timeout_s=request_timeout_ms / 1000, entropy=entropy or SystemEntropy()
+        )
+        self._name = name
+        self._timeout_s = timeout_ms / 1000
+        self._wall_ms = (clock or SystemClock()).wall_ms
+        self._starting = asyncio.Lock()
+        self._is_open = False
+        self._entry_bytes_max = 0
+        self._term: Term | None = None
+
+    async def start(self) -> int:
+        """Becomes the one writer; returns the ending: all that other writers ever get into the log is before it, and
+        committed. May be called again, after `WriterFenced` or an unknown outcome.
+
+        When this returns, every earlier writer has lost: what it has under way is in the log by now or never will be.
+
+        Raises `InvalidRequest` if brokers may delete entries of this topic by age or size; `UnknownTopic`,
+        `UnknownPartition`, `ConnectFailed`; `DeliveryExpired`: nobody was fenced; `DeliveryUnknown`: somebody may have
+        been, start again. (Mesos: `start`, "none" if the promise was not obtained.)
+        """
+        async with self._starting:
+            if self._term is not None:
+                await self._term.abort()
+                self._term = None
+            if not self._is_open:
+                await self._partition.open()
+                self._is_open = True
+            deadline_s = self._deadline_s()
+            self._entry_bytes_max = await self._partition.entry_bytes_max(deadline_s) - BATCH_OVERHEAD_BYTES
+            producer_id = await self._partition.new_producer_id(deadline_s)
+            claim = encode_batch(
+                [mark_record(self._wall_ms(), CLAIM, self._name)],
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=0,
+            )
+            base = await self._partition.append(claim, deadline_s)
+            self._term = Term(self._partition, producer_id, base + 1, min(GROUP_BYTES_MAX, self._entry_bytes_max))
+            return self._term.end
+
+    @property
+    def ending(self) -> int:
+        """Where the last entry of this writer ends, its claim to begin with; nothing lies behind it as long as it is
+        the writer. Raises `ClientClosed` before `start`."""
+        return self._current().end
+
+    async def append(self, data: bytes) -> int:
+        """Appends an entry directly behind the one before it; returns its position when it is committed.
+
+        Many tasks may append at once: their entries share requests, in the order of the calls. Cancelling the call does
+        not take the entry back.
+
+        Raises `WriterFenced`: another writer has started, this entry is not in the log, and this writer is done until
+        it starts again. `DeliveryUnknown`: it could not be found out whether it is in the log; start again, then read.
+        `TooLarge`, `BufferFull`, `DeliveryExpired`: surely not in the log, and the writer goes on. `ClientClosed`: not
+        started, or an earlier outcome is unknown. (Mesos: `append`, "none" if the promise is lost.)
+        """
+        size = RECORD_OVERHEAD_BYTES + len(data)
+        if size > self._entry_bytes_max and self._term is not None:
+            raise TooLarge(f"an entry of {len(data)} bytes: the topic's max.message.bytes is about to be exceeded")
+        return await self._current().submit(entry_record(self._wall_ms(), data), self._deadline_s())
+
+    async def truncate(self, to: int) -> int:
+        """Deletes the entries before `to`, on all replicas; returns the position behind the truncation's mark.
+
+        The mark is appended first, as an entry is: so a writer that has lost deletes nothing. Positions stay as they
+        are. Typically `to` is the position of a snapshot. (Mesos: `truncate`.)
+
+        Raises `InvalidRequest` if `to` is behind the ending; else as `append`, before anything is deleted; or what the
+        last try to delete ended with: then it was agreed on, and may be repeated.
+        """
+        deadline_s = self._deadline_s()
+        if not 0 <= to <= self.ending:
+            raise InvalidRequest(f"truncate to {to}: the log ends at {self.ending}")
+        mark = await self._current().submit(mark_record(self._wall_ms(), TRUNCATION, str(to)), deadline_s)
+        await self._partition.delete_before(to, deadline_s)
+        return mark + 1
+
+    async def close(self) -> None:
+        """Waits for the entries on their way, and ends. Nobody is fenced by that. Idempotent."""
+        if self._term is not None:
+            await self._term.finish()
+        await self._partition.close()
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _current(self) -> Term:
+        if self._term is None:
+            raise ClientClosed("the writer is not started")
+        return self._term
+
+    def _deadline_s(self) -> float:
+        return asyncio.get_running_loop().time() + self._timeout_s
