@@ -18,7 +18,7 @@ import typer
 from tidelog.broker.quorum.disk import stored_log
 from tidelog.broker.standalone.client import LearnedEntry, LogClient
 from tidelog.broker.standalone.entries import LogView
-from tidelog.broker.standalone.process import make_client, say_only
+from tidelog.broker.standalone.process import make_client
 from tidelog.cli.data_dir import StoredLog, containing
 from tidelog.cli.log_replica import Address, Servers, parse_servers
 from tidelog.cli.log_slots import Objects, entry_objects, payload_objects
@@ -111,7 +111,6 @@ def read(
     if path is not None:
         _read_stopped(path, asked)
     else:
-        say_only("error")  # who does not answer is counted
         asyncio.run(_read_running(parse_servers(servers), asked))
     asked.finish()
 

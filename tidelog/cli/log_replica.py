@@ -75,9 +75,7 @@ def _refuse_known(servers: Sequence[Address]) -> int:
 
 
 async def _describe(servers: Sequence[Address]) -> list[QuorumDescribed | None]:
-    process = imported("tidelog.broker.standalone.process")
-    process.say_only("error")  # who does not answer is counted
-    client = process.make_client(servers)
+    client = imported("tidelog.broker.standalone.process").make_client(servers)
     try:
         described: list[QuorumDescribed | None] = await client.describe()
         return described

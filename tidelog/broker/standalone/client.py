@@ -14,7 +14,7 @@ from tidelog.broker.standalone.entries import LogEntry
 from tidelog.broker.standalone.messages import STANDALONE_MESSAGES, Appended, AppendToLog, LogPart, ReadLog
 from tidelog.model.errors import ControllerLost, InvalidRequest, NotController, Overloaded, TidelogError
 from tidelog.model.ports import Clock, Entropy, Network
-from tidelog.transport.peer import Answer, Hello, PeerLost, PeerNode, PeerUnreachable
+from tidelog.transport.peer import Answer, CallingEnd, Hello, PeerLost, PeerNode, PeerUnreachable
 
 ASK_S_MAX = 2.0
 READ_S_MAX = 10.0
@@ -37,11 +37,15 @@ class LogClient:
     def __init__(self, servers: Sequence[Address], network: Network, clock: Clock, entropy: Entropy) -> None:
         hello = Hello(NOBODY, entropy.token_hex(16))
         self._peers = PeerNode(network, lambda: hello, STANDALONE_MESSAGES, self, clock, entropy)
-        self._nodes = list(range(1, len(servers) + 1))
         self._servers = list(servers)
+        self._leader = 0
+        """Counts on from server to server."""
+        self._end: CallingEnd | None = None
 
     async def close(self) -> None:
         """Ends its connections."""
+        if self._end is not None:
+            self._end.close()
         await self._peers.close()
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
@@ -68,24 +72,38 @@ class LogClient:
 
         Raises `NotController` if nobody takes it in time: it is surely not in the log; `ControllerLost` if it may be.
         """
-        for node, address in enumerate(self._servers, start=1):
-            self._peers.know(node, *address)
         until_s = asyncio.get_running_loop().time() + deadline_s
         refusals = 0
         while (remaining_s := until_s - asyncio.get_running_loop().time()) > 0:
             try:
-                answer = await self._peers.request(self._nodes[0], AppendToLog(), (payload,), deadline_s=remaining_s)
+                end = await self._connected(remaining_s)
+                answer = await end.request(AppendToLog(), (payload,), remaining_s)
             except (NotController, PeerUnreachable, Overloaded):
-                self._nodes.append(self._nodes.pop(0))
+                self._turn_away()
                 refusals += 1
-                if refusals % len(self._nodes) == 0:
+                if refusals % len(self._servers) == 0:
                     await asyncio.sleep(PAUSE_S)
                 continue
             except (PeerLost, TimeoutError) as error:
+                self._turn_away()
                 raise ControllerLost(f"whether the entry is in the log is unknown: {error}") from error
             assert isinstance(answer.message, Appended)
             return answer.message.position
         raise NotController("no server leads the log; a majority of them must run")
+
+    async def _connected(self, deadline_s: float) -> CallingEnd:
+        """The connection to the server that is believed to lead."""
+        if self._end is None:
+            host, port = self._servers[self._leader % len(self._servers)]
+            self._end = await self._peers.connect(host, port, deadline_s=min(deadline_s, ASK_S_MAX))
+        return self._end
+
+    def _turn_away(self) -> None:
+        """Another server may know better."""
+        if self._end is not None:
+            self._end.close()
+        self._end = None
+        self._leader += 1
 
     async def extents(self) -> dict[Address, LogPart]:
         """Where the log begins and ends at each server that answers."""

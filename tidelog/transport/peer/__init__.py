@@ -1,6 +1,7 @@
 """How brokers talk to each other: frames on a few long-lived connections (docs/peer-protocol.md)."""
 
 from tidelog.transport.peer.bounds import Lane, PeerBounds
+from tidelog.transport.peer.calling import CallingEnd
 from tidelog.transport.peer.errors import PeerLost, PeerRefused, PeerUnreachable
 from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
@@ -9,6 +10,7 @@ from tidelog.transport.peer.statistics import PeerStatistics
 
 __all__ = [
     "Answer",
+    "CallingEnd",
     "Hello",
     "Lane",
     "PeerBounds",

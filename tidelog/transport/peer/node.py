@@ -19,6 +19,7 @@ from tidelog.model.errors import ShuttingDown
 from tidelog.model.ports import Buffer, Clock, Entropy, FrameConnection, Network, NetworkListener
 from tidelog.transport.peer.answering import AnsweringEnd
 from tidelog.transport.peer.bounds import Lane, PeerBounds
+from tidelog.transport.peer.calling import CallingEnd
 from tidelog.transport.peer.connector import Dialler
 from tidelog.transport.peer.errors import PeerUnreachable
 from tidelog.transport.peer.frames import MessageCodec
@@ -166,20 +167,27 @@ class PeerNode:
         Raises what `request` raises; `PeerRefused`, which is a `PeerUnreachable`, if one of the two will not talk to
         the other, for being of another cluster, for example.
         """
-        if self._is_closed:
-            raise ShuttingDown("this broker is stopping")
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s
-        try:
-            end = await self._dialler.dial(host, port, None, deadline_s)
-        except TimeoutError:
-            raise PeerUnreachable(f"the broker at {host}:{port} does not answer") from None
-        except OSError as error:
-            raise PeerUnreachable(f"the broker at {host}:{port} cannot be reached: {error}") from error
+        end = await self.connect(host, port, deadline_s=deadline_s)
         try:
             return await end.request(message, payload, until_s - loop.time())
         finally:
             end.close()
+
+    async def connect(self, host: str, port: int, *, deadline_s: float) -> CallingEnd:
+        """A connection of its own to whoever is at an address, for as long as the caller wants it: to be closed.
+
+        Raises `PeerUnreachable`.
+        """
+        if self._is_closed:
+            raise ShuttingDown("this broker is stopping")
+        try:
+            return await self._dialler.dial(host, port, None, deadline_s)
+        except TimeoutError:
+            raise PeerUnreachable(f"the broker at {host}:{port} does not answer") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the broker at {host}:{port} cannot be reached: {error}") from error
 
     def notify(
         self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = (), *, lane: Lane = Lane.CONTROL
