@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tidelog.transport.addresses import base_url
-from tidelog.transport.metadata import TopicMetadata
+from tidelog.transport.metadata import PartitionVoter, TopicMetadata
 
 
 class NewTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,8 @@ class TopicPlacement(msgspec.Struct, frozen=True):
 
 class PartitionDescription(msgspec.Struct, frozen=True):
     """Who holds a partition; `leader` is -1 while there is none. `isr` are in sync; `elr` are not, but hold everything
-    acknowledged, and may lead if nobody else can (KIP-966)."""
+    acknowledged, and may lead if nobody else can (KIP-966). Where the topic's protocol is paxos, `isr` are the replicas
+    that are live and vote, and `voters` are all that vote: a disk that was lost is replaced under another id."""
 
     partition_id: int
     leader: int
@@ -51,6 +52,7 @@ class PartitionDescription(msgspec.Struct, frozen=True):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...]
+    voters: tuple[PartitionVoter, ...]
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
@@ -76,7 +78,13 @@ class TopicDescription(msgspec.Struct, frozen=True):
             len(topic.partitions),
             tuple(
                 PartitionDescription(
-                    found.partition, found.leader, found.leader_epoch, found.replicas, found.isr, found.elr
+                    found.partition,
+                    found.leader,
+                    found.leader_epoch,
+                    found.replicas,
+                    found.isr,
+                    found.elr,
+                    found.voters,
                 )
                 for found in topic.partitions
             ),

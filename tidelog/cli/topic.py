@@ -14,6 +14,7 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Protocol, To
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import UsageError, counted, print_json
 from tidelog.model.ids import TopicPartition
+from tidelog.transport.metadata import PartitionVoter
 from tidelog.transport.offsets import PartitionOffsets
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
@@ -209,6 +210,7 @@ def _document(described: _Description) -> dict[str, Any]:
 def _print_description(described: _Description, *, with_configs: bool) -> None:
     topic = described.topic
     print(f"topic {topic.topic_name}: {shape_of(topic)}, protocol {topic.protocol}, id {topic.topic_id}\n")
+    is_quorum = topic.protocol == Protocol.PAXOS
     rows = [
         [
             partition.partition_id,
@@ -216,13 +218,14 @@ def _print_description(described: _Description, *, with_configs: bool) -> None:
             partition.leader_epoch,
             _nodes(partition.replicas),
             _nodes(partition.isr),
-            _nodes(partition.elr) or None,
+            _voters(partition.voters) if is_quorum else _nodes(partition.elr) or None,
             found.log_start_offset,
             found.high_watermark,
         ]
         for partition, found in zip(topic.partitions, described.offsets.values(), strict=True)
     ]
-    print_table(["partition", "leader", "epoch", "replicas", "isr", "elr", "earliest", "latest"], rows)
+    kinds = ["voting", "voter ids"] if is_quorum else ["isr", "elr"]
+    print_table(["partition", "leader", "epoch", "replicas", *kinds, "earliest", "latest"], rows)
     configs = [config for config in described.configs if with_configs or config.source == "DYNAMIC_TOPIC_CONFIG"]
     if configs:
         print()
@@ -245,3 +248,8 @@ def shape_of(topic: TopicDescription | TopicPlacement) -> str:
 
 def _nodes(node_ids: Sequence[int]) -> str:
     return ",".join(map(str, node_ids))
+
+
+def _voters(voters: Sequence[PartitionVoter]) -> str:
+    """`1:1,2:2,3:4`: broker 3 votes under its second id."""
+    return ",".join(f"{voter.broker_id}:{voter.voter_id}" for voter in voters)

@@ -32,6 +32,13 @@ class BrokerMetadata(msgspec.Struct, frozen=True):
         return base_url(self.host, self.port)
 
 
+class PartitionVoter(msgspec.Struct, frozen=True):
+    """A broker's disk that votes in a partition's log; the id is this disk's for ever."""
+
+    broker_id: int
+    voter_id: int
+
+
 class PartitionMetadata(msgspec.Struct, frozen=True):
     """Who holds a partition; `leader` is -1 while there is none."""
 
@@ -42,6 +49,8 @@ class PartitionMetadata(msgspec.Struct, frozen=True):
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
     """Not in sync, but holding everything acknowledged (KIP-966). A broker of an older version does not tell."""
+    voters: tuple[PartitionVoter, ...] = ()
+    """Where partitions commit by majority."""
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ def test_from_creation_to_deletion(cli: Cli) -> None:
         "replicas": [1],
         "isr": [1],
         "elr": [],
+        "voters": [],
         "earliest_offset": 0,
         "latest_offset": 0,
     }

@@ -21,8 +21,8 @@ async def test_metadata(site: Site) -> None:
     assert [topic["name"] for topic in everything["topics"]] == ["t", "u"]
     topic = everything["topics"][1]
     assert (topic["topic_id"], topic["protocol"]) == (site.broker.topic("u").topic_id, "isr")
-    partition = {"partition": 0, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1], "elr": []}
-    assert topic["partitions"] == [partition, {**partition, "partition": 1}]
+    who = {"leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1], "elr": [], "voters": []}
+    assert topic["partitions"] == [{"partition": 0, **who}, {"partition": 1, **who}]
     some = (await site.get("/metadata?topics=u,none,u")).json()
     assert some["topics"] == [topic]
     assert (await site.get("/metadata?topics=")).json()["topics"] == []

@@ -40,8 +40,17 @@ class BrokerShown(Struct, frozen=True):
     rack: str | None
 
 
+class PartitionVoterShown(Struct, frozen=True):
+    """A broker's disk that votes in the log of a partition with `commit.protocol=paxos`. An id is one disk's for ever:
+    a disk that has lost what it promised votes again under another one."""
+
+    broker_id: int
+    voter_id: int
+
+
 class PartitionShown(Struct, frozen=True):
-    """Who holds a partition; `leader` is -1 while there is none. `elr` could lead, too, without loss (KIP-966)."""
+    """Who holds a partition; `leader` is -1 while there is none. `elr` could lead, too, without loss (KIP-966). With
+    `commit.protocol=paxos`, `isr` are the replicas that are live and vote, and `voters` all that vote."""
 
     partition: int
     leader: int
@@ -49,6 +58,7 @@ class PartitionShown(Struct, frozen=True):
     replicas: list[int]
     isr: list[int]
     elr: list[int]
+    voters: list[PartitionVoterShown]
 
 
 class TopicShown(Struct, frozen=True):
@@ -204,7 +214,13 @@ def _shown(asked: OffsetsAsked, partition: PartitionHandle, found: Offsets | Tid
 def _topic(topic: Topic) -> TopicShown:
     partitions = [
         PartitionShown(
-            info.partition, info.leader, info.leader_epoch, list(info.replicas), list(info.isr), list(info.elr)
+            info.partition,
+            info.leader,
+            info.leader_epoch,
+            list(info.replicas),
+            list(info.isr),
+            list(info.elr),
+            [PartitionVoterShown(member.node_id, member.engine_id) for member in info.members],
         )
         for info in topic.partitions
     ]
