@@ -214,6 +214,8 @@ class Stage:
         self.loss = 0.0
         self.disk_delay_s = DISK_DELAY_S
         self.cut: set[tuple[int, int]] = set()
+        self.is_orderly = False
+        """Frames arrive in their order, as on a connection that does not break."""
         self.space = SpaceSettings()
         self.config = TopicConfig()
         self.members = [Member(node, node, "") for node in range(1, replicas + 1)]
@@ -243,7 +245,8 @@ class Stage:
         if self.rng.random() < self.loss or self.is_cut(sender, to) or not self.on_frame(sender, to, decoded):
             return
         loop = asyncio.get_running_loop()
-        outside(loop.call_later, self.rng.expovariate(1 / DELAY_S), self._deliver, sender, to, decoded, payload)
+        delay_s = DELAY_S if self.is_orderly else self.rng.expovariate(1 / DELAY_S)
+        outside(loop.call_later, delay_s, self._deliver, sender, to, decoded, payload)
 
     def _deliver(self, sender: int, to: int, message: msgspec.Struct, payload: bytes) -> None:
         site = self.sites[to]

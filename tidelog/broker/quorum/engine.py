@@ -103,11 +103,11 @@ class Engine:
         parts = split(payload, frame.sizes, values) if len(frame.sizes) == len(values) else None
         if parts is None:
             return
-        for part in parts:
-            self.payloads.hold(part)
+        for value, part in zip(values, parts, strict=True):
+            self.payloads.hold_as(value.digest, part)
         self.step(Received(frame.sender, frame.message))
         if self.node.is_idle:
-            self.payloads.clear()
+            self.payloads.trim(is_any_open=self.node.replica.applied.position < self.node.replica.end)
 
     def payload_of(self, position: int, value: Value) -> bytes | None:
         """The payload of a value at its position, or None if no copy here can be read."""

@@ -3,6 +3,9 @@
 The engine decides on values, which name their payloads by digest. A payload may be needed later than its message: what
 a candidate was told in promises it proposes again when a quorum has promised. So everything that came for the proposer
 is held until its reign ends, and what is below the applied prefix, never proposed again, is let go before that.
+
+Who proposes nothing could read all that it accepted from its disk. It is held all the same until it is applied, which
+is soon, and not read back; but no more than `HELD_BYTES_MAX` of it, and nothing once all is applied.
 """
 
 from __future__ import annotations
@@ -15,11 +18,16 @@ from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.state import Value
 
 
+HELD_BYTES_MAX = 16 << 20
+"""Of a replica that proposes nothing: a window of large values."""
+
+
 class Payloads:
     """Of one replica. Bounded by the engine: a window of its own values, and what was open at an election."""
 
     def __init__(self) -> None:
         self._held: dict[bytes, bytes] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -28,18 +36,31 @@ class Payloads:
         """Keeps a payload; returns its digest."""
         content = bytes(payload)
         digest = digest_of(content)
-        self._held[digest] = content
+        self.hold_as(digest, content)
         return digest
+
+    def hold_as(self, digest: bytes, content: bytes) -> None:
+        """The same, of a payload whose digest is known."""
+        if digest not in self._held:
+            self._held[digest] = content
+            self._bytes += len(content)
 
     def get(self, digest: bytes) -> bytes | None:
         return self._held.get(digest)
 
     def release(self, digest: bytes) -> None:
         """Nobody will ask for this one any more."""
-        self._held.pop(digest, None)
+        self._bytes -= len(self._held.pop(digest, b""))
+
+    def trim(self, *, is_any_open: bool) -> None:
+        """For a replica that proposes nothing: lets go of what came first, down to `HELD_BYTES_MAX`, and of all if no
+        position is open. It is on the disk, or of no use."""
+        while self._bytes > (HELD_BYTES_MAX if is_any_open else 0):
+            self.release(next(iter(self._held)))
 
     def clear(self) -> None:
         self._held.clear()
+        self._bytes = 0
 
 
 def digest_of(payload: Buffer) -> bytes:
