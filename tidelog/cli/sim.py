@@ -12,6 +12,7 @@ import typer
 from tidelog.cli.options import Json
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import EXIT_ERROR, counted, print_json
+from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.main import ALL_RINGS, Ring, Summary, replay_command, run
 
 FAILURES_SHOWN_MAX = 5
@@ -22,6 +23,9 @@ def sim(
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="How many seeds.")] = 20,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="The first one.")] = 0,
     ring: Annotated[Ring | None, typer.Option(help="Only one kind of simulation; default: all.")] = None,
+    protocol: Annotated[
+        Mix | None, typer.Option(help="How the topics of clusters commit; default: as the seed says.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes to use.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -36,11 +40,12 @@ def sim(
       tidelog sim --runs 1000 --jobs 2
       tidelog sim --runs 1 --seed 4711
       tidelog sim --ring cluster --runs 500
+      tidelog sim --ring cluster --protocol mixed --runs 500
     """
     rings = ALL_RINGS if ring is None else (ring,)
     with count_progress() as progress:
         bar = progress.add_task("simulating", total=runs)
-        summary = run(runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), rings)
+        summary = run(runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), rings, protocol)
     if as_json:
         print_json(_document(summary))
     else:
@@ -60,7 +65,7 @@ def _document(summary: Summary) -> dict[str, object]:
             {
                 "seed": failure.seed,
                 "violations": list(failure.violations),
-                "replay": replay_command(failure.seed, summary.rings),
+                "replay": replay_command(failure.seed, summary.rings, summary.mix),
             }
             for failure in summary.failures
         ],
@@ -76,7 +81,7 @@ def _print_summary(summary: Summary) -> None:
         f"{counted(len(summary.failures), 'run')} failed"
     )
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
-        print(f"\nseed {failure.seed}: {replay_command(failure.seed, summary.rings)}")
+        print(f"\nseed {failure.seed}: {replay_command(failure.seed, summary.rings, summary.mix)}")
         for violation in failure.violations:
             print(f"  {violation}")
         if summary.runs == 1:

@@ -16,6 +16,8 @@ from tidelog.sim import crash, log_scenario, slot_scenario
 from tidelog.sim.batches import spread
 from tidelog.sim.cluster.run import run_seed as run_cluster_seed
 from tidelog.sim.cluster.sometimes import SOMETIMES as SOMETIMES_IN_A_CLUSTER
+from tidelog.sim.cluster.sometimes import SOMETIMES_WITH
+from tidelog.sim.cluster.traffic import SHARE, Mix
 from tidelog.sim.counters import SOMETIMES as SOMETIMES_IN_A_BROKER
 from tidelog.sim.crash import Outcome
 
@@ -48,6 +50,7 @@ class Summary:
 
     first_seed: int
     rings: Sequence[Ring] = ALL_RINGS
+    mix: Mix | None = None
     runs: int = 0
     records_acknowledged: int = 0
     counters: Counter[str] = field(default_factory=Counter)
@@ -62,6 +65,9 @@ class Summary:
         expected = list(SOMETIMES_IN_A_BROKER) if Ring.BROKER in self.rings else []
         if Ring.CLUSTER in self.rings:
             expected += [_in_a_cluster(name) for name in SOMETIMES_IN_A_CLUSTER]
+            for runs, names in SOMETIMES_WITH.items():
+                if self.counters[_in_a_cluster(runs)] >= COUNTED_FROM_RUNS * SHARE:
+                    expected += map(_in_a_cluster, names)
         return [name for name in expected if not self.counters[name]]
 
     @property
@@ -82,10 +88,11 @@ class Summary:
             self.failures.append(outcome)
 
 
-def replay_command(seed: int, rings: Sequence[Ring] = ALL_RINGS) -> str:
+def replay_command(seed: int, rings: Sequence[Ring] = ALL_RINGS, mix: Mix | None = None) -> str:
     """What runs one seed again."""
-    option = f" --ring {rings[0]}" if len(rings) == 1 else ""
-    return f"tidelog sim --runs 1 --seed {seed}{option}"
+    options = [f" --ring {rings[0]}"] if len(rings) == 1 else []
+    options += [] if mix is None else [f" --protocol {mix}"]
+    return f"tidelog sim --runs 1 --seed {seed}{''.join(options)}"
 
 
 def run(
@@ -94,22 +101,24 @@ def run(
     jobs: int = 1,
     progress: Progress | None = None,
     rings: Sequence[Ring] = ALL_RINGS,
+    mix: Mix | None = None,
 ) -> Summary:
-    """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each."""
-    summary = Summary(first_seed, rings)
+    """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each. `mix` is
+    for clusters."""
+    summary = Summary(first_seed, rings, mix)
     seeds = range(first_seed, first_seed + runs)
-    for outcome in spread(partial(run_rings, rings), seeds, jobs, chunk_items=CHUNK_SEEDS):
+    for outcome in spread(partial(run_rings, rings, mix), seeds, jobs, chunk_items=CHUNK_SEEDS):
         summary.add(outcome)
         if progress is not None:
             progress(summary.runs, runs)
     return summary
 
 
-def run_rings(rings: Sequence[Ring], seed: int) -> Outcome:
+def run_rings(rings: Sequence[Ring], mix: Mix | None, seed: int) -> Outcome:
     """One seed, in each of these rings."""
     whole = Outcome(seed, (), "", Counter(), 0)
     for ring in rings:
-        part = _RUN[ring](seed)
+        part = _run_cluster(seed, mix) if ring is Ring.CLUSTER else _RUN[ring](seed)
         prefix = f"{ring}: " if len(rings) > 1 else ""
         whole = Outcome(
             seed,
@@ -132,8 +141,8 @@ def _run_log(seed: int) -> Outcome:
     return Outcome(seed, tuple(violations), "".join(traces), Counter(), 0)
 
 
-def _run_cluster(seed: int) -> Outcome:
-    outcome = run_cluster_seed(seed)
+def _run_cluster(seed: int, mix: Mix | None) -> Outcome:
+    outcome = run_cluster_seed(seed, mix)
     counters = Counter({_in_a_cluster(name): count for name, count in outcome.counters.items()})
     return Outcome(seed, outcome.violations, outcome.trace, counters, 0, outcome.events)
 
@@ -142,8 +151,4 @@ def _in_a_cluster(name: str) -> str:
     return f"cluster: {name}"
 
 
-_RUN: dict[Ring, Callable[[int], Outcome]] = {
-    Ring.LOG: _run_log,
-    Ring.BROKER: crash.run_seed,
-    Ring.CLUSTER: _run_cluster,
-}
+_RUN: dict[Ring, Callable[[int], Outcome]] = {Ring.LOG: _run_log, Ring.BROKER: crash.run_seed}

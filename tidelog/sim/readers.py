@@ -105,15 +105,15 @@ class Reader:
         self._history.recorder.tell("seek", [str(self.partition)], process=self._name)
 
 
-async def read_all(machine: Service, partition: TopicPartition, history: History) -> View:
-    """Everything that a partition shows. Raises as the broker does; a leader whose lease has run out is asked again, as
-    where heartbeats take half a session it does now and then."""
+async def read_all(machine: Service, partition: TopicPartition, history: History, *, is_sparse: bool = False) -> View:
+    """Everything that a partition shows; `is_sparse` if some offsets belong to no record. Raises as the broker does; a
+    leader whose lease has run out is asked again, as where heartbeats take half a session it does now and then."""
 
     async def read(broker: Broker) -> View:
         found = broker.partition(*partition)
         extent = await found.extent()
         start, high_watermark = extent.log_start_offset, extent.high_watermark
-        view = View(str(partition), start, high_watermark, extent.log_end_offset, [], [])
+        view = View(str(partition), start, high_watermark, extent.log_end_offset, [], [], is_sparse)
         offset, refusals_left = start, REFUSALS_MAX
         while offset < high_watermark:
             try:

@@ -30,6 +30,8 @@ class Book:
 
     name: str
     is_volatile: bool
+    is_paxos: bool = False
+    """Whatever is in any replica's log is committed."""
     batches: list[Held] = field(default_factory=list)
     start: int = 0
     """The largest offset up to which a leader has deleted."""

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from tidelog.broker.broker import Broker, NewTopic
+from tidelog.broker.partition_handle import FetchedBatches
 from tidelog.checker.operations import Durability
+from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.administrators import NowAndThen
 from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.shadows import Held, held
 from tidelog.sim.cluster.traffic import UNCLEAN, TopicPlan
 from tidelog.sim.cluster.world import World
 from tidelog.sim.environment import SimClock
@@ -75,8 +79,8 @@ class ClusterHistory(History):
             self._check(sent.partition, base_offset + len(sent.values), "acknowledged")
 
     def _allows_unclean(self, partition: TopicPartition) -> bool:
-        topic = self._ledger.topic_of(partition)
-        return topic is not None and topic.configs.get(UNCLEAN) == "true"
+        topic, book = self._ledger.topic_of(partition), self._ledger.book_of(partition)
+        return topic is not None and topic.configs.get(UNCLEAN) == "true" and not (book is not None and book.is_paxos)
 
     def show(
         self,
@@ -93,6 +97,19 @@ class ClusterHistory(History):
         super().show(poll, partition, records, high_watermark=high_watermark, epoch=epoch)
         if records:
             self._check(partition, records[-1][0] + 1, "shown")
+
+    def is_sparse(self, partition: TopicPartition) -> bool:
+        """Do some offsets belong to no record?"""
+        book = self._ledger.book_of(partition)
+        return book is not None and book.is_paxos
+
+    def is_next(self, partition: TopicPartition, offset: int, batches: Sequence[Held]) -> bool:
+        """Are these all the committed batches from this offset on, as far as they go?"""
+        book = self._ledger.book_of(partition)
+        if book is None:
+            return True
+        begin = bisect_right(book.batches, offset, key=lambda batch: batch.end)
+        return book.batches[begin : begin + len(batches)] == [*batches]
 
     def _check(self, partition: TopicPartition, end: int, what: str) -> None:
         book = self._ledger.book_of(partition)
@@ -118,6 +135,13 @@ class ClusterReader(Reader):
     async def _damaged(self) -> None:
         self._history.counters["read called damaged"] += 1
         await asyncio.sleep(PAUSE_S)
+
+    def _check(self, fetched: FetchedBatches, offset: int) -> None:
+        assert isinstance(self._history, ClusterHistory)
+        if not self._history.is_sparse(self.partition):
+            super()._check(fetched, offset)
+        elif not self._history.is_next(self.partition, offset, [held(batch) for batch in iter_batches(fetched.data)]):
+            self._history.violate(f"{self.partition} does not show all that is committed from {offset} on")
 
     async def _fetch(self) -> None:
         try:

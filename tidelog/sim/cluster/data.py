@@ -12,7 +12,9 @@ from contextlib import suppress
 from typing import Protocol
 
 from tidelog.broker.broker import Broker
+from tidelog.broker.copies import Holder
 from tidelog.broker.partition import Partition
+from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.checker.operations import View
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId, TopicPartition
@@ -186,18 +188,20 @@ class Data:
         if sorted(info.isr) != sorted(info.replicas):
             yield f"{where}: ISR {info.isr} of replicas {info.replicas}"
             return
+        if info.members != info.wanted:
+            yield f"{where}: members {info.members}, and {info.wanted} are wanted"
+            return
         ends = dict[int, tuple[int, int]]()
         for node in info.replicas:
             broker = self._world.machine(node).broker
-            replicas = None if broker is None else broker.data.replicas
-            role = replicas and replicas.holders.get(partition_id)
-            if not role:
+            role = None if broker is None else broker.data.replicas.holders.get(partition_id)
+            if role is None:
                 yield f"{where}: node {node} has no role"
                 return
             if self._ledger.is_rotten(partition_id) and ends_at(role.log) < role.log.log_end_offset:
                 yield f"{where}: node {node} cannot read on at {ends_at(role.log)}"
-            if isinstance(role, Partition) != (node == info.leader):
-                yield f"{where}: node {node} has another role than the metadata says"
+            if (wrong := _wrong_with(role, is_leader=node == info.leader)) is not None:
+                yield f"{where}: node {node} {wrong}"
             ends[node] = role.high_watermark, role.log.log_end_offset
         if len({*ends.values()}) > 1 or any(high != end for high, end in ends.values()):
             yield f"{where}: high watermarks and ends {ends}"
@@ -218,7 +222,7 @@ class Data:
         anywhere = self._anywhere(f"view {where}")
         for _ in range(100):
             try:
-                return await read_all(anywhere, where, self.history)
+                return await read_all(anywhere, where, self.history, is_sparse=self.history.is_sparse(where))
             except FAILURES as error:
                 self._truth.note("reading at the end", where, type(error).__name__, error)
                 await asyncio.sleep(LOOK_S)
@@ -248,3 +252,14 @@ class Data:
         acknowledged = sum(len(sent.values) for sent in self.history.sent if sent.is_acknowledged)
         self._truth.counters["records acknowledged"] += acknowledged
         self._truth.hash.update(self.history.hash.digest())
+
+
+def _wrong_with(role: Holder, *, is_leader: bool) -> str | None:
+    """What a replica is not yet that the metadata says it is."""
+    if not isinstance(role, PaxosReplica):
+        return None if isinstance(role, Partition) == is_leader else "has another role than the metadata says"
+    if (role.leader is not None and role.leader.is_serving) != is_leader:
+        return "does not lead yet, or still does"
+    if role.applying.delivery.needs_snapshot is not None or not role.is_voting:
+        return "lacks a part of the log, or the right to vote"
+    return None

@@ -7,7 +7,7 @@ import random
 from msgspec import structs
 
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
-from tidelog.sim.cluster.traffic import draw_settings, draw_traffic
+from tidelog.sim.cluster.traffic import Mix, draw_mix, draw_settings, draw_traffic, mixed
 from tidelog.sim.seeds import stream
 
 STRIKES: dict[str, float] = {
@@ -95,10 +95,10 @@ STORM: dict[str, int | str] = {
 DRIFTS = (0.0, 0.0, 0.01, 0.04)
 
 
-def draw_scenario(seed: int) -> Scenario:
-    """The scenario of a seed; the same in every process."""
+def draw_scenario(seed: int, mix: Mix | None = None) -> Scenario:
+    """The scenario of a seed; the same in every process. Whatever `mix` is asked for, the same befalls the brokers."""
     rng = stream(seed, "cluster")
-    swarm = _with_traffic(seed, _draw_swarm(rng))
+    swarm = _with_traffic(seed, _draw_swarm(rng), draw_mix(seed) if mix is None else mix)
     is_storm = "controller.lease.ms" in swarm.settings or (bool(swarm.traffic.topics) and seed % 2 == 0)
     has_moves = bool(swarm.traffic.topics) and rng.random() < MOVES_SHARE
     kinds = STORM_STRIKES if is_storm else STRIKES
@@ -129,8 +129,8 @@ def _draw_swarm(rng: random.Random) -> Swarm:
     )
 
 
-def _with_traffic(seed: int, swarm: Swarm) -> Swarm:
-    traffic = draw_traffic(seed, len(swarm.nodes))
+def _with_traffic(seed: int, swarm: Swarm, mix: Mix) -> Swarm:
+    traffic = mixed(seed, draw_traffic(seed, len(swarm.nodes)), mix)
     return structs.replace(swarm, traffic=traffic, settings=swarm.settings | draw_settings(seed))
 
 

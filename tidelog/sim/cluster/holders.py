@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.ids import PartitionId, TopicPartition
 from tidelog.sim.cluster.book import Book
+from tidelog.sim.cluster.majorities import Majorities
 from tidelog.sim.cluster.shadows import Held, Shadow
 from tidelog.sim.cluster.truth import Truth
 
@@ -20,6 +21,7 @@ class Holders:
     def __init__(self) -> None:
         self.books: dict[PartitionId, Book] = {}
         self.shadows: dict[tuple[int, PartitionId], Shadow] = {}
+        self.majorities = Majorities()
         self.is_running: Callable[[int], bool] = lambda node: True
         self._truth = Truth(())
         self._died: dict[int, None] = {}
@@ -63,6 +65,9 @@ class Holders:
     def wiped(self, node: int) -> None:
         """Its disk was replaced."""
         self._wiped[node] = None
+        for partition_id in self.majorities.logs:
+            if (info := self._info(partition_id)) is not None:
+                self.majorities.forgets(partition_id, info, node)
         for shadow in self._shadows_of(node):
             shadow.wiped()
 
@@ -70,15 +75,17 @@ class Holders:
         return [shadow for (owner, _), shadow in self.shadows.items() if owner == node]
 
     def may_wipe(self, node: int) -> bool:
-        """True if a member of ISR or ELR is left for whatever this node's disk holds."""
+        """True if a member of ISR or ELR is left for whatever this node's disk holds; or a majority."""
         for partition_id, book in self.books.items():
             info = self._info(partition_id)
             if info is None or book.is_gone:
                 continue
+            if book.is_paxos and not self.majorities.may_forget(partition_id, info, node):
+                return False
             members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
             rotten = self._rotten.get(partition_id, {})
             sound = [other for other in members if other != node and other not in rotten and self._stands(book, other)]
-            if (node in members and not sound) or (rotten and node not in rotten):
+            if (node in members and not sound and not book.is_paxos) or (rotten and node not in rotten):
                 return False
         return True
 

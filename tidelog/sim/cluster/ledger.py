@@ -13,6 +13,9 @@ and whenever a log is cut. More rules:
 | leaders | one for each epoch |
 | elections | are won by members of ISR or ELR, while there are any |
 
+Where majorities commit, any replica's log is committed, whoever holds it: the book is what any of them has applied, and
+`commits` and `log matching` are the rules that are left here. The others are in `paxos_log.py`.
+
 What is excused: a member whose machine lost something that the controller cannot know of yet. That is a new disk; and
 any end but a clean stop, for topics with `ack.durability=replicated`, whose promise is worth what memory is. If nobody
 is left in ISR and ELR, what is lost with them is excused too: a `replicated` topic goes on with what its last leader
@@ -25,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tidelog.broker.controller.records import BrokerRegistered, ConfigsAltered
-from tidelog.model.cluster import NO_LEADER, PartitionInfo, Topic
+from tidelog.model.cluster import NO_LEADER, PAXOS, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.sim.cluster.book import Book, Committed, Move, has_moved, min_isr, moves
 from tidelog.sim.cluster.holders import Holders
@@ -92,7 +95,12 @@ class Ledger(Holders, Rule):
         book = self.books.get(partition_id)
         if book is None:
             is_volatile = topic.configs.get(DURABILITY) == "replicated"
-            book = self.books[partition_id] = Book(f"{topic.name}-{info.partition}", is_volatile)
+            is_paxos = topic.commit_protocol == PAXOS
+            book = self.books[partition_id] = Book(f"{topic.name}-{info.partition}", is_volatile, is_paxos)
+            self.majorities.created(topic, info)
+        if book.is_paxos:
+            self._count_majority(was, info)
+            return
         self._count(book, topic, was, info)
         book.minimums.append((self._truth.clock(), min_isr(topic, info)))
         had = [int(node) for node in (*was.isr, *was.elr)]
@@ -111,6 +119,13 @@ class Ledger(Holders, Rule):
                 self._violate("elections", f"{book.name}: node {info.leader} is elected, of ISR and ELR {complete}")
         if info.leader != NO_LEADER and not complete:
             book.reset_epoch = info.leader_epoch
+
+    def _count_majority(self, was: PartitionInfo, info: PartitionInfo) -> None:
+        truth = self._truth
+        truth.saw("leader of a majority replaced", info.leader not in (NO_LEADER, was.leader))
+        truth.saw("majority gone", info.leader == NO_LEADER != was.leader)
+        truth.saw("member added", len(info.members) > len(was.members))
+        truth.saw("member removed", len(info.members) < len(was.members))
 
     def _unclean(self, book: Book, info: PartitionInfo) -> None:
         book.reset_epoch = book.unclean_epoch = info.leader_epoch
@@ -149,6 +164,15 @@ class Ledger(Holders, Rule):
                 self._violate("log matching", f"{where}: follows {last[:3]}, elsewhere {before[:3]}")
             shadow.appended([batch])
             last = batch
+            if book.is_paxos:
+                self._agree(book, where, batch)
+
+    def _agree(self, book: Book, where: str, batch: Held) -> None:
+        """Whatever is appended is committed."""
+        if batch.base >= book.end:
+            book.batches.append(batch)
+        elif not self._is_committed(book, batch):
+            self._violate("commits", f"{where}: not what others have there, or between what they have")
 
     def cuts(self, shadow: Shadow, dropped: list[Held]) -> None:
         """A log was made shorter."""
@@ -157,6 +181,10 @@ class Ledger(Holders, Rule):
         info = self._info(shadow.partition_id)
         is_member = info is not None and shadow.node in (*info.isr, *info.elr)
         self._truth.saw("uncommitted tail truncated", bool(dropped) and not committed)
+        if book.is_paxos:
+            if committed and shadow.start <= committed[0].base:
+                self._violate("commits", f"{book.name}: node {shadow.node} cuts off {committed[0].base}")
+            return
         if (
             committed
             and is_member
@@ -262,7 +290,7 @@ class Ledger(Holders, Rule):
                 self._violate(self.name, wrong)
 
     def _missing(self, book: Book, partition_id: PartitionId, info: PartitionInfo) -> Iterator[str]:
-        if book.is_gone or book.reset_epoch is not None:
+        if book.is_gone or book.reset_epoch is not None or book.is_paxos:
             return
         for node in (*info.isr, *info.elr):
             if self._stands(book, node) and (lack := self._lack(book, self.shadow(node, partition_id))):

@@ -8,7 +8,7 @@ of each prefix, is for `Truth` itself to see to.
 | leader epochs | of a partition rise with each change of its leader: one leader an epoch |
 | fenced brokers | lead nothing |
 | topics | are created if there is none of that name, and deleted if there is one |
-| placement | replicas are distinct, leader in ISR in replicas, ELR apart from it |
+| placement | replicas are distinct, leader in ISR in replicas, ELR apart from it; nobody leads without a majority |
 | producer ids | are given out once |
 | voter ids | belong to one disk, for ever |
 | voter changes | one voter at a time |
@@ -129,7 +129,8 @@ def _misplaced(info: PartitionInfo) -> Iterator[str]:
     eligible = (*info.isr, *info.elr)
     if any(node not in info.replicas for node in eligible) or len(dict.fromkeys(eligible)) != len(eligible):
         yield f"ISR {info.isr} and ELR {info.elr} of replicas {info.replicas}"
-    if info.leader not in (info.isr or (NO_LEADER,)):
+    is_led = info.leader in (info.isr or (NO_LEADER,))
+    if not is_led and not (info.members and info.leader == NO_LEADER):
         yield f"leader {info.leader} with ISR {info.isr}"
 
 

@@ -21,11 +21,13 @@ from tidelog.sim.cluster.healing import LIVE_S_MAX, LOOK_S, Healing
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.movers import Movers
 from tidelog.sim.cluster.nemesis import Nemesis
+from tidelog.sim.cluster.paxos_watch import PaxosWatch
 from tidelog.sim.cluster.replica_watch import ReplicaWatch
 from tidelog.sim.cluster.rules import all_rules
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike
 from tidelog.sim.cluster.shrink import RUNS_MAX, Shrinking
-from tidelog.sim.cluster.sometimes import count_logs, count_steps
+from tidelog.sim.cluster.sometimes import count_logs, count_steps, runs_with
+from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.watch import Watch
 from tidelog.sim.cluster.world import World
@@ -35,9 +37,9 @@ from tidelog.sim.process import owned_task
 from tidelog.sim.seeds import stream
 
 
-def run_seed(seed: int) -> Outcome:
-    """Runs one seed to its end."""
-    return run_scenario(draw_scenario(seed))
+def run_seed(seed: int, mix: Mix | None = None) -> Outcome:
+    """Runs one seed to its end, with topics that commit as `mix` says, or as the seed does."""
+    return run_scenario(draw_scenario(seed, mix))
 
 
 def shrink(scenario: Scenario, *, runs_max: int = RUNS_MAX) -> Scenario:
@@ -70,6 +72,8 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
             truth.violate("crash", f"{type(error).__name__}: {error}")
     count_logs(truth, logs)
     count_steps(truth)
+    for topic in scenario.swarm.traffic.topics:
+        truth.counters[runs_with(is_paxos=topic.is_paxos)] = 1
     return Outcome(
         scenario.seed,
         tuple(truth.violations),
@@ -113,7 +117,7 @@ class Run:
         data = Data(self._scenario.seed, world, self._truth, self._ledger)
         looking = asyncio.ensure_future(_look(world))
         try:
-            with watch.open(), ReplicaWatch(world, self._ledger).open():
+            with watch.open(), ReplicaWatch(world, self._ledger).open(), PaxosWatch(world, self._ledger).open():
                 try:
                     await self._play(world, watch, data)
                 finally:

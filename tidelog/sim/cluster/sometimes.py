@@ -57,8 +57,26 @@ DATA_SEEN = (
 )
 """Of replication."""
 
+MAJORITY_SEEN = (
+    "faulty slot told",
+    "ghost of a partition adopted",
+    "hole of a partition filled",
+    "journal begins behind a floor",
+    "journals truncated",
+    "late leader of a partition refused",
+    "leader of a majority replaced",
+    "majority gone",
+    "majority serves",
+    "member added",
+    "member removed",
+    "payload of a journal repaired from a peer",
+    "replica jumps to a floor",
+    "value of a partition void",
+    "voters of a partition changed",
+)
+"""Of partitions that commit by majority."""
+
 SEEN = (
-    *DATA_SEEN,
     "barrier chosen",
     "clean stop",
     "command ok",
@@ -90,6 +108,18 @@ SEEN = (
 STEPS = (*(f"fault: {kind}" for kind in STRIKES), *(f"order: {kind}" for kind in MOVES))
 SOMETIMES = tuple(sorted({*SEEN, *LOGGED.values(), *RECORDED.values(), *STEPS}))
 """A batch in which one of them was never seen has failed."""
+
+
+def runs_with(*, is_paxos: bool) -> str:
+    """The counter of runs that have such topics."""
+    return "runs with majorities" if is_paxos else "runs with in-sync sets"
+
+
+SOMETIMES_WITH: Mapping[str, tuple[str, ...]] = {
+    runs_with(is_paxos=False): DATA_SEEN,
+    runs_with(is_paxos=True): MAJORITY_SEEN,
+}
+"""So has one with enough runs of a kind, in which something was never seen that only happens in these."""
 
 
 def count_logs(truth: Truth, logs: Iterable[Mapping[str, Any]]) -> None:

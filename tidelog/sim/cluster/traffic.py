@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from enum import StrEnum
 
 import msgspec
+from msgspec import structs
 
+from tidelog.model.cluster import COMMIT_PROTOCOL, ISR, PAXOS
 from tidelog.sim.history import Kind
 from tidelog.sim.seeds import stream
 
 DATA = "data"
 """Names of topics with data begin so; administrators leave them alone."""
+TWIN = "t"
 DURABILITY = "ack.durability"
 UNCLEAN = "unclean.leader.election.enable"
 SHARE = 0.7
 """Of the seeds, those with clients."""
+
+
+class Mix(StrEnum):
+    """By which protocols the topics of one run commit."""
+
+    ISR = ISR
+    PAXOS = PAXOS
+    MIXED = "mixed"
+    """At least one topic of each."""
+
+
+MIXES: dict[Mix, float] = {Mix.ISR: 2.0, Mix.PAXOS: 1.0, Mix.MIXED: 1.0}
+"""With their weights, where nobody asks for one."""
 
 
 SESSIONS: tuple[dict[str, int], ...] = (
@@ -36,10 +54,19 @@ class TopicPlan(msgspec.Struct, frozen=True):
     """Administrators may set it to the other."""
 
     @property
+    def is_paxos(self) -> bool:
+        return self.configs.get(COMMIT_PROTOCOL) == PAXOS
+
+    @property
     def is_lossy(self) -> bool:
         """Something that was acknowledged may be lost with what memory held, or by a leader that was not in sync."""
         is_volatile = self.changes_durability or self.configs.get(DURABILITY) == "replicated"
-        return is_volatile or self.configs.get(UNCLEAN) == "true"
+        return is_volatile or self.allows_unclean
+
+    @property
+    def allows_unclean(self) -> bool:
+        """With Paxos, the setting means nothing."""
+        return self.configs.get(UNCLEAN) == "true" and not self.is_paxos
 
 
 class ProducerPlan(msgspec.Struct, frozen=True):
@@ -69,6 +96,38 @@ def draw_traffic(seed: int, brokers: int) -> Traffic:
     topics = tuple(_draw_topic(rng, f"{DATA}{number}", brokers) for number in range(rng.choice((1, 1, 2))))
     producers = tuple(_draw_producer(rng, f"p{number}", topics) for number in range(rng.randint(2, 5)))
     return Traffic(topics, producers, rng.random() < 0.3)
+
+
+def draw_mix(seed: int) -> Mix:
+    """What a seed has if nobody asks for anything."""
+    return stream(seed, "mix").choices(list(MIXES), list(MIXES.values()))[0]
+
+
+def mixed(seed: int, traffic: Traffic, mix: Mix) -> Traffic:
+    """The same traffic on topics that commit as `mix` says. Where there is one topic, and both kinds are wanted, it
+    gets a twin, and so does everybody who writes to it."""
+    if mix is Mix.ISR or not traffic.topics:
+        return traffic
+    if mix is Mix.PAXOS:
+        return structs.replace(traffic, topics=tuple(map(_by_majority, traffic.topics)))
+    first, *others = traffic.topics
+    if others:
+        pair = (first, _by_majority(others[0]), *others[1:])
+        if stream(seed, "mixed").random() < 0.5:
+            pair = (_by_majority(first), *others)
+        return structs.replace(traffic, topics=pair)
+    twin = structs.replace(first, name=f"{first.name}{TWIN}")
+    producers = (*traffic.producers, *_twins(traffic.producers))
+    return structs.replace(traffic, topics=(first, _by_majority(twin)), producers=producers)
+
+
+def _by_majority(topic: TopicPlan) -> TopicPlan:
+    return structs.replace(topic, configs={**topic.configs, COMMIT_PROTOCOL: PAXOS})
+
+
+def _twins(producers: tuple[ProducerPlan, ...]) -> Iterator[ProducerPlan]:
+    for plan in producers:
+        yield structs.replace(plan, name=f"{plan.name}{TWIN}", topic=f"{plan.topic}{TWIN}")
 
 
 def draw_settings(seed: int) -> dict[str, int | str]:

@@ -1,0 +1,62 @@
+"""All Paxos partitions of one run: their logs as they are, and which disks may go.
+
+The fault atlas for them: a disk may be lost, or forget something, if a majority of everybody who votes, or may yet be
+made to vote, still remembers all. More may not be asked of Paxos, and less is never excused. While members change, the
+log may be a step ahead of what the controller knows, so nothing is taken away then; and a partition whose members are
+complete again after a loss must survive the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.broker.paxos.surroundings import voters_of
+from tidelog.model.cluster import PAXOS, PartitionInfo, Topic
+from tidelog.model.ids import PartitionId
+from tidelog.sim.cluster.paxos_log import PaxosLog
+
+
+class Majorities:
+    """Of one run."""
+
+    def __init__(self) -> None:
+        self.logs: dict[PartitionId, PaxosLog] = {}
+        self._lost: dict[PartitionId, dict[int, None]] = {}
+        """Engine ids whose journals are gone, or may have forgotten something."""
+
+    def created(self, topic: Topic, info: PartitionInfo) -> None:
+        """A partition that there was not."""
+        if topic.commit_protocol == PAXOS:
+            partition_id = PartitionId(topic.topic_id, info.partition)
+            self.logs[partition_id] = PaxosLog(f"{topic.name}-{info.partition}", voters_of(info.members))
+            self._lost[partition_id] = {}
+
+    def may_forget(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
+        """True if the journal on this node may go. The node may hold none."""
+        ids = self._ids_on(partition_id, info, node)
+        if not ids:
+            return True
+        if info.is_moving or info.members != info.wanted:
+            return False
+        gone = {*ids, *self._lost[partition_id]}
+        return all(2 * len(gone.intersection(group)) < len(group) for group in self._groups(partition_id, info))
+
+    def forgets(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> None:
+        """Whoever voted there is dead."""
+        self._lost[partition_id].update(dict.fromkeys(self._ids_on(partition_id, info, node)))
+
+    def is_lost(self, partition_id: PartitionId, engine_id: int) -> bool:
+        return engine_id in self._lost[partition_id]
+
+    def _ids_on(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> list[int]:
+        known = {(one.engine_id, one.node_id) for one in (*info.members, *info.wanted)}
+        for voters in self.logs[partition_id].possible_voters():
+            known.update((voter.voter_id, voter.node_id) for voter in voters.voters)
+        lost = self._lost[partition_id]
+        return sorted(engine_id for engine_id, owner in known if owner == node and engine_id not in lost)
+
+    def _groups(self, partition_id: PartitionId, info: PartitionInfo) -> Iterator[tuple[int, ...]]:
+        """Of each, a majority is needed."""
+        yield tuple(one.engine_id for one in info.members)
+        for voters in self.logs[partition_id].possible_voters():
+            yield voters.ids

@@ -1,0 +1,160 @@
+"""The Paxos log of one partition as it really is, whatever any replica knows of it, over all lives of all brokers.
+
+The ring of the pure cores has such a truth already (`tidelog.sim.ring1.truth`): what is durable on which disk, hence
+what is chosen, in what order it means what. Here it is told by the engines inside of brokers, and these rules are held
+against whatever they do:
+
+| rule | in words |
+|---|---|
+| one value is chosen | at a position, ever; and one value has each number there |
+| learned was chosen | what a replica applies, a quorum of those who decide has on disk |
+| applied alike | every replica applies the same values with the same verdicts, in order, after every restart |
+| elected knows | an elected leader has applied all that earlier numbers brought into the log |
+| barrier first | no client's value before its leader's barrier is chosen |
+| one leader a number | and an epoch's leaders are on one broker |
+| an id is one disk's | whoever votes under it has the journal that first did; whoever has no vote gives none |
+| durable before visible | what is accepted or promised is on the disk first |
+| members are complete | whoever is made a voter has the log, durably, up to where the one who asks for it began |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.broker.paxos.reigns import epoch_of
+from tidelog.replication.paxos.events import Applied, Elected, Jumped, Proposed
+from tidelog.replication.paxos.messages import PromiseResponse, WriteResponse
+from tidelog.replication.paxos.state import Kind, Record, Slot, Status
+from tidelog.replication.paxos.voters import VoterSet
+from tidelog.replication.quorum import Joint, Quorum
+from tidelog.sim.ring1.truth import Attempt, Truth, Violation
+
+CLIENTS = (Kind.APPEND, Kind.TRUNCATE, Kind.VOTERS)
+
+
+class Actor(NamedTuple):
+    """A replica, in one life of its broker."""
+
+    node: int
+    life: int
+    engine_id: int
+    incarnation: str
+    """Of its journal."""
+
+    def __str__(self) -> str:
+        return f"id {self.engine_id} on node {self.node}"
+
+
+class PaxosLog:
+    """Of one partition. Methods raise `Violation`."""
+
+    def __init__(self, name: str, founders: VoterSet) -> None:
+        self.name = name
+        self.truth = Truth(founders)
+        self.proposed: list[VoterSet] = [founders]
+        """Sets that somebody has proposed, in that order."""
+        self._owners: dict[int, tuple[int, str]] = {}
+        self._users: dict[int, tuple[int, int]] = {}
+        self._leaders: dict[int, int] = {}
+
+    # -- what is known of it -----------------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """Records below are deleted, by agreement."""
+        return self.truth.prefixes[-1].start_offset
+
+    @property
+    def next_offset(self) -> int:
+        return self.truth.prefixes[-1].next_offset
+
+    def possible_voters(self) -> Iterator[VoterSet]:
+        """Those in force, and all who may yet be."""
+        _, in_force = self.truth.voters[-1]
+        yield from self.proposed[self.proposed.index(in_force) :]
+
+    # -- what replicas do --------------------------------------------------------------------------------------------
+
+    def found(self, actor: Actor, record: Record) -> None:
+        """A replica that starts has this on its disk; as good as written, whoever was told of it before."""
+        if not isinstance(record, Slot) or record.number in self.truth.attempts:
+            self.stored(actor.engine_id, record)
+
+    def stored(self, engine_id: int, record: Record) -> None:
+        """This is durable."""
+        self.truth.on_durable(engine_id, record)
+
+    def renamed(self, before: int, now: int) -> None:
+        """A disk goes by another id, and remembers what it said under the one before."""
+        for _, holders in self.truth.accepted.values():
+            if before in holders:
+                holders.add(now)
+        self.truth.voted[now] = max(self.truth.voted.get(now, 0), self.truth.voted.get(before, 0))
+
+    def asks(self, actor: Actor, number: int, quorum: Quorum, voters_position: int) -> None:
+        """A candidate begins."""
+        parts = quorum.quorums if isinstance(quorum, Joint) else (quorum,)
+        attempt = Attempt(tuple(tuple(part.members) for part in parts), voters_position)
+        self.truth.attempts.setdefault(number, attempt)
+        user = self._users.setdefault(number, (actor.node, actor.life))
+        self._require(user == (actor.node, actor.life), "one leader a number", f"{number} of {user} is {actor}'s, too")
+
+    def proposes(self, actor: Actor, proposed: Proposed, voters: VoterSet | None) -> None:
+        """A leader gives a value a position; with whom it names, if it is about voters."""
+        value = proposed.value
+        if voters is not None:
+            self.truth.voter_sets[value.digest] = voters
+            self.proposed.append(voters)
+        is_first = value.kind not in CLIENTS or value.birth in self.truth.barriers
+        self._require(is_first, "barrier first", f"{actor} proposes {value}")
+
+    def applies(self, actor: Actor, applied: Applied) -> None:
+        """The next position is in force at a replica."""
+        truth, position = self.truth, applied.position
+        truth.on_applied(applied)
+        self._require(position < len(truth.log), "applied alike", f"{actor} leaves out what is before {applied}")
+        known = truth.log[position]
+        self._require(known == (applied.value, applied.verdict), "applied alike", f"{actor} {applied}, others {known}")
+        chosen = truth.chosen.get(position)
+        self._require(chosen == applied.value, "learned was chosen", f"{actor} {applied}, chosen is {chosen}")
+
+    def jumps(self, actor: Actor, jumped: Jumped) -> None:
+        """A replica goes on at another's floor."""
+        floor, prefixes = jumped.floor, self.truth.prefixes
+        known = prefixes[floor.position] if floor.position < len(prefixes) else None
+        self._require(floor == known, "applied alike", f"{actor} jumps to {floor}, where others have {known}")
+
+    def elects(self, actor: Actor, elected: Elected, applied_position: int) -> None:
+        """A replica leads."""
+        unknown = self.truth.log[applied_position:]
+        older = [value for value, _ in unknown if 0 < value.birth < elected.number]
+        self._require(not older, "elected knows", f"{actor}, elected under {elected.number}, lacks {older[:1]}")
+        self.truth.on_elected(elected.number)
+        epoch = epoch_of(elected.number)
+        leader = self._leaders.setdefault(epoch, actor.node)
+        self._require(leader == actor.node, "one leader a number", f"epoch {epoch} has leaders {leader}, {actor.node}")
+
+    def may_serve(self, number: int, log_end: int, committed: int) -> None:
+        """A leader elected under this number takes requests; its log ends at `log_end`."""
+        self._require(number in self.truth.barriers, "barrier first", f"{number} serves before its barrier is chosen")
+        is_newest = number >= max(self._users, default=0)
+        is_whole = log_end >= committed or not is_newest
+        self._require(is_whole, "elected knows", f"{number} serves a log that ends at {log_end}, not at {committed}")
+
+    def votes(self, actor: Actor, status: Status, response: PromiseResponse | WriteResponse) -> None:
+        """A replica says yes."""
+        owner = self._owners.setdefault(actor.engine_id, (actor.node, actor.incarnation))
+        is_its_own = owner == (actor.node, actor.incarnation)
+        self._require(is_its_own, "an id is one disk's", f"{actor} votes, and {owner[0]} did with journal {owner[1]}")
+        self._require(status is Status.VOTING, "an id is one disk's", f"{actor} votes, and is {status.value}")
+        if isinstance(response, PromiseResponse):
+            is_durable = self.truth.voted.get(actor.engine_id, 0) >= response.number
+        else:
+            place = response.position, response.number
+            is_durable = place[0] in self.truth.chosen or actor.engine_id in self.truth.accepted.get(place, (0, ()))[1]
+        self._require(is_durable, "durable before visible", f"{actor} says {response}")
+
+    def _require(self, holds: bool, rule: str, what: str) -> None:
+        if not holds:
+            raise Violation(f"{rule}: {self.name}: {what}")

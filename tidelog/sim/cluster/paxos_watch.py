@@ -1,0 +1,208 @@
+"""Eyes on the engines of Paxos partitions: what they are told and what they do is told to the partition's log as it is.
+
+An engine is a pure machine with one door, `PaxosNode.step`; whoever stands there sees everything that a replica ever
+promises, accepts, says and applies, in the order in which it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec
+
+from tidelog.broker.paxos.copying import Copier
+from tidelog.broker.paxos.partition import PaxosPartition
+from tidelog.broker.paxos.replica import PaxosReplica
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import (
+    Applied,
+    Effect,
+    Elect,
+    Elected,
+    Event,
+    Jumped,
+    Persist,
+    Proposed,
+    Repaired,
+    Send,
+    Stored,
+)
+from tidelog.replication.paxos.messages import PromiseResponse, Reply, WriteRequest, WriteResponse
+from tidelog.replication.paxos.node import PaxosNode
+from tidelog.replication.paxos.state import Kind, Record
+from tidelog.replication.paxos.voters import VoterSet, decode_voters
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.paxos_log import Actor, PaxosLog
+from tidelog.sim.cluster.world import World
+from tidelog.sim.mutants import patched
+from tidelog.sim.ring1.truth import Violation
+
+P = ParamSpec("P")
+
+
+@dataclass(slots=True, eq=False)
+class Seen:
+    """A replica that runs."""
+
+    replica: PaxosReplica
+    log: PaxosLog
+    life: int
+    unstored: list[tuple[int, int, Record]] = field(default_factory=list)
+    """(sequence, engine id, record) of what is not known to be durable."""
+
+    @property
+    def actor(self) -> Actor:
+        node = self.replica.engine.node
+        return Actor(self.replica.node_id, self.life, node.node, node.replica.metadata.incarnation)
+
+
+class PaxosWatch:
+    """Of one run."""
+
+    def __init__(self, world: World, ledger: Ledger) -> None:
+        self._world = world
+        self._truth = world.truth
+        self._ledger = ledger
+        self._seen: dict[PaxosNode, Seen] = {}
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Looks, for as long as this is open."""
+        with ExitStack() as stack:
+            for owner, name, replacement in (
+                (PaxosReplica, "__init__", self._opened),
+                (PaxosNode, "step", self._step),
+                (PaxosPartition, "begin", self._serves),
+                (Copier, "_start_over", self._starts_over),
+            ):
+                stack.enter_context(patched(owner, name, replacement(getattr(owner, name))))
+            yield
+
+    # -- replicas ----------------------------------------------------------------------------------------------------
+
+    def _opened(self, original: Any) -> Any:
+        def init(replica: PaxosReplica, *args: Any, **kwargs: Any) -> None:
+            original(replica, *args, **kwargs)
+            log = self._ledger.majorities.logs.get(replica.partition_id)
+            if log is None:
+                return
+            seen = Seen(replica, log, self._world.machine(replica.node_id).lives)
+            self._seen[replica.engine.node] = seen
+            core = replica.engine.node.replica
+            records: list[Record] = [core.metadata, *core.slots.values()]
+            for record in records:
+                self._judge(log.found, seen.actor, record)
+            self._truth.saw("journal begins behind a floor", core.begin > 0)
+
+        return init
+
+    def _serves(self, original: Any) -> Any:
+        def begin(partition: PaxosPartition) -> None:
+            original(partition)
+            book = self._ledger.books.get(partition.partition_id)
+            seen = next((one for one in self._seen.values() if one.replica is partition._proposer), None)
+            if seen is not None and book is not None and self._is_running(seen):
+                coordinator = seen.replica.engine.node.coordinator
+                number = 0 if coordinator is None else coordinator.number
+                self._judge(seen.log.may_serve, number, partition.log.log_end_offset, book.end)
+                self._truth.saw("majority serves")
+
+        return begin
+
+    def _starts_over(self, original: Any) -> Any:
+        async def start_over(copier: Copier, offset: int) -> None:
+            self._truth.saw("replica of a majority starts over")
+            await original(copier, offset)
+
+        return start_over
+
+    # -- the engine --------------------------------------------------------------------------------------------------
+
+    def _step(self, original: Any) -> Any:
+        def step(node: PaxosNode, event: Event) -> list[Effect]:
+            seen = self._seen.get(node)
+            if seen is None or not self._is_running(seen):  # what a dying process turns over is nothing
+                effects: list[Effect] = original(node, event)
+                return effects
+            if isinstance(event, Stored):
+                self._stored(seen, event.sequence)
+            elif isinstance(event, Elect):
+                reign = node._reign
+                self._judge(seen.log.asks, seen.actor, event.number, reign.quorum, reign.voters_position)
+            id_before = node.node
+            effects = original(node, event)
+            if node.node != id_before:
+                seen.log.renamed(id_before, node.node)
+            for effect in effects:
+                self._judge(self._look, seen, effect)
+            return effects
+
+        return step
+
+    def _is_running(self, seen: Seen) -> bool:
+        machine = self._world.machine(seen.replica.node_id)
+        return machine.is_running and machine.lives == seen.life
+
+    def _stored(self, seen: Seen, sequence: int) -> None:
+        while seen.unstored and seen.unstored[0][0] <= sequence:
+            _, asked_as, record = seen.unstored.pop(0)
+            for engine_id in dict.fromkeys((asked_as, seen.actor.engine_id)):
+                self._judge(seen.log.stored, engine_id, record)
+
+    def _look(self, seen: Seen, effect: Effect) -> None:
+        log, core = seen.log, seen.replica.engine.node.replica
+        match effect:
+            case Persist(sequence, records):
+                seen.unstored += [(sequence, seen.actor.engine_id, record) for record in records]
+            case Applied():
+                log.applies(seen.actor, effect)
+                self._count_applied(effect)
+            case Proposed():
+                log.proposes(seen.actor, effect, self._voters_of(seen, effect))
+            case Elected():
+                log.elects(seen.actor, effect, core.applied.position)
+                self._truth.note("elected", log.name, effect.number, seen.actor)
+            case Jumped():
+                log.jumps(seen.actor, effect)
+                self._truth.saw("replica jumps to a floor")
+            case Repaired():
+                self._truth.saw("payload of a journal repaired from a peer")
+            case Send(_, message):
+                self._said(seen, message)
+            case _:
+                pass
+
+    def _voters_of(self, seen: Seen, proposed: Proposed) -> VoterSet | None:
+        if proposed.value.kind is not Kind.VOTERS:
+            return None
+        payload = seen.replica.engine.payloads.get(proposed.value.digest)
+        assert payload is not None, "whoever proposes voters has them at hand"
+        self._truth.note("voters proposed", seen.log.name, proposed.position, *decode_voters(payload).ids)
+        return decode_voters(payload)
+
+    def _said(self, seen: Seen, message: object) -> None:
+        match message:
+            case PromiseResponse(reply=Reply.ACCEPT) | WriteResponse(reply=Reply.ACCEPT):
+                seen.log.votes(seen.actor, seen.replica.engine.node.replica.metadata.status, message)
+                is_faulty = isinstance(message, PromiseResponse) and any(slot.faulty for slot in message.slots)
+                self._truth.saw("faulty slot told", is_faulty)
+            case WriteRequest(number, _, value):
+                self._truth.saw("ghost of a partition adopted", value.birth not in {0, number})
+                self._truth.saw("hole of a partition filled", value.kind is Kind.NOP)
+            case WriteResponse(reply=Reply.REJECT) | PromiseResponse(reply=Reply.REJECT):
+                self._truth.saw("late leader of a partition refused")
+            case _:
+                pass
+
+    def _count_applied(self, applied: Applied) -> None:
+        self._truth.saw("value of a partition void", applied.verdict is Verdict.VOID)
+        self._truth.saw("voters of a partition changed", applied.value.kind is Kind.VOTERS)
+        self._truth.saw("journals truncated", applied.value.kind is Kind.TRUNCATE)
+
+    def _judge(self, look: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            look(*args, **kwargs)
+        except Violation as violation:
+            rule, _, what = str(violation).partition(": ")
+            self._truth.violate(rule, what)
