@@ -2,11 +2,13 @@
 
 What Mesos' replicated log is measured with (`mesos-log benchmark`): a list of sizes, each appended when the one before
 it is agreed on. The replicas are processes of this machine, on one disk, so figures say more about its fsync than about
-networks; the share of it is told.
+networks; the share of it is told. Or they run already (`tidelog log replica`): then figures are what a program on this
+machine sees, with a round trip to the leader in each.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import selectors
 import subprocess
@@ -16,14 +18,18 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
 import tidelog
-from tidelog.bench.log_replica import Appends, Measured
+from tidelog.bench.log_replica import APPEND_S_MAX, Appends, Measured, measure
 from tidelog.bench.result import Result, percentiles_ms
+from tidelog.broker.quorum.origin import Address
+from tidelog.broker.standalone.process import make_client
+from tidelog.model.errors import TidelogError
 
 SIZES = (10, 100, 1_000, 10_000, 50_000)
 APPENDS = 1_000
@@ -46,6 +52,8 @@ class LogOptions:
     """Of the payloads: zero, one or random."""
     directory: Path = Path()
     """On the disk that is to be measured. The replicas make a directory of their own in it, and remove it."""
+    servers: Sequence[Address] = ()
+    """Replicas that run already, if any: then `replicas` and `directory` say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +70,19 @@ class LogRun:
             "appends_per_s": len(seconds) / self.measured.elapsed_s,
             "mean_ms": 1000 * sum(seconds) / len(seconds),
             **percentiles_ms(seconds),
-            "fsync_share": self.measured.fsync_seconds / self.measured.elapsed_s,
         }
+        if self.measured.fsync_seconds is not None:
+            figures["fsync_share"] = self.measured.fsync_seconds / self.measured.elapsed_s
         parameters = {"bytes": self.sizes[0] if len(set(self.sizes)) == 1 else None, "appends": len(self.sizes)}
-        return Result("log", {**parameters, "replicas": options.replicas, "kind": options.kind}, figures)
+        replicas = len(options.servers) or options.replicas
+        return Result("log", {**parameters, "replicas": replicas, "kind": options.kind}, figures)
 
 
 def run_log(options: LogOptions, progress: Callable[[int, int], None] | None = None) -> list[LogRun]:
-    """Starts the replicas, and measures each run at their leader. Raises `BenchmarkFailed`."""
+    """Measures each run, at the leader of replicas that it starts, or from here. Raises `BenchmarkFailed`."""
     report = progress or (lambda done, total: None)
+    if options.servers:
+        return asyncio.run(_run_against(options, report))
     total = sum(map(len, options.runs))
     runs: list[LogRun] = []
     with ExitStack() as stack:
@@ -87,6 +99,23 @@ def run_log(options: LogOptions, progress: Callable[[int, int], None] | None = N
                 raise BenchmarkFailed(answer)
             runs.append(LogRun(sizes, answer))
             report(sum(len(run.sizes) for run in runs), total)
+    return runs
+
+
+async def _run_against(options: LogOptions, report: Callable[[int, int], None]) -> list[LogRun]:
+    client = make_client(options.servers)
+    total = sum(map(len, options.runs))
+    runs: list[LogRun] = []
+    try:
+        await client.append(b"", deadline_s=APPEND_S_MAX)  # finds the leader
+        for sizes in options.runs:
+            append = partial(client.append, deadline_s=APPEND_S_MAX)
+            runs.append(LogRun(sizes, await measure(append, Appends(list(sizes), options.kind))))
+            report(sum(len(run.sizes) for run in runs), total)
+    except (TidelogError, TimeoutError) as error:
+        raise BenchmarkFailed(str(error) or "an append had no outcome in time") from error
+    finally:
+        await client.close()
     return runs
 
 

@@ -12,8 +12,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable
 
 import msgspec
+import msgspec.structs
 import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
@@ -42,30 +44,37 @@ class Measured(msgspec.Struct):
 
     seconds: list[float]
     """Of each append."""
-    fsync_seconds: float
-    """How long the leader's disk thread was at its fsyncs meanwhile."""
+    fsync_seconds: float | None
+    """How long the leader's disk thread was at its fsyncs meanwhile; None if it was not asked."""
     elapsed_s: float
     started_s: float
     """Unix time."""
 
 
-async def measure(replica: LogReplica, appends: Appends) -> Measured:
-    """Appends one after the other, each when the one before it is agreed on and applied here.
+async def measure_at(replica: LogReplica, appends: Appends) -> Measured:
+    """As `measure`, at the leader, whose fsyncs are measured as well."""
+    fsync_before_s = replica.stats.fsync_seconds
+    measured = await measure(replica.append, appends)
+    return msgspec.structs.replace(measured, fsync_seconds=replica.stats.fsync_seconds - fsync_before_s)
 
-    Raises as `LogReplica.append`, or `TimeoutError`.
+
+async def measure(append: Callable[[bytes], Awaitable[object]], appends: Appends) -> Measured:
+    """Appends one after the other, each when the one before it is agreed on.
+
+    Raises as `append`, or `TimeoutError`.
     """
     # Away from the loop: 64 random payloads of megabytes take longer than a leader may be silent.
     payloads = {size: await asyncio.to_thread(make_payloads, appends.kind, size) for size in sorted(set(appends.sizes))}
     seconds: list[float] = []
-    fsync_before_s, started_s, unix_s = replica.stats.fsync_seconds, time.perf_counter(), time.time()
+    started_s, unix_s = time.perf_counter(), time.time()
     before_s = started_s
     for number, size in enumerate(appends.sizes):
         async with asyncio.timeout(APPEND_S_MAX):
-            await replica.append(payloads[size][number % len(payloads[size])])
+            await append(payloads[size][number % len(payloads[size])])
         now_s = time.perf_counter()
         seconds.append(now_s - before_s)
         before_s = now_s
-    return Measured(seconds, replica.stats.fsync_seconds - fsync_before_s, before_s - started_s, unix_s)
+    return Measured(seconds, None, before_s - started_s, unix_s)
 
 
 def make_payloads(kind: str, size: int) -> list[bytes]:
@@ -93,7 +102,7 @@ async def _run(node: int, directory: str) -> None:
     announcing = asyncio.get_running_loop().create_task(_announce(replica, node))
     while line := await asyncio.to_thread(sys.stdin.buffer.readline):
         try:
-            _say(await measure(replica, msgspec.json.decode(line, type=Appends)))
+            _say(await measure_at(replica, msgspec.json.decode(line, type=Appends)))
         except (TidelogError, TimeoutError) as error:
             _say(str(error) or "an append had no outcome in time")
     announcing.cancel()
