@@ -27,6 +27,7 @@ from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.partition_handle import ReadHandle
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
+from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.paxos.steward import Steward
 from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.removal import Removal
@@ -102,7 +103,8 @@ class DataPlane:
             self._newest,
             moved,
         )
-        self.paxos = PaxosRoles(node_id, self._logs, tasks, surroundings, peers, entropy, image)
+        space = SpaceSettings(config.paxos_journal_max_bytes, config.paxos_journal_max_entries)
+        self.paxos = PaxosRoles(node_id, self._logs, tasks, surroundings, peers, entropy, image, space)
         self._steward = Steward(node_id, self.paxos, own_epoch, image, channel, in_force, clock, tasks.spawn)
         self.paxos_service = PaxosService(self.paxos.holders.get)
         """Answers the other replicas of Paxos partitions."""

@@ -310,6 +310,19 @@ class BrokerConfig(Settings):
     log_retention_check_interval_ms: Milliseconds = setting(
         "log.retention.check.interval.ms", 300_000, "How often closed segments are looked through.", unit="ms"
     )
+    paxos_journal_max_bytes: Bytes = setting(
+        "paxos.journal.max.bytes",
+        64 * MIB,
+        "When the journal of a partition with `commit.protocol=paxos` has outgrown this, its replicas agree to give up "
+        "what they have in their logs. It may be larger while one of them lags: four times as large, then the others "
+        "do not wait.",
+        unit="bytes",
+    )
+    paxos_journal_max_entries: Count = setting(
+        "paxos.journal.max.entries",
+        20_000,
+        "The same, if the journal has more than so many entries, each of which costs memory.",
+    )
     log_scrub_period_ms: Milliseconds = setting(
         "log.scrub.period.ms",
         7 * DAY_MS,

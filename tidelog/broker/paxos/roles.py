@@ -16,6 +16,7 @@ from tidelog.broker.led_partition import Facilities
 from tidelog.broker.paxos.messages import ReadApplied
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
+from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings, voters_of
 from tidelog.broker.replica_logs import ReplicaLogs, log_settings
 from tidelog.broker.role_tasks import RoleTasks
@@ -38,6 +39,7 @@ class PaxosRoles:
         peers: PeerNode,
         entropy: Entropy,
         image: Callable[[], ClusterImage],
+        space: SpaceSettings,
     ) -> None:
         self.partitions: dict[PartitionId, PaxosPartition] = {}
         self.holders: dict[PartitionId, PaxosReplica] = {}
@@ -47,7 +49,7 @@ class PaxosRoles:
         self._logs = logs
         self._tasks = tasks
         self._log_writer = facilities.log_writer
-        self._surroundings = ReplicaSurroundings(facilities, _DataLane(peers, image), entropy, tasks.spawn)
+        self._surroundings = ReplicaSurroundings(facilities, _DataLane(peers, image), entropy, tasks.spawn, space)
         self._failed: dict[PartitionId, None] = {}
         """Halted when they were stopped: a disk that has failed stays so until the broker is started again."""
 

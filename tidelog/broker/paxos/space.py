@@ -22,7 +22,8 @@ WORTH_SHARE = 4
 
 
 class SpaceSettings(NamedTuple):
-    """Bounds of a journal. It grows beyond them until a TRUNCATE takes effect, a segment at a time."""
+    """Bounds of a journal (`paxos.journal.max.bytes`, `.max.entries`). It grows beyond them until a TRUNCATE takes
+    effect, a segment at a time."""
 
     bytes_max: int = 64 << 20
     slots_max: int = 20_000

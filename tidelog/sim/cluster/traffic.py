@@ -138,6 +138,7 @@ def draw_settings(seed: int) -> dict[str, int | str]:
         "replica.lag.time.max.ms": rng.choice((300, 1_000, 5_000)),
         "log.retention.check.interval.ms": rng.choice((500, 2_000)),
         "log.scrub.period.ms": rng.choice((3_000, 600_000)),
+        "paxos.journal.max.entries": rng.choice((8, 40, 40, 20_000)),
     }
 
 
