@@ -12,9 +12,11 @@ import sys
 import pytest
 
 from tidelog.sim.counters import SOMETIMES
-from tidelog.sim.main import Summary, replay_command, run
+from tidelog.sim.main import Ring, Summary, replay_command, run
 
-SEEDS = 16
+SEEDS = 12
+RINGS = (Ring.LOG, Ring.BROKER)
+"""Seeds of clusters are run in `cluster/test_seeds.py`."""
 
 
 def explain(summary: Summary) -> str:
@@ -27,7 +29,7 @@ def explain(summary: Summary) -> str:
 
 @pytest.fixture(scope="module")
 def summary() -> Summary:
-    return run(SEEDS)
+    return run(SEEDS, rings=RINGS)
 
 
 def test_no_seed_breaks_a_promise(summary: Summary) -> None:
@@ -64,12 +66,12 @@ def test_a_seed_is_the_same_run_every_time_and_in_every_process() -> None:
 
 
 def test_seeds_come_to_the_same_on_several_processes() -> None:
-    alone, spread = run(6, first_seed=100), run(6, first_seed=100, jobs=2)
+    alone, spread = run(6, first_seed=100, rings=RINGS), run(6, first_seed=100, rings=RINGS, jobs=2)
     assert alone.counters == spread.counters
     assert alone.records_acknowledged == spread.records_acknowledged
 
 
 def test_progress_is_told_after_each_seed() -> None:
     told: list[tuple[int, int]] = []
-    run(2, progress=lambda done, total: told.append((done, total)))
+    run(2, rings=RINGS, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 2), (2, 2)]
