@@ -182,6 +182,13 @@ async def until_moving(admin: AdminClient) -> None:
             await asyncio.sleep(0.02)
 
 
+async def until_still(admin: AdminClient) -> None:
+    """Nothing moves any more, nor is anything being taken back."""
+    async with asyncio.timeout(MOVED_S_MAX):
+        while await admin.list_reassignments():
+            await asyncio.sleep(0.05)
+
+
 async def kill_and_restart(cluster: LocalCluster, node_id: int) -> None:
     cluster.kill(node_id)
     await asyncio.sleep(0.5)
@@ -244,9 +251,7 @@ async def test_a_broker_that_is_lost_for_good_is_replaced_under_load(cluster: Lo
             cluster.wipe(2)
             fourth = await asyncio.to_thread(cluster.add)
             await admin.rebalance(leaving=[2])
-            async with asyncio.timeout(MOVED_S_MAX):
-                while await admin.list_reassignments():
-                    await asyncio.sleep(0.05)
+            await until_still(admin)
             await admin.remove_broker(2)
             cluster.forget(2)
             await load.grow(300)
@@ -289,7 +294,7 @@ async def test_moves_are_called_off_under_load_and_what_they_copied_is_deleted(c
             await asyncio.to_thread(until, lambda: len(logs_of(cluster, 3, topic_id)[0]) > 0)
             await kill_and_restart(cluster, 3)
             await admin.cancel_reassignments()
-            assert await admin.list_reassignments() == []
+            await until_still(admin)
             await load.grow(100)
         described = await settled(cluster, admin, "called-off")
         assert [found.replicas for found in described.partitions] == [(1, 2), (2, 3)]
@@ -299,17 +304,14 @@ async def test_moves_are_called_off_under_load_and_what_they_copied_is_deleted(c
 
 async def test_a_copy_is_deleted_also_if_its_broker_was_down_when_it_was_taken_away(cluster: LocalCluster) -> None:
     async with AdminClient(cluster.bootstrap) as admin:
-        await admin.create_topic(
-            "away", replicas_assignments={0: [1, 2], 1: [2, 1]}, configs={"min.insync.replicas": "1"}
-        )
+        fourth = await asyncio.to_thread(cluster.add)
+        await admin.create_topic("away", replicas_assignments={0: [1, 2, 3], 1: [2, 3, 1]})
         topic_id = (await admin.describe_topic("away")).topic_id
         async with Load(cluster.bootstrap, "away", 2).running() as load:
             await load.grow(200)
             cluster.kill(1)
-            await admin.alter_reassignments([NewAssignment("away", 0, (3, 2))])
-            async with asyncio.timeout(MOVED_S_MAX):
-                while await admin.list_reassignments():
-                    await asyncio.sleep(0.05)
+            await admin.alter_reassignments([NewAssignment("away", 0, (fourth, 2, 3))])
+            await until_still(admin)
             assert set(logs_of(cluster, 1, topic_id)) == {0, 1}
             await asyncio.to_thread(cluster.restart, 1)
         await asyncio.to_thread(until, lambda: set(logs_of(cluster, 1, topic_id)) == {1})
