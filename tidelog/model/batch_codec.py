@@ -26,14 +26,18 @@ from tidelog.model.batch_header import (
     BatchHeader,
     Compression,
     RecordBatch,
+    SpreadBatch,
     check_header,
+    parse_header,
     seal,
+    seal_spread,
 )
 from tidelog.model.compression import compress, decompress
 from tidelog.model.errors import InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
 from tidelog.model.ids import OFFSET_MAX
+from tidelog.model.ports import Buffer
 from tidelog.model.record_decoder import Row, decode_records
-from tidelog.model.record_encoder import encode_records
+from tidelog.model.record_encoder import encode_around, encode_records
 from tidelog.model.records import RecordLike, StoredRecord
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
@@ -83,6 +87,22 @@ def encode_batch(
         raise InvalidRequest(f"a batch field is out of range: {error}") from None
     seal(batch)
     return batch
+
+
+def spread_control_batch(
+    key: bytes, value: Buffer, *, timestamp_ms: int, base_offset: int, leader_epoch: int, base_sequence: int
+) -> SpreadBatch:
+    """As `encode_batch` of one record, with `is_control`, around its value: that is not copied."""
+    opening, closing = encode_around(key, len(value))
+    first = bytearray().join((bytes(HEADER_BYTES), opening))
+    size = len(first) + len(value) + len(closing)
+    assert size <= BATCH_BYTES_MAX
+    HEADER.pack_into(
+        first, 0, base_offset, size - 12, leader_epoch, MAGIC, 0, CONTROL_BIT, 0,
+        timestamp_ms, timestamp_ms, -1, -1, base_sequence, 1,
+    )  # fmt: skip
+    seal_spread(first, value, closing)
+    return SpreadBatch(parse_header(first), (first, value, closing))
 
 
 def decode_batch(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[StoredRecord]:

@@ -151,6 +151,19 @@ class RecordBatch:
     header: BatchHeader
     data: memoryview
 
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """As those of a `SpreadBatch`."""
+        return (self.data,)
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadBatch:
+    """One batch whose bytes lie in several buffers, one behind the other; the header is in the first."""
+
+    header: BatchHeader
+    buffers: tuple[Buffer, ...]
+
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Reads the 61 bytes at `position` and judges nothing. `InvalidBatch` if there are fewer."""
@@ -271,6 +284,14 @@ def seal(data: bytearray | memoryview) -> int:
     crc: int = crc32c(memoryview(data)[_CRC_START:])
     _CRC.pack_into(data, _CRC_POSITION, crc)
     return crc
+
+
+def seal_spread(first: bytearray, *rest: Buffer) -> None:
+    """The same, of a batch whose bytes lie in several buffers; the checksum's place is in the first."""
+    crc: int = crc32c(memoryview(first)[_CRC_START:])
+    for buffer in rest:
+        crc = crc32c(buffer, crc)
+    _CRC.pack_into(first, _CRC_POSITION, crc)
 
 
 def _resealed(header: BatchHeader, data: memoryview) -> RecordBatch:

@@ -35,6 +35,13 @@ def encode_records(records: Sequence[RecordLike]) -> tuple[list[bytes], int]:
         return _parts(records, base_timestamp)
 
 
+def encode_around(key: bytes, value_bytes: int) -> tuple[bytes, bytes]:
+    """What goes before and behind the value of a batch's only record, which has no headers."""
+    opening = b"".join((b"\0", _varint(0), _varint(0), *_field(key), _varint(value_bytes)))
+    closing = _varint(0)
+    return _varint(len(opening) + value_bytes + len(closing)) + opening, closing
+
+
 def _plain_parts(records: Iterable[_Plain], base_timestamp: int) -> tuple[list[bytes], int]:
     varints, sizes, null = VARINTS, _VARINT_SIZES, _NULL
     parts: list[bytes] = []

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tidelog.model.batch_header import RecordBatch
+from tidelog.model.batch_header import RecordBatch, SpreadBatch
 from tidelog.model.errors import (
     DiskFull,
     InternalError,
@@ -28,6 +28,7 @@ from tidelog.model.errors import (
     TidelogError,
 )
 from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Buffer
 from tidelog.model.producers import ProducerTable
 from tidelog.storage.lineage import begin_epoch
 from tidelog.storage.open_files import OpenFiles
@@ -93,7 +94,7 @@ class AppendableLog(ReadableLog):
 
     def append(
         self,
-        batches: Sequence[RecordBatch],
+        batches: Sequence[RecordBatch | SpreadBatch],
         now_ms: int,
         *,
         may_skip: bool = False,
@@ -114,18 +115,18 @@ class AppendableLog(ReadableLog):
             header = batch.header
             assert header.base_offset == tail.offset or (may_skip and header.base_offset > tail.offset)
             assert header.leader_epoch >= tail.epoch
-            rows.append(self._codec.batch(tail, header, batch.data, place))
+            rows.append(self._codec.batch(tail, header, batch.buffers, place))
             tail = Tail(
                 tail.sequence + 1, tail.durable, header.leader_epoch, header.next_offset,
                 tail.file_position + header.size, max(tail.running_max_timestamp, header.max_timestamp),
                 tail.log_start_offset,
             )  # fmt: skip
-        self._write([batch.data for batch in batches], rows, tail)
+        self._write([buffer for batch in batches for buffer in batch.buffers], rows, tail)
         self._marked = tail.durable  # the rows say so
         for batch in batches:
             self._note(batch, now_ms)
 
-    def _note(self, batch: RecordBatch, now_ms: int) -> None:
+    def _note(self, batch: RecordBatch | SpreadBatch, now_ms: int) -> None:
         header = batch.header
         begin_epoch(self.lineage, header.leader_epoch, header.base_offset)
         if header.producer_id >= 0:
@@ -138,7 +139,7 @@ class AppendableLog(ReadableLog):
                 now_ms,
             )
 
-    def _write(self, data: Sequence[bytes | bytearray | memoryview], rows: list[bytes], tail: Tail) -> None:
+    def _write(self, data: Sequence[Buffer], rows: list[bytes], tail: Tail) -> None:
         """Log first, then catalog: a row never precedes its batch."""
         segment = self.active
         try:

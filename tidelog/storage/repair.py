@@ -231,6 +231,6 @@ def _row_of_copy(
     follows = header.base_offset > at.offset and header.leader_epoch >= at.epoch
     if not follows or at.file_position + header.size > end_position:
         return None
-    row = codec.body(codec.batch(at, header, data))
+    row = codec.body(codec.batch(at, header, (data,)))
     assert row is not None
     return row if segment.holds(row) else None

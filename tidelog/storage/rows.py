@@ -23,12 +23,12 @@ another partition, or to another slot, does not parse. Epochs never decrease eit
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from crc32c import crc32c
-from xxhash import xxh3_128_digest
+from xxhash import xxh3_128, xxh3_128_digest
 
 from tidelog.model.batch_header import BatchHeader
 from tidelog.model.ids import PartitionId, TopicId
@@ -157,15 +157,17 @@ class RowCodec:
 
     # -- body rows ------------------------------------------------------------------------------------------------
 
-    def batch(self, tail: Tail, header: BatchHeader, data: Buffer, place: tuple[int, int] | None = None) -> bytes:
+    def batch(
+        self, tail: Tail, header: BatchHeader, buffers: Sequence[Buffer], place: tuple[int, int] | None = None
+    ) -> bytes:
         """The row of a batch that is about to be written at `tail`; offsets in between are skipped. `place` is its
         position and number in the log that it was agreed on in, if it does not say so itself."""
         newest = max(tail.running_max_timestamp, header.max_timestamp)
-        position, number = place_of(header, data) if place is None else place
+        position, number = place_of(header, buffers[0]) if place is None else place
         return self.seal_bytes(
             _BODY.pack(
                 MAGIC, VERSION, Kind.BATCH, header.leader_epoch, tail.sequence, tail.durable, position, number,
-                header.base_offset, tail.file_position, header.max_timestamp, newest, xxh3_128_digest(data),
+                header.base_offset, tail.file_position, header.max_timestamp, newest, _digest(buffers),
                 header.producer_id, header.base_sequence, header.producer_epoch, header.attributes,
                 12 + header.batch_length, header.last_offset_delta, tail.log_start_offset,
                 header.base_offset - tail.offset,
@@ -275,3 +277,13 @@ def _parse_producer(raw: Buffer) -> tuple[int, ProducerState]:
         next_sequence = (next_sequence - records) % SEQUENCES
         batches.append(SeenBatch(next_sequence, records, base_offset))
     return producer_id, ProducerState(epoch, tuple(reversed(batches)), run_records, seen_ms)
+
+
+def _digest(buffers: Sequence[Buffer]) -> bytes:
+    """Of all these bytes, one behind the other."""
+    if len(buffers) == 1:
+        return xxh3_128_digest(buffers[0])
+    digest = xxh3_128()
+    for buffer in buffers:
+        digest.update(buffer)
+    return digest.digest()

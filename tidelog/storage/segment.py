@@ -245,7 +245,7 @@ class Segment:
             header = parse_header(data)
             if header.base_offset != tail.offset or header.leader_epoch < tail.epoch:
                 return
-            row = self._codec.body(self._codec.batch(tail, header, data))
+            row = self._codec.body(self._codec.batch(tail, header, (data,)))
             assert row is not None
             yield row
             tail = tail._replace(offset=row.next_offset, file_position=row.end_position, epoch=row.epoch)

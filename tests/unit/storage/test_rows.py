@@ -29,7 +29,7 @@ def batch(timestamp_ms: int = 50, records: int = 2) -> RecordBatch:
 
 def test_a_batch_row_says_where_the_batch_is_and_what_it_is() -> None:
     made = batch()
-    raw = CODEC.batch(TAIL, made.header, made.data)
+    raw = CODEC.batch(TAIL, made.header, made.buffers)
     row = CODEC.body(raw)
     assert len(raw) == ROW_BYTES
     assert row is not None
@@ -45,7 +45,7 @@ def test_a_batch_row_says_where_the_batch_is_and_what_it_is() -> None:
 def test_the_running_maximum_never_falls() -> None:
     for timestamp, expected in ((50, 77), (77, 77), (99, 99)):
         made = batch(timestamp)
-        row = CODEC.body(CODEC.batch(TAIL, made.header, made.data))
+        row = CODEC.body(CODEC.batch(TAIL, made.header, made.buffers))
         assert row is not None
         assert (row.max_timestamp, row.running_max_timestamp) == (timestamp, expected)
 
@@ -78,7 +78,7 @@ def test_no_kind_passes_for_another() -> None:
     header, lineage, producer = CODEC.checkpoint(TAIL, [(1, 0)], [(9, state(1))])
     for raw in (header, lineage, producer):
         assert CODEC.body(raw) is None
-    bodies = [CODEC.batch(TAIL, made.header, made.data)]
+    bodies = [CODEC.batch(TAIL, made.header, made.buffers)]
     bodies += [CODEC.note(kind, TAIL, start_offset=0) for kind in sorted(BODY_KINDS - {Kind.BATCH})]
     for raw in bodies:
         assert CODEC.parse_header(raw) is None
@@ -89,7 +89,7 @@ def test_no_kind_passes_for_another() -> None:
 
 def test_any_flipped_bit_is_noticed() -> None:
     made = batch()
-    raws = [CODEC.batch(TAIL, made.header, made.data), *CODEC.checkpoint(TAIL, [(1, 0)], [(9, state(3))])]
+    raws = [CODEC.batch(TAIL, made.header, made.buffers), *CODEC.checkpoint(TAIL, [(1, 0)], [(9, state(3))])]
     for raw in raws:
         for bit in range(ROW_BYTES * 8):
             harmed = bytearray(raw)

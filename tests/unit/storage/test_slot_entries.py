@@ -6,6 +6,8 @@ import pytest
 
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, parse_header, verify_batch
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.rows import RowCodec, Tail
 from tidelog.storage.slot_entries import (
     FLOOR_NUMBER,
     EntryKind,
@@ -27,7 +29,9 @@ HEADS = [
 
 
 def encoded(head: Head, payload: bytes | None = None) -> RecordBatch:
-    return encode_entry(head, payload, offset=12, epoch=3)
+    """In one buffer, as it is read back."""
+    entry = encode_entry(head, payload, offset=12, epoch=3)
+    return RecordBatch(entry.header, memoryview(bytearray().join(entry.buffers)))
 
 
 @pytest.mark.parametrize(("head", "payload"), HEADS)
@@ -38,6 +42,19 @@ def test_what_was_encoded_is_decoded(head: Head, payload: bytes | None) -> None:
     assert decode_entry(bytes(batch.data)) == (head, payload)
     assert salvage_head(bytes(batch.data), batch.header.base_sequence) == head
     assert place_of(batch.header, batch.data) == (head.position, head.number)
+
+
+def test_a_payload_is_written_from_where_it_lies() -> None:
+    payload = memoryview(bytearray(b"payload"))
+    entry = encode_entry(HEADS[0][0], payload, offset=12, epoch=3)
+    assert any(buffer is payload for buffer in entry.buffers)
+
+
+def test_a_batch_in_several_buffers_has_the_row_of_the_same_batch_in_one() -> None:
+    codec, tail = RowCodec(PartitionId(TopicId("0" * 32), 0)), Tail(1, 0, 0, 12, 0, -1, 0)
+    for head, payload in HEADS:
+        entry, whole = encode_entry(head, payload, offset=12, epoch=3), encoded(head, payload)
+        assert codec.batch(tail, entry.header, entry.buffers) == codec.batch(tail, whole.header, whole.buffers)
 
 
 def test_consumers_are_shown_nothing_of_it() -> None:

@@ -21,7 +21,7 @@ def strangers_files(store: Store, value: bytes) -> tuple[bytes, bytes]:
     for n in range(9):
         batch = assign_offsets(store.batch(value + b" %d" % n), n, 1)
         tail = tail._replace(sequence=n + 1, durable=n)
-        rows.append(codec.batch(tail, batch.header, batch.data))
+        rows.append(codec.batch(tail, batch.header, batch.buffers))
         log += bytes(batch.data)
         tail = tail._replace(offset=n + 1, file_position=len(log))
     return log, b"".join(rows)

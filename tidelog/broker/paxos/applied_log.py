@@ -31,7 +31,7 @@ from tidelog.broker.purgatory import Watchers
 from tidelog.broker.stats import Stats
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import DiskFull, Overloaded, TidelogError
-from tidelog.model.ports import Clock
+from tidelog.model.ports import Buffer, Clock
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Kind, Value
@@ -102,7 +102,7 @@ class AppliedLog:
         """Is all of this value, which is applied, in the log?"""
         return value.kind is Kind.APPEND and value.base_offset + value.count <= self.end_offset
 
-    def take(self, applied: Applied, payload: bytes | None) -> None:
+    def take(self, applied: Applied, payload: Buffer | None) -> None:
         """The next value in order; of an APPEND that is not here yet, with its batches."""
         batches: list[RecordBatch] = []
         if applied.verdict is Verdict.APPLIED and applied.value.kind is Kind.APPEND and payload:

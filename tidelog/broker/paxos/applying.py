@@ -13,6 +13,7 @@ from tidelog.broker.paxos.surroundings import ReplicaSurroundings
 from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.engine import Engine
 from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Kind, Value
 
@@ -87,11 +88,11 @@ class Applying:
             self._copying.cancel()
             await asyncio.gather(self._copying, return_exceptions=True)
 
-    def _read(self, position: int, value: Value) -> bytes | None:
+    def _read(self, position: int, value: Value) -> Buffer | None:
         """The payload for the delivery; None if it cannot be had now."""
         if self._applied.is_full:
             return None
-        return b"" if self._applied.holds(value) else self._engine.payload_of(position, value)
+        return b"" if self._applied.holds(value) else self._engine.buffer_of(position, value)
 
     def _lacking(self) -> int | None:
         """Up to which position another's log must stand for what is lacking; None if nothing is."""

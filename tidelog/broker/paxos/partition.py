@@ -32,6 +32,7 @@ from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Buffer
 from tidelog.model.producers import ProducerTable
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
@@ -47,9 +48,9 @@ VALUE_BYTES_MAX = 1 << 20
 class Proposer(Protocol):
     """The replica beside it, as a leader uses it."""
 
-    def propose(self, count: int, payload: bytes) -> tuple[int, Value]:
-        """Proposes batches, already placed; returns position and value. Raises `LeaderNotAvailable` or `Overloaded`:
-        nothing was proposed."""
+    def propose(self, count: int, payload: Buffer) -> tuple[int, Value]:
+        """Proposes batches, already placed, whose bytes never change again; returns position and value. Raises
+        `LeaderNotAvailable` or `Overloaded`: nothing was proposed."""
         ...
 
     def propose_deletion(self, offset: int) -> int:
@@ -224,7 +225,7 @@ class PaxosPartition(LedPartition):
             base_offset = self._next_offset = self._proposer.next_offset()
             fresh = self._place_all(group)
             if fresh:
-                payload = b"".join(batch.data for batch in fresh)
+                payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
                 position, value = self._proposer.propose(self._next_offset - base_offset, payload)
                 self._flights.add(position, Flight(value, []))
                 self._appended_end = self._next_offset

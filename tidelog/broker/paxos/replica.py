@@ -33,6 +33,7 @@ from tidelog.broker.quorum.engine import Engine, Told
 from tidelog.broker.quorum.messages import PaxosFrame
 from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import LeaderNotAvailable, Overloaded
+from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import (
     Append,
     Applied,
@@ -322,7 +323,7 @@ class PaxosReplica:
 
     # -- for the leader's side ---------------------------------------------------------------------------------------
 
-    def propose(self, count: int, payload: bytes) -> tuple[int, Value]:
+    def propose(self, count: int, payload: Buffer) -> tuple[int, Value]:
         """As `Proposer.propose`."""
         digest = self.engine.payloads.hold(payload)
         answer = self._ask(Append(count, digest))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Value
 
@@ -22,8 +23,8 @@ class Delivery:
     def __init__(
         self,
         position: int,
-        read: Callable[[int, Value], bytes | None],
-        deliver: Callable[[Applied, bytes | None], None],
+        read: Callable[[int, Value], Buffer | None],
+        deliver: Callable[[Applied, Buffer | None], None],
         floor: Callable[[], int],
     ) -> None:
         self.position = position

@@ -25,6 +25,7 @@ import msgspec
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.quorum.payloads import Payloads
 from tidelog.model.errors import DamagedBatch, DiskFull, Overloaded, TidelogError
+from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Persist
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, StoredLog, Value
 from tidelog.storage.slot_store import SlotStore, StoredSlots
@@ -57,7 +58,7 @@ class _Unwritten(NamedTuple):
     """A record that waits for room, or the end of a step whose records all have been written (`effect`)."""
 
     record: Metadata | Prefix | Slot | None
-    payload: bytes | None
+    payload: Buffer | None
     effect: Persist
     covers: int = 0
     """The state machine must be durable up to there first."""
@@ -163,7 +164,7 @@ class ReplicaDisk:
         self._facts_asked += 1
         self._has_facts.set()
 
-    def _put(self, record: Metadata | Prefix | Slot, payload: bytes | None) -> None:
+    def _put(self, record: Metadata | Prefix | Slot, payload: Buffer | None) -> None:
         match record:
             case Metadata():
                 self.refresh(record)
@@ -191,7 +192,7 @@ class ReplicaDisk:
             return
         self._log_writer.submit(self)
 
-    def read(self, position: int, value: Value) -> bytes:
+    def read(self, position: int, value: Value) -> Buffer:
         """The payload of this value at its position. Raises `DamagedBatch` if no copy of it is to be had here."""
         for record, payload, _, _ in self._unwritten:
             if isinstance(record, Slot) and record.value.digest == value.digest and payload is not None:

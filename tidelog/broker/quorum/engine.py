@@ -110,6 +110,11 @@ class Engine:
             self.payloads.trim(is_any_open=self.node.replica.applied.position < self.node.replica.end)
 
     def payload_of(self, position: int, value: Value) -> bytes | None:
+        """As `buffer_of`, in bytes of its own."""
+        payload = self.buffer_of(position, value)
+        return None if payload is None else bytes(payload)
+
+    def buffer_of(self, position: int, value: Value) -> Buffer | None:
         """The payload of a value at its position, or None if no copy here can be read."""
         held = self.payloads.get(value.digest)
         if held is not None:
@@ -159,7 +164,7 @@ class Engine:
         if isinstance(message, LearnResponse):
             self._send_learned(to, message)
             return
-        payloads = [self.payload_of(position, value) for position, value in values_of(message)]
+        payloads = [self.buffer_of(position, value) for position, value in values_of(message)]
         found = [payload for payload in payloads if payload is not None]
         if len(found) == len(payloads):
             self._post(to, PaxosFrame(self.node.node, to, message, tuple(map(len, found))), found)
@@ -167,12 +172,12 @@ class Engine:
     def _send_learned(self, to: int, message: LearnResponse) -> None:
         """As many of the slots as one frame may carry; what cannot be read goes as faulty, for it is chosen."""
         slots: list[Slot] = []
-        found: list[bytes] = []
+        found: list[Buffer] = []
         total = 0
         for slot in message.slots:
             payload = None
             if slot.value.digest and not slot.faulty:
-                payload = self.payload_of(slot.position, slot.value)
+                payload = self.buffer_of(slot.position, slot.value)
                 if payload is None:
                     continue
                 total += len(payload)

@@ -17,7 +17,6 @@ from xxhash import xxh3_128_digest
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.state import Value
 
-
 HELD_BYTES_MAX = 16 << 20
 """Of a replica that proposes nothing: a window of large values."""
 
@@ -26,26 +25,25 @@ class Payloads:
     """Of one replica. Bounded by the engine: a window of its own values, and what was open at an election."""
 
     def __init__(self) -> None:
-        self._held: dict[bytes, bytes] = {}
+        self._held: dict[bytes, Buffer] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._held)
 
     def hold(self, payload: Buffer) -> bytes:
-        """Keeps a payload; returns its digest."""
-        content = bytes(payload)
-        digest = digest_of(content)
-        self.hold_as(digest, content)
+        """Keeps a payload, whose bytes never change again; returns its digest."""
+        digest = digest_of(payload)
+        self.hold_as(digest, payload)
         return digest
 
-    def hold_as(self, digest: bytes, content: bytes) -> None:
+    def hold_as(self, digest: bytes, payload: Buffer) -> None:
         """The same, of a payload whose digest is known."""
         if digest not in self._held:
-            self._held[digest] = content
-            self._bytes += len(content)
+            self._held[digest] = payload
+            self._bytes += len(payload)
 
-    def get(self, digest: bytes) -> bytes | None:
+    def get(self, digest: bytes) -> Buffer | None:
         return self._held.get(digest)
 
     def release(self, digest: bytes) -> None:
@@ -67,12 +65,12 @@ def digest_of(payload: Buffer) -> bytes:
     return xxh3_128_digest(payload)
 
 
-def split(payload: memoryview, sizes: Sequence[int], values: Iterable[Value]) -> list[bytes] | None:
-    """The payloads of a frame; None if they are not what its values name."""
-    parts: list[bytes] = []
+def split(payload: memoryview, sizes: Sequence[int], values: Iterable[Value]) -> list[memoryview] | None:
+    """The payloads of a frame, as views of it; None if they are not what its values name."""
+    parts: list[memoryview] = []
     position = 0
     for value, size in zip(values, sizes, strict=True):
-        part = bytes(payload[position : position + size])
+        part = payload[position : position + size]
         if len(part) != size or digest_of(part) != value.digest:
             return None
         parts.append(part)

@@ -27,7 +27,7 @@ from tidelog.broker.quorum.outcomes import Outcomes, fail, resolve
 from tidelog.broker.quorum.routes import Routes
 from tidelog.model.cluster import Voter
 from tidelog.model.errors import ControllerLost, NotController
-from tidelog.model.ports import Clock, Entropy
+from tidelog.model.ports import Buffer, Clock, Entropy
 from tidelog.replication.election import Election
 from tidelog.replication.election_events import (
     Advanced,
@@ -328,13 +328,13 @@ class QuorumLog:
         for node in self._learners:
             self.engine.push(self.routes.id_of(node), response)
 
-    def _deliver(self, applied: Applied, payload: bytes | None) -> None:
+    def _deliver(self, applied: Applied, payload: Buffer | None) -> None:
         position, value = applied.position, applied.value
         if applied.verdict is Verdict.APPLIED and payload is not None:
             if value.kind is Kind.VOTERS:
-                self._listener.voters_applied(decode_voters(payload), position)
+                self._listener.voters_applied(decode_voters(bytes(payload)), position)
             else:
-                self._listener.applied(payload, value.base_offset, position)
+                self._listener.applied(bytes(payload), value.base_offset, position)
         self._outcomes.applied(applied)
 
     def _on_repaired(self, position: int) -> None:
