@@ -6,7 +6,6 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import structlog
 import uvloop
@@ -94,8 +93,7 @@ async def _serve(node_id: int, path: str, servers: Sequence[Address], announce: 
             end.cancel()
     finally:
         work.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await work
+        await asyncio.gather(work, return_exceptions=True)
         async with asyncio.timeout(STOP_S_MAX):
             await replica.close()
         disk.close()

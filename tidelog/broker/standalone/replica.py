@@ -51,6 +51,8 @@ from tidelog.transport.peer import Answer, Hello, PeerNode
 WINDOW = 64
 ENTRY_BYTES_MAX = 4_000_000
 """Replicas send no more at a time to each other."""
+ENTRIES_PER_ANSWER_MAX = 1_000
+"""To a reader. A leader that is busy for long with one answer loses its lease."""
 BEHIND_MAX = WINDOW
 """A replica that is further behind than this many positions is not made a voter yet."""
 ASK_S_MAX = 1.0
@@ -325,7 +327,8 @@ class LogReplica:
         entries: list[LogEntry] = []
         payloads: list[bytes] = []
         total = 0
-        for position in range(max(asked.position, view.begin), view.end):
+        first = max(asked.position, view.begin)
+        for position in range(first, min(view.end, first + ENTRIES_PER_ANSWER_MAX)):
             value = view.slot(position).value
             payload = log.engine.payload_of(position, value) if value.digest else None
             total += len(payload or b"")
@@ -343,8 +346,11 @@ class LogReplica:
         """
         if len(payload) > ENTRY_BYTES_MAX:
             raise TooLarge(f"an entry of {len(payload):,} bytes is larger than {ENTRY_BYTES_MAX:,}")
+        log = self._known()
+        if not log.is_leading:  # whoever comes to the wrong replica need not wait for a turn there
+            raise NotController("this replica does not lead the log")
         async with self._turn:
-            return (await self._known().append(users_entry(payload), 1)).position
+            return (await log.append(users_entry(payload), 1)).position
 
     # -- voters ------------------------------------------------------------------------------------------------------
 
