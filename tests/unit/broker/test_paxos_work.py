@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.unit.broker.paxos_stage import Stage, play
+from tests.unit.broker.replication_stage import until
+from tidelog.broker.paxos.applied_log import COMMIT_BYTES, COMMIT_S
 from tidelog.broker.proposals import ProduceReceipt
 from tidelog.broker.quorum.payloads import HELD_BYTES_MAX, Payloads, digest_of
 
@@ -20,6 +24,40 @@ def test_what_is_accepted_is_applied_without_being_read_back_and_let_go() -> Non
         await stage.quiet()
         assert [site.disk.medium.statistics.operations["read"] for site in stage.sites.values()] == reads
         assert [len(site.replica.engine.payloads) for site in stage.sites.values()] == [0, 0, 0]
+
+    play(story)
+
+
+def test_each_value_costs_one_commit_of_the_journal_and_the_log_is_committed_later() -> None:
+    async def story(stage: Stage) -> None:
+        stage.is_orderly = True
+        await stage.lead(1)
+        await stage.quiet()
+        sites = list(stage.sites.values())
+        syncs = [site.disk.medium.statistics.operations["sync"] for site in sites]
+        for number in range(VALUES):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await stage.quiet()
+        for site, before in zip(sites, syncs, strict=True):
+            assert site.disk.medium.statistics.operations["sync"] - before <= 2 * VALUES + 2
+            assert site.replica.log.durable_offset == 0 < site.replica.log.log_end_offset
+        sites[1].replica.tell_durable()
+        await until(lambda: sites[1].replica.log.durable_offset == VALUES)
+        assert sites[2].replica.log.durable_offset == 0
+        await until(lambda: sites[0].replica.durable_end_of(3) == VALUES)
+
+    play(story)
+
+
+def test_a_log_of_much_is_committed_without_being_asked() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        value = bytes(COMMIT_BYTES // 16)
+        for _ in range(16):
+            assert isinstance(await stage.produce(1, value), ProduceReceipt)
+        begun = asyncio.get_running_loop().time()
+        await until(lambda: stage.sites[1].replica.log.durable_offset == 16)
+        assert asyncio.get_running_loop().time() - begun < COMMIT_S
 
     play(story)
 

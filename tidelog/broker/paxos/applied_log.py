@@ -12,8 +12,10 @@ when this log is durable so far, which may be a little later. Nobody has to reme
 knows where the log begins, and what is behind the floor is applied again.
 
 **Durability.** The journal has every batch on the disks of a majority before it comes here, and gives it up only when
-this log is durable. So nobody waits for this log's commits. A full disk is a slow disk: what it has no room for waits
-here, in its order; what is delivered meanwhile waits in the journal.
+this log is durable. So nobody waits for this log's commits, unless he says so (`hurry`): they come `COMMIT_S` after a
+write, or `COMMIT_BYTES`, and each covers much, since all compete with the journal's, which producers do wait for. A
+loss of power costs no more than applying so much again. A full disk is a slow disk: what it has no room for waits here,
+in its order; what is delivered meanwhile waits in the journal.
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Kind, Value
 from tidelog.storage.partition_log import PartitionLog
 
+COMMIT_S = 1.0
+"""Whoever has caught up must look so: well below the steward's `BEHIND_S`, with the time that a report takes."""
+COMMIT_BYTES = 8 << 20
+"""Far less than a journal may hold, and no more than producers can wait for."""
 RETRY_S = 0.1
 WAITING_MAX = 64
 """Values that may wait for room here."""
@@ -78,6 +84,9 @@ class AppliedLog:
         self.start_offset = 0
         """Where the log is to begin, by what is applied; it does when it is durable so far."""
         self._retry: asyncio.TimerHandle | None = None
+        self._due: asyncio.TimerHandle | None = None
+        """When what is written is to be committed at the latest."""
+        self._uncommitted_bytes = 0
 
     @property
     def high_watermark(self) -> int:
@@ -162,14 +171,21 @@ class AppliedLog:
         self._stats.appended_batches += len(batches)
         self._stats.appended_records += sum(batch.header.record_count for batch in batches)
         self._stats.appended_bytes += sum(batch.header.size for batch in batches)
-        self._log_writer.submit(self, is_awaited=False)
+        self._commit_later(batches)
         self.watchers.wake_all()
 
     def append_copied(self, batches: list[RecordBatch]) -> None:
         """Takes batches from another replica's log, which are applied there. Raises as `PartitionLog.append`."""
         self.log.append(batches, self._clock.wall_ms(), may_skip=True)
-        self._log_writer.submit(self, is_awaited=False)
+        self._commit_later(batches)
         self.watchers.wake_all()
+
+    def _commit_later(self, batches: list[RecordBatch]) -> None:
+        self._uncommitted_bytes += sum(batch.header.size for batch in batches)
+        if self._uncommitted_bytes >= COMMIT_BYTES:
+            self.hurry()
+        elif self._due is None:
+            self._due = asyncio.get_running_loop().call_later(COMMIT_S, self.hurry)
 
     async def start_over(self, offset: int) -> None:
         """Drops everything: the log goes on at `offset`. Raises as `PartitionLog.start_over`: it is offline then."""
@@ -181,7 +197,11 @@ class AppliedLog:
         self.watchers.wake_all()
 
     def hurry(self) -> None:
-        """Somebody waits for this log to be durable."""
+        """Somebody waits for this log to be durable, or has waited long enough."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        self._uncommitted_bytes = 0
         if self.log.is_dirty:
             self._log_writer.submit(self)
 
@@ -194,7 +214,9 @@ class AppliedLog:
         self._durable()
 
     def close(self) -> None:
-        """Writes no more of what waits for room; the journal still has it."""
+        """Writes no more of what waits for room; the journal still has it. Who closes the log commits it."""
+        if self._due is not None:
+            self._due.cancel()
         if self._retry is not None:
             self._retry.cancel()
         self._waiting.clear()

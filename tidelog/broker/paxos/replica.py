@@ -289,7 +289,8 @@ class PaxosReplica:
         self.applied.committed()
 
     def tell_durable(self) -> None:
-        """Has the leader told how far the log here is durable, as after each commit: that may have been lost."""
+        """Has the leader told how far the log here is durable, as after each commit: somebody waits for that."""
+        self.applied.hurry()
         self._trimmer.durable()
 
     def durable_end_of(self, engine_id: int) -> int:
