@@ -178,8 +178,8 @@ class PaxosWatch:
             return None
         payload = seen.replica.engine.payloads.get(proposed.value.digest)
         assert payload is not None, "whoever proposes voters has them at hand"
-        self._truth.note("voters proposed", seen.log.name, proposed.position, *decode_voters(payload).ids)
-        return decode_voters(payload)
+        self._truth.note("voters proposed", seen.log.name, proposed.position, *decode_voters(bytes(payload)).ids)
+        return decode_voters(bytes(payload))
 
     def _said(self, seen: Seen, message: object) -> None:
         match message:
