@@ -177,7 +177,7 @@ class Site:
     async def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Answer:
         await asyncio.sleep(DELAY_S)
         other = self.stage.sites[node_id]
-        if not other.is_up or self.stage.is_cut(self.node, node_id):
+        if not other.is_up or self.stage.is_cut(self.node, node_id) or not self.stage.asks_answered:
             raise TimeoutError
         answer = other.service.read(message)
         return Answer(answer.message, (b"".join(answer.payload),))
@@ -214,6 +214,7 @@ class Stage:
         self.loss = 0.0
         self.disk_delay_s = DISK_DELAY_S
         self.cut: set[tuple[int, int]] = set()
+        self.asks_answered = True
         self.is_orderly = False
         """Frames arrive in their order, as on a connection that does not break."""
         self.space = SpaceSettings()

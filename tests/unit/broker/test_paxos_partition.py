@@ -388,6 +388,41 @@ def test_who_jumps_over_a_change_of_voters_is_told_of_it_and_remembers() -> None
     play(story, spares=1)
 
 
+def test_who_copies_a_log_that_is_further_than_its_own_jump_learns_the_voters_when_it_has_come_so_far() -> None:
+    """It has jumped once, and while it copies the others change who votes, and truncate that as well."""
+
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        await stage.produce(1, b"first")
+        await stage.quiet()
+        site, node = stage.sites[3], stage.sites[1].replica.engine.node
+        await site.crash()
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await until(lambda: node.replica.begin > 5)
+        stage.asks_answered = False
+        await site.boot()
+        await until(lambda: site.replica.engine.node.replica.begin > 5)
+        stage.on_frame = lambda sender, to, message: to != 3
+        await stage.change(1, add=4, remove=2)
+        changed_at = stage.sites[1].replica.voting.membership.position
+        for number in range(100):
+            assert isinstance(await stage.produce(1, b"w%d" % number), ProduceReceipt)
+        await until(lambda: node.replica.begin > changed_at)
+        stage.asks_answered = True
+        await asyncio.sleep(1.0)
+        stage.on_frame = lambda sender, to, message: True
+        await stage.quiet([1, 3, 4])
+        await until(lambda: site.replica.voters.ids == (1, 3, 4))
+        assert site.content() == stage.sites[1].content()
+
+    play(story, spares=1)
+
+
 def test_a_replica_that_lost_its_journal_is_mute_until_it_has_another_id() -> None:
     async def story(stage: Stage) -> None:
         await stage.lead(1)
