@@ -45,14 +45,18 @@ class DataRot:
         self._world = world
         self._ledger = ledger
         self._rotting: int | None = None
-        """The broker whose disk turns over bits."""
 
     def effects(self) -> Effects:
         """By kind."""
         return {"rot of a replica": self._of_a_replica, "rot of all copies": self._of_all_copies}
 
+    def victim(self, strike: Strike) -> int:
+        """The broker whose disk turns over bits."""
+        self._rotting = strike.nodes[0] if self._rotting is None else self._rotting
+        return self._rotting
+
     async def _of_a_replica(self, strike: Strike, rng: random.Random) -> None:
-        node = self._rotting = strike.nodes[0] if self._rotting is None else self._rotting
+        node = self.victim(strike)
         async with self._world.keepers[node].down(Machine.cut_power):
             for _ in range(1 + int(strike.amount * FLIPS_MAX)):
                 found = [

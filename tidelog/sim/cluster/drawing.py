@@ -6,6 +6,7 @@ import random
 
 from msgspec import structs
 
+from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
 from tidelog.sim.cluster.traffic import Mix, draw_mix, draw_settings, draw_traffic, mixed
 from tidelog.sim.seeds import stream
@@ -75,6 +76,8 @@ MOVES: dict[str, float] = {
 MOVES_SHARE = 0.4
 """Of the seeds with data, those with such commands."""
 
+JOURNAL_ROT_SHARE = 0.4
+"""Of the seeds that may have it."""
 DATA_ROT = ("rot of a replica", "rot of all copies")
 STORM_STRIKES = {
     kind: STRIKES[kind]
@@ -105,6 +108,8 @@ def draw_scenario(seed: int, mix: Mix | None = None) -> Scenario:
     if has_moves:  # whoever moves replicas away may move the last good copy
         kinds = {kind: weight for kind, weight in kinds.items() if kind not in DATA_ROT}
     steps: list[Strike | Order] = [*_draw_strikes(rng, swarm, kinds), *_draw_orders(rng, swarm, ORDERS)]
+    if not has_moves and any(topic.is_paxos for topic in swarm.traffic.topics):
+        steps += _draw_journal_rot(stream(seed, JOURNAL_ROT), swarm)
     if has_moves:
         steps += _draw_orders(rng, swarm, MOVES)
     ending = rng.choice(("healed", "core"))
@@ -165,6 +170,13 @@ def _draw_strike(rng: random.Random, swarm: Swarm, kind: str) -> Strike:
         lasts_s=_round(rng.choice((0.05, 0.5, 2.0)) * rng.uniform(0.5, 2.0)),
         amount=_round(rng.random()),
     )
+
+
+def _draw_journal_rot(rng: random.Random, swarm: Swarm) -> list[Strike]:
+    """Apart from the other strikes, which stay the same whether there are journals or not."""
+    if rng.random() >= JOURNAL_ROT_SHARE:
+        return []
+    return [_draw_strike(rng, swarm, JOURNAL_ROT) for _ in range(rng.randint(1, 3))]
 
 
 def _draw_orders(rng: random.Random, swarm: Swarm, known: dict[str, float]) -> list[Order]:

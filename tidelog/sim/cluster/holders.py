@@ -66,8 +66,7 @@ class Holders:
         """Its disk was replaced."""
         self._wiped[node] = None
         for partition_id in self.majorities.logs:
-            if (info := self._info(partition_id)) is not None:
-                self.majorities.forgets(partition_id, info, node)
+            self.forgets(partition_id, node)
         for shadow in self._shadows_of(node):
             shadow.wiped()
 
@@ -80,7 +79,7 @@ class Holders:
             info = self._info(partition_id)
             if info is None or book.is_gone:
                 continue
-            if book.is_paxos and not self.majorities.may_forget(partition_id, info, node):
+            if book.is_paxos and not self.may_forget(partition_id, node):
                 return False
             members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
             rotten = self._rotten.get(partition_id, {})
@@ -88,6 +87,16 @@ class Holders:
             if (node in members and not sound and not book.is_paxos) or (rotten and node not in rotten):
                 return False
         return True
+
+    def may_forget(self, partition_id: PartitionId, node: int) -> bool:
+        """As `Majorities.may_forget`."""
+        info = self._info(partition_id)
+        return info is not None and self.majorities.may_forget(partition_id, info, node)
+
+    def forgets(self, partition_id: PartitionId, node: int) -> None:
+        """As `Majorities.forgets`."""
+        if (info := self._info(partition_id)) is not None:
+            self.majorities.forgets(partition_id, info, node)
 
     def members(self, partition_id: PartitionId) -> list[int]:
         """Of ISR and ELR, those that the controller is right about."""

@@ -97,7 +97,7 @@ class Ledger(Holders, Rule):
             is_volatile = topic.configs.get(DURABILITY) == "replicated"
             is_paxos = topic.commit_protocol == PAXOS
             book = self.books[partition_id] = Book(f"{topic.name}-{info.partition}", is_volatile, is_paxos)
-            self.majorities.created(topic, info)
+            self.majorities.created(topic, info, lambda known, node: self.shadow(node, known).durable)
         if book.is_paxos:
             self._count_majority(was, info)
             return

@@ -8,7 +8,8 @@ complete again after a loss must survive the next one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from tidelog.broker.paxos.surroundings import voters_of
 from tidelog.model.cluster import PAXOS, PartitionInfo, Topic
@@ -21,15 +22,13 @@ class Majorities:
 
     def __init__(self) -> None:
         self.logs: dict[PartitionId, PaxosLog] = {}
-        self._lost: dict[PartitionId, dict[int, None]] = {}
-        """Engine ids whose journals are gone, or may have forgotten something."""
 
-    def created(self, topic: Topic, info: PartitionInfo) -> None:
-        """A partition that there was not."""
+    def created(self, topic: Topic, info: PartitionInfo, durable_of: Callable[[PartitionId, int], int]) -> None:
+        """A partition that there was not. `durable_of` tells how far its log on a node is on the disk."""
         if topic.commit_protocol == PAXOS:
             partition_id = PartitionId(topic.topic_id, info.partition)
-            self.logs[partition_id] = PaxosLog(f"{topic.name}-{info.partition}", voters_of(info.members))
-            self._lost[partition_id] = {}
+            log = self.logs[partition_id] = PaxosLog(f"{topic.name}-{info.partition}", voters_of(info.members))
+            log.durable_of = partial(durable_of, partition_id)
 
     def may_forget(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
         """True if the journal on this node may go. The node may hold none."""
@@ -38,21 +37,18 @@ class Majorities:
             return True
         if info.is_moving or info.members != info.wanted:
             return False
-        gone = {*ids, *self._lost[partition_id]}
+        gone = {*ids, *self.logs[partition_id].lost}
         return all(2 * len(gone.intersection(group)) < len(group) for group in self._groups(partition_id, info))
 
     def forgets(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> None:
         """Whoever voted there is dead."""
-        self._lost[partition_id].update(dict.fromkeys(self._ids_on(partition_id, info, node)))
-
-    def is_lost(self, partition_id: PartitionId, engine_id: int) -> bool:
-        return engine_id in self._lost[partition_id]
+        self.logs[partition_id].lost.update(dict.fromkeys(self._ids_on(partition_id, info, node)))
 
     def _ids_on(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> list[int]:
         known = {(one.engine_id, one.node_id) for one in (*info.members, *info.wanted)}
         for voters in self.logs[partition_id].possible_voters():
             known.update((voter.voter_id, voter.node_id) for voter in voters.voters)
-        lost = self._lost[partition_id]
+        lost = self.logs[partition_id].lost
         return sorted(engine_id for engine_id, owner in known if owner == node and engine_id not in lost)
 
     def _groups(self, partition_id: PartitionId, info: PartitionInfo) -> Iterator[tuple[int, ...]]:

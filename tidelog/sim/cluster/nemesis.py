@@ -22,6 +22,7 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | repeat frames | requests arrive again, later, on any connection of the same caller |
 | rot | a bit of the metadata turns over while the machine is down |
 | rot of a replica, rot of all copies | bits of committed batches turn over: `DataRot` |
+| rot of a journal | bits of what a Paxos replica has accepted and promised: `JournalRot` |
 | wipe | the disk is replaced by an empty one |
 | restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 from tidelog.sim.cluster.data_rot import DataRot
 from tidelog.sim.cluster.disk_strikes import DiskStrikes
+from tidelog.sim.cluster.journal_rot import JournalRot
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.network_strikes import NetworkStrikes
 from tidelog.sim.cluster.process_strikes import ProcessStrikes
@@ -47,7 +49,8 @@ class Nemesis:
         self._world = world
         self._effects: Effects = {}
         parts = (ProcessStrikes(world), NetworkStrikes(world), DiskStrikes(world), RoleStrikes(world))
-        for part in (*parts, DataRot(world, ledger)):
+        data_rot = DataRot(world, ledger)
+        for part in (*parts, data_rot, JournalRot(world, ledger, data_rot)):
             self._effects |= part.effects()
 
     async def strike(self, strike: Strike) -> None:

@@ -14,18 +14,19 @@ against whatever they do:
 | one leader a number | and an epoch's leaders are on one broker |
 | an id is one disk's | whoever votes under it has the journal that first did; whoever has no vote gives none |
 | durable before visible | what is accepted or promised is on the disk first |
-| members are complete | whoever is made a voter has the log, durably, up to where the one who asks for it began |
+| kept by enough | what is applied survives the loss of any minority of those who vote, in journals or in logs |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from tidelog.broker.paxos.reigns import epoch_of
+from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied, Elected, Jumped, Proposed
 from tidelog.replication.paxos.messages import PromiseResponse, WriteResponse
-from tidelog.replication.paxos.state import Kind, Record, Slot, Status
+from tidelog.replication.paxos.state import NOP, Kind, Prefix, Record, Slot, Status, Value
 from tidelog.replication.paxos.voters import VoterSet
 from tidelog.replication.quorum import Joint, Quorum
 from tidelog.sim.ring1.truth import Attempt, Truth, Violation
@@ -54,6 +55,13 @@ class PaxosLog:
         self.truth = Truth(founders)
         self.proposed: list[VoterSet] = [founders]
         """Sets that somebody has proposed, in that order."""
+        self.lost: dict[int, None] = {}
+        """Engine ids whose journals are gone, or may have forgotten something."""
+        self.is_volatile = False
+        self.durable_of: Callable[[int], int] = lambda node: 0
+        """Up to where the log on a node is on its disk."""
+        self._kept: dict[int, dict[Value, set[int]]] = {}
+        """By position: the ids that have a value in their journals, durably."""
         self._owners: dict[int, tuple[int, str]] = {}
         self._users: dict[int, tuple[int, int]] = {}
         self._leaders: dict[int, int] = {}
@@ -84,10 +92,41 @@ class PaxosLog:
     def stored(self, engine_id: int, record: Record) -> None:
         """This is durable."""
         self.truth.on_durable(engine_id, record)
+        if isinstance(record, Slot) and not record.faulty:
+            self._kept.setdefault(record.position, {}).setdefault(record.value, set()).add(engine_id)
+        elif isinstance(record, Prefix):
+            self._let_go(engine_id, record.position)
+
+    def _let_go(self, engine_id: int, floor: int) -> None:
+        """A journal begins there now."""
+        dropped = [position for position in self._kept if position < floor]
+        for position in dropped:
+            for holders in self._kept[position].values():
+                holders.discard(engine_id)
+        self._check_kept(dropped)
+
+    def _check_kept(self, positions: Iterable[int]) -> None:
+        """Raises `Violation` if a minority of the voters has taken something away, or could."""
+        _, voters = self.truth.voters[-1]
+        lost = [voter for voter in voters.ids if voter in self.lost]
+        needed = max(1, (len(voters.ids) - 1) // 2 + 1 - len(lost))
+        durable = {voter.voter_id: self.durable_of(voter.node_id) for voter in voters.voters}
+        for position in positions:
+            value, verdict = self.truth.log[position] if position < len(self.truth.log) else (NOP, Verdict.NOTHING)
+            end = value.base_offset + value.count
+            if value.kind is not Kind.APPEND or verdict is not Verdict.APPLIED or end <= self.start_offset:
+                continue
+            journals = self._kept.get(position, {}).get(value, set())
+            holders = [one for one in voters.ids if one not in lost and (one in journals or durable[one] >= end)]
+            what = f"{value} at {position} is on the disks of {holders} alone, of {voters.ids}, of whom lost: {lost}"
+            self._require(len(holders) >= needed or self.is_volatile, "kept by enough", what)
 
     def renamed(self, before: int, now: int) -> None:
         """A disk goes by another id, and remembers what it said under the one before."""
         for _, holders in self.truth.accepted.values():
+            if before in holders:
+                holders.add(now)
+        for holders in (holders for values in self._kept.values() for holders in values.values()):
             if before in holders:
                 holders.add(now)
         self.truth.voted[now] = max(self.truth.voted.get(now, 0), self.truth.voted.get(before, 0))
@@ -112,12 +151,15 @@ class PaxosLog:
     def applies(self, actor: Actor, applied: Applied) -> None:
         """The next position is in force at a replica."""
         truth, position = self.truth, applied.position
+        is_first = position == len(truth.log)
         truth.on_applied(applied)
         self._require(position < len(truth.log), "applied alike", f"{actor} leaves out what is before {applied}")
         known = truth.log[position]
         self._require(known == (applied.value, applied.verdict), "applied alike", f"{actor} {applied}, others {known}")
         chosen = truth.chosen.get(position)
         self._require(chosen == applied.value, "learned was chosen", f"{actor} {applied}, chosen is {chosen}")
+        if is_first and applied.value.kind is Kind.VOTERS:
+            self._check_kept(range(position))
 
     def jumps(self, actor: Actor, jumped: Jumped) -> None:
         """A replica goes on at another's floor."""

@@ -1,0 +1,152 @@
+"""Bits that turn over, and sectors that cannot be read, in the journals of Paxos replicas while their broker is down.
+
+What may rot is said by the same fault atlas as for batches, and on the same broker:
+
+- *a payload*, if another member has those batches in its log, sound and durable. The slot is faulty from then on: its
+  replica must say so, never that it has nothing there.
+- *anything* in the journal, heads, rows, promises, if a majority of everybody who may vote is left without it. The
+  replica must notice what it has forgotten, and never vote under that id again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from tidelog.broker.quorum.disk import Identity
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.replication.paxos.state import Kind
+from tidelog.sim import rot
+from tidelog.sim.cluster.data_rot import DataRot
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.shadows import Held, held
+from tidelog.sim.cluster.world import World
+from tidelog.sim.machine import Machine
+from tidelog.sim.medium import Medium
+from tidelog.storage.log_manager import JOURNAL, log_directory
+from tidelog.storage.slot_entries import EntryKind, decode_entry
+
+JOURNAL_ROT = "rot of a journal"
+FLIPS_MAX = 3
+UNREADABLE_SHARE = 0.3
+PAYLOADS_BELOW = 0.6
+"""Amounts of strikes that hit payloads alone."""
+
+
+class Payload(NamedTuple):
+    """Where a payload lies, and what is in it."""
+
+    path: str
+    position: int
+    size: int
+    batches: list[Held]
+
+
+class JournalRot:
+    """Of one run."""
+
+    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._data_rot = data_rot
+
+    def effects(self) -> Effects:
+        """By kind."""
+        return {JOURNAL_ROT: self._rot}
+
+    async def _rot(self, strike: Strike, rng: random.Random) -> None:
+        node = self._data_rot.victim(strike)
+        async with self._world.keepers[node].down(Machine.cut_power):
+            for _ in range(rng.randint(1, FLIPS_MAX)):
+                if strike.amount < PAYLOADS_BELOW:
+                    self._of_a_payload(node, rng)
+                else:
+                    self._of_anything(node, rng)
+            await asyncio.sleep(strike.lasts_s)
+
+    def _medium(self, node: int) -> Medium:
+        return self._world.machine(node).disk.medium
+
+    # -- payloads ----------------------------------------------------------------------------------------------------
+
+    def _of_a_payload(self, node: int, rng: random.Random) -> None:
+        found = [
+            (partition_id, payload)
+            for partition_id in sorted(self._ledger.majorities.logs)
+            for payload in self._payloads(node, partition_id)
+            if self._is_elsewhere(node, partition_id, payload)
+        ]
+        if not found:
+            return
+        partition_id, payload = rng.choice(found)
+        medium = self._medium(node)
+        if rng.random() < UNREADABLE_SHARE:
+            rot.make_unreadable(medium, payload.path, payload.position, payload.size)
+        else:
+            rot.flip_bit(medium, payload.path, payload.position + rng.randrange(payload.size), rng.randrange(8))
+        self._note(node, partition_id, payload.path, "payload")
+
+    def _payloads(self, node: int, partition_id: PartitionId) -> Iterator[Payload]:
+        for path, file in self._files(node, partition_id).items():
+            if path.endswith(".log"):
+                yield from _payloads_in(path, file)
+
+    def _files(self, node: int, partition_id: PartitionId) -> dict[str, bytes]:
+        directory = f"{log_directory(partition_id)}/{JOURNAL}/"
+        files = self._medium(node).walk()
+        return {path: bytes(file.durable) for path, file in files.items() if path.startswith(directory)}
+
+    def _is_elsewhere(self, node: int, partition_id: PartitionId, payload: Payload) -> bool:
+        others = [other for other in self._ledger.members(partition_id) if other != node]
+        return any(
+            all(self._ledger.has_safely(other, partition_id, batch) for batch in payload.batches) for other in others
+        )
+
+    # -- anything ----------------------------------------------------------------------------------------------------
+
+    def _of_anything(self, node: int, rng: random.Random) -> None:
+        found = [
+            (partition_id, path)
+            for partition_id in sorted(self._ledger.majorities.logs)
+            if self._ledger.may_forget(partition_id, node)
+            for path, content in self._files(node, partition_id).items()
+            if content
+        ]
+        if not found:
+            self._world.truth.saw("fault withheld")
+            return
+        partition_id, path = rng.choice(found)
+        medium = self._medium(node)
+        position = rng.randrange(len(medium.walk()[path].durable))
+        rot.flip_bit(medium, path, position, rng.randrange(8))
+        self._ledger.forgets(partition_id, node)
+        self._note(node, partition_id, path, "anything")
+
+    def _note(self, node: int, partition_id: PartitionId, path: str, what: str) -> None:
+        self._ledger.rots(node, partition_id)
+        self._world.truth.note("journal rots", node, path, what)
+        self._world.truth.saw(f"journal rotted: {what}")
+
+
+def _payloads_in(path: str, content: bytes) -> Iterator[Payload]:
+    """Of values with batches."""
+    position = 0
+    try:
+        for entry in iter_batches(content):
+            data = bytes(entry.data)
+            head, payload = decode_entry(data) or (None, None)
+            if head is not None and payload and head.kind is EntryKind.SLOT:
+                value = msgspec.msgpack.decode(head.content, type=Identity).value
+                if value.kind is Kind.APPEND:
+                    at = position + data.rindex(payload)
+                    yield Payload(path, at, len(payload), [held(batch) for batch in iter_batches(payload)])
+            position += len(data)
+    except TidelogError:
+        pass  # what stands behind another damage is left alone

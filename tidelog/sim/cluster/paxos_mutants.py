@@ -1,0 +1,137 @@
+"""Planted bugs of partitions that commit by majority: each breaks one rule of the shipped code, and some seed has to
+notice.
+
+The rules of Paxos itself (voids and barriers, promises and acceptances, faulty slots, changes of voters) are taken away
+in the ring of the pure cores (tests/sim/ring1/mutants.py), which runs a hundred lives where this one runs one. These
+are of what brokers do with the core: who gets which id, when a leader serves, what a log is told and when a journal may
+forget it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tidelog.broker.paxos import steward
+from tidelog.broker.paxos.applying import Applying
+from tidelog.broker.paxos.opening import ReplicaFiles
+from tidelog.broker.paxos.partition import PaxosPartition
+from tidelog.broker.paxos.roles import PaxosRoles
+from tidelog.broker.paxos.space import JournalSpace
+from tidelog.broker.paxos.voting import Voting
+from tidelog.broker.quorum.delivery import Delivery
+from tidelog.broker.quorum.disk import ReplicaDisk
+from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.replication.paxos.state import Value
+from tidelog.sim.mutants import Mutant, patched
+
+
+def wiped_replica_votes_under_its_old_id() -> AbstractContextManager[None]:
+    """A broker is a member, whichever disk it has."""
+
+    def of_the_node(roles: PaxosRoles, info: PartitionInfo, image: ClusterImage) -> int:
+        known = [*info.members, *info.wanted]
+        return next((one.engine_id for one in known if one.node_id == roles._node_id), 0)
+
+    return patched(PaxosRoles, "_engine_id", of_the_node)
+
+
+def lost_journal_votes_on() -> AbstractContextManager[None]:
+    """A journal that was begun anew votes under the id of the one that is lost."""
+    return patched(ReplicaFiles, "may_vote_as", lambda files, engine_id: engine_id > 0)
+
+
+def serve_before_the_log_is_whole() -> AbstractContextManager[None]:
+    """An elected leader takes requests and answers readers, whatever its log still lacks."""
+    return patched(Applying, "is_whole", lambda applying, next_offset: True)
+
+
+def serve_before_the_barrier() -> AbstractContextManager[None]:
+    """Whom the controller names serves readers what it has, as a leader."""
+    lead = Voting.__init__
+
+    def begin(voting: Voting, *args: Any, **kwargs: Any) -> None:
+        lead(voting, *args, **kwargs)
+        seek = voting.reigns.seek
+
+        def serve(leader_epoch: int) -> None:
+            seek(leader_epoch)
+            voting._ended.__self__.leader.begin()  # type: ignore[attr-defined]  # the replica's own method
+
+        voting.reigns.seek = serve  # type: ignore[method-assign]  # that is the mutant
+
+    return patched(Voting, "__init__", begin)
+
+
+def acknowledge_before_what_lies_below() -> AbstractContextManager[None]:
+    """A value is acknowledged when it is chosen, though something below it is not."""
+    note = PaxosPartition.chosen
+
+    def eager(partition: PaxosPartition, position: int, accepted_by: tuple[int, ...]) -> None:
+        note(partition, position, accepted_by)
+        flight = partition._flights._flights.get(position)
+        for proposal in flight.proposals if flight is not None else ():
+            partition._complete(proposal, accepted_by)
+
+    return patched(PaxosPartition, "chosen", eager)
+
+
+def forget_what_is_on_its_way() -> AbstractContextManager[None]:
+    """Repeats are looked for among what is applied."""
+    return patched(PaxosPartition, "_remember", lambda partition, fresh: None)
+
+
+def floor_before_the_log_is_durable() -> AbstractContextManager[None]:
+    """A journal lets go of what its own log has only in memory."""
+    return patched(ReplicaDisk, "_is_covered", lambda disk, unwritten: True)
+
+
+def truncate_what_the_leader_alone_has() -> AbstractContextManager[None]:
+    """Journals are cut short without asking how far the others' logs are durable."""
+
+    def of_the_leader(space: JournalSpace, *_: Any) -> int:
+        return max(space._durable.values(), default=0)
+
+    return patched(JournalSpace, "covered", of_the_leader)
+
+
+def go_on_at_the_floor_without_copying() -> AbstractContextManager[None]:
+    """A replica that is behind all journals applies what comes next, around the gap."""
+    jumped = Delivery.jumped
+
+    def pass_over(delivery: Delivery, position: int) -> None:
+        if position > delivery.position:
+            delivery.installed(position)
+        jumped(delivery, position)
+
+    return patched(Delivery, "jumped", pass_over)
+
+
+def apply_around_what_cannot_be_read() -> AbstractContextManager[None]:
+    """A value whose payload is not here counts as applied."""
+    read = Applying._read
+
+    def empty(applying: Applying, position: int, value: Value) -> bytes | None:
+        return read(applying, position, value) or b""
+
+    return patched(Applying, "_read", empty)
+
+
+def member_before_it_has_caught_up() -> AbstractContextManager[None]:
+    """Whoever is wanted is made a member at once."""
+    return patched(steward, "_has_caught_up", lambda replica, end, member: True)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    wiped_replica_votes_under_its_old_id,
+    lost_journal_votes_on,
+    serve_before_the_log_is_whole,
+    serve_before_the_barrier,
+    acknowledge_before_what_lies_below,
+    forget_what_is_on_its_way,
+    floor_before_the_log_is_durable,
+    truncate_what_the_leader_alone_has,
+    go_on_at_the_floor_without_copying,
+    apply_around_what_cannot_be_read,
+    member_before_it_has_caught_up,
+)
