@@ -137,8 +137,8 @@ class Voting:
             self.on_applied(Applied(position, slot.value, Verdict.APPLIED))
 
     def on_copied(self, floor: Floor) -> None:
-        """Another replica tells who voted at its floor, and the log here reaches it. Voters that the engine here has not
-        come to yet it learns of when it has: from the log, or by asking again."""
+        """Another replica tells who voted at its floor, and the log here reaches it. Of voters that the engine has not
+        come to, it learns when it has: from the log, or by asking again."""
         if floor.voters and floor.voters_position < max(self._engine.node.replica.applied.position, 0):
             voters, end = decode_voters(floor.voters), max(1, floor.position)
             if self.membership.on_snapshot(voters, floor.voters_position, end):

@@ -22,6 +22,7 @@ from tidelog.broker.paxos.voting import Voting
 from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.disk import ReplicaDisk
 from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.state import Value
 from tidelog.sim.mutants import Mutant, patched
 
@@ -111,7 +112,7 @@ def apply_around_what_cannot_be_read() -> AbstractContextManager[None]:
     """A value whose payload is not here counts as applied."""
     read = Applying._read
 
-    def empty(applying: Applying, position: int, value: Value) -> bytes | None:
+    def empty(applying: Applying, position: int, value: Value) -> Buffer:
         return read(applying, position, value) or b""
 
     return patched(Applying, "_read", empty)
