@@ -27,7 +27,7 @@ from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import Voter
-from tidelog.model.errors import LeaderNotAvailable, TidelogError
+from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ports import Buffer
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.environment import DISK_DELAY_S, SimClock, SimEntropy, SimRunner
@@ -338,7 +338,7 @@ class Stage:
             except TidelogError as error:
                 return error
             except Crashed:
-                pass  # the machine has died in this call
+                return TimedOutAfterAppend("the machine has died")
             return None
 
         task = asyncio.get_running_loop().create_task(ask(), context=context_of(site.process))
