@@ -74,11 +74,17 @@ class Site:
         self.replica: PaxosReplica
         self.service: PaxosService
         self.lives = 0
+        self._begun = 0
         self.entropy = SimEntropy(stream(stage.seed, f"entropy {node}"))
 
     @property
     def is_up(self) -> bool:
         return self.process is not None and not self.process.is_dying
+
+    @property
+    def is_ready(self) -> bool:
+        """Does it take part?"""
+        return self.is_up and self._begun == self.lives
 
     async def boot(self) -> None:
         """Starts the next life, on what the disk holds."""
@@ -124,6 +130,7 @@ class Site:
         self.replica = PaxosReplica(identity, founders, files, surroundings)
         self.service = PaxosService(lambda _: self.replica)
         self.replica.start()
+        self._begun = self.lives
 
     def spawn(self, name: object, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(work, name=str(name))
@@ -147,6 +154,20 @@ class Site:
         loop = asyncio.get_running_loop()
         if isinstance(loop, SimLoop) and self.process is not None and self.is_up:
             loop.resume(self.process)
+
+    async def stop(self) -> None:
+        """Ends this life in good order."""
+        process = self.process
+        self.resume()
+        if self.is_ready:
+            closing = self.run(self._close())
+            while self.process is process and self.is_up and not closing.done():
+                await asyncio.sleep(0.001)
+        await self.crash(is_power_lost=False)
+
+    async def _close(self) -> None:
+        await self.replica.close()
+        await self.replica.at_rest()
 
     async def crash(self, *, is_power_lost: bool = True) -> None:
         """Ends this life."""
@@ -223,6 +244,7 @@ class Stage:
         self.sites = {node: Site(self, node, node) for node in range(1, replicas + 1)}
         for node in range(replicas + 1, replicas + spares + 1):
             self.sites[node] = Site(self, node, 0)
+        self._last_id = replicas + spares
         self.leader, self.epoch = -1, -1
         self.on_frame: Callable[[int, int, msgspec.Struct], bool] = lambda sender, to, message: True
         """False if the frame is to be lost."""
@@ -357,6 +379,48 @@ class Stage:
         assert site.process is not None
         loop = asyncio.get_running_loop()
         await loop.create_task(site.replica.change_voters(voters), context=context_of(site.process))
+
+    async def tend(self) -> None:
+        """The controller's part where a disk has forgotten what it accepted: it gets another id, and the leader puts
+        that one in the place of the old."""
+        while True:
+            await asyncio.sleep(0.1)
+            for site in self.sites.values():
+                if site.is_ready and site.replica.lost_engine_id == site.engine_id:
+                    self._last_id += 1
+                    site.engine_id = self._last_id
+                self.inform(site)
+            leader = self.sites.get(self.leader)
+            if leader is not None and leader.is_ready:
+                await self._replace_voter(leader)
+
+    def inform(self, site: Site) -> None:
+        """Of its engine id, again."""
+        if site.is_ready:
+            site.act(lambda: site.replica.set_engine_id(site.engine_id))
+
+    async def _replace_voter(self, leader: Site) -> None:
+        replica = leader.replica
+        if not replica.knows_members:
+            return
+        for voter in replica.voters.voters:
+            site = self.sites[voter.node_id]
+            if site.engine_id != voter.voter_id and site.is_ready and site.replica.is_voting:
+                add = Voter(site.engine_id, site.node, "", "", 0)
+                task = leader.run(replica.change_voters(replica.voters.with_change(add=add, remove=voter.voter_id)))
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    assert task.exception() is None or isinstance(task.exception(), TidelogError | Crashed)
+                return
+
+    @property
+    def is_whole(self) -> bool:
+        """Does every voter in force remember all that it accepted, as far as the leader knows?"""
+        leader = self.sites.get(self.leader)
+        if leader is None or not leader.is_ready or not leader.replica.knows_members:
+            return False
+        ids = {site.node: site.engine_id for site in self.sites.values() if site.is_ready and site.replica.is_voting}
+        return {voter.node_id: voter.voter_id for voter in leader.replica.voters.voters} == ids
 
     async def quiet(self, nodes: Sequence[int] = ()) -> None:
         """Waits until these replicas have applied the same."""

@@ -94,7 +94,7 @@ def test_a_floor_without_voters_can_be_read() -> None:
 def test_a_repeat_waits_with_the_original() -> None:
     flights = Flights()
     for position, base_offset in ((4, 10), (5, 12)):
-        flights.add(position, Flight(Value(Kind.APPEND, 1, base_offset, 2), []))
+        flights.add(position, Flight(Value(Kind.APPEND, 1, base_offset, 2), "fsynced"))
     repeat = Proposal([], -1, 1.0, None)
     assert flights.wait_for(12, repeat)
     first = flights.take(4)

@@ -11,8 +11,8 @@ log's end is there, whatever the journal has forgotten of its being learned: no 
 when this log is durable so far, which may be a little later. Nobody has to remember that: the floor of the journal
 knows where the log begins, and what is behind the floor is applied again.
 
-**Durability.** The journal has every batch on the disks of a majority before it comes here, and gives it up only when
-this log is durable. So nobody waits for this log's commits, unless he says so (`hurry`): they come `COMMIT_S` after a
+**Durability.** The journals of a majority have every batch before it comes here, and give it up only when their logs
+are durable. So nobody waits for this log's commits, unless he says so (`hurry`): they come `COMMIT_S` after a
 write, or `COMMIT_BYTES`, and each covers much, since all compete with the journal's, which producers do wait for. A
 loss of power costs no more than applying so much again. A full disk is a slow disk: what it has no room for waits here,
 in its order; what is delivered meanwhile waits in the journal.

@@ -19,13 +19,15 @@ from tidelog.replication.paxos.state import Value
 class Flight:
     """One value, and the requests that it answers."""
 
-    __slots__ = ("accepted_by", "proposals", "value")
+    __slots__ = ("accepted_by", "durability", "proposals", "value")
 
-    def __init__(self, value: Value, proposals: list[Proposal]) -> None:
+    def __init__(self, value: Value, durability: str) -> None:
         self.value = value
-        self.proposals = proposals
+        self.durability = durability
+        """What may be said of the quorum that holds it: fsynced, or replicated."""
+        self.proposals: list[Proposal] = []
         self.accepted_by: tuple[int, ...] = ()
-        """Engine ids of the quorum that holds it on disk; empty while that is not known."""
+        """Engine ids of that quorum; empty while it is not known."""
 
     @property
     def end_offset(self) -> int:

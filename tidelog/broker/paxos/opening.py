@@ -5,6 +5,9 @@ its disk must never vote under it again, though nobody would notice from the emp
 tells: a journal is begun, and its facts are durable, before the log next to it is made. A log without a journal has
 lost it.
 
+So is the id of a disk that accepts values before they are on it (`ack.durability=replicated`), unless it was stopped in
+good order, or was at rest: its facts say so. It keeps its journal, which is true as far as it goes.
+
 What is lost is begun anew and remembers which id it must not use. Such a replica learns, and serves its log; it votes
 when the controller has given its disk another id.
 """
@@ -15,10 +18,11 @@ from dataclasses import dataclass
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from tidelog.broker.paxos.journal import ReplicaFacts, facts_of
 from tidelog.model.ids import PartitionId
-from tidelog.replication.paxos.state import Metadata
+from tidelog.replication.paxos.state import Metadata, Status
 from tidelog.replication.paxos.voters import VoterSet, encode_voters
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
@@ -39,8 +43,9 @@ class ReplicaFiles:
     report: LoadReport
 
     def may_vote_as(self, engine_id: int) -> bool:
-        """True unless there is no id, or this disk had a journal under it that is lost."""
-        return engine_id > 0 and engine_id != self.facts.forgotten_id
+        """True unless there is no id, or this disk has voted under it and forgotten what. Ids rise: whatever the
+        metadata may still say, the ones before are as dead."""
+        return engine_id > self.facts.forgotten_id
 
 
 def open_replica(
@@ -66,9 +71,19 @@ def open_replica(
         store, stored = manager.open_journal(partition_id, now_ms, anew=True)
         facts = ReplicaFacts(0, Metadata(store.incarnation), b"", forgotten_id=engine_id)
         store.store_facts(msgspec.msgpack.encode(facts))()
+    elif facts is not None and facts.metadata.may_forget:
+        logger.error("a replica was not stopped in good order; it needs another id", partition=str(partition_id))
+        facts = _without_vote(facts)
+        store.store_facts(msgspec.msgpack.encode(facts))()
     elif facts is None:
         founding = b"" if founders is None else encode_voters(founders)
         facts = ReplicaFacts(engine_id, Metadata(store.incarnation), founding)
         store.store_facts(msgspec.msgpack.encode(facts))()
     log, report = manager.open_log(partition_id, settings, now_ms)
     return ReplicaFiles(log, store, stored, facts, report)
+
+
+def _without_vote(facts: ReplicaFacts) -> ReplicaFacts:
+    """Of a disk that has perhaps forgotten what it accepted under its id."""
+    metadata = structs.replace(facts.metadata, status=Status.EMPTY, may_forget=False)
+    return structs.replace(facts, engine_id=0, metadata=metadata, forgotten_id=facts.engine_id)

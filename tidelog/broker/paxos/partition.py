@@ -4,7 +4,8 @@ What `LedPartition` has gathered becomes one value of the log: its batches are p
 one behind the other, and only then is the digest taken that names them. Up to a window of values is in flight, each
 chosen by itself; while the window is full, requests gather for the next.
 
-    acks=all    answered when the value is applied: a majority holds it, and all before it, on disk
+    acks=all    answered when the value is applied: a majority holds it, and all before it, on disk, or, with
+                ack.durability=replicated, in memory
     acks=1      answered when it is in this broker's journal, as good as in memory
 
 **Repeats** are found when a batch comes: `producers` knows what is applied and what is on its way. That is enough. The
@@ -48,9 +49,10 @@ VALUE_BYTES_MAX = 1 << 20
 class Proposer(Protocol):
     """The replica beside it, as a leader uses it."""
 
-    def propose(self, count: int, payload: Buffer) -> tuple[int, Value]:
-        """Proposes batches, already placed, whose bytes never change again; returns position and value. Raises
-        `LeaderNotAvailable` or `Overloaded`: nothing was proposed."""
+    def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
+        """Proposes batches, already placed, whose bytes never change again. They count when a quorum has them on disk,
+        or, lazily, in memory. Returns position and value. Raises `LeaderNotAvailable` or `Overloaded`: nothing was
+        proposed."""
         ...
 
     def propose_deletion(self, offset: int) -> int:
@@ -184,16 +186,17 @@ class PaxosPartition(LedPartition):
         self._room.set()
         if flight.value == applied.value and applied.verdict is Verdict.APPLIED:
             for proposal in flight.proposals:
-                self._complete(proposal, flight.accepted_by)
+                self._complete(proposal, flight)
         else:
             error = LeaderNotAvailable("another leader came first; nothing was appended")
             for proposal in flight.proposals:
                 proposal.fail(error)
 
-    def _complete(self, proposal: Proposal, accepted_by: tuple[int, ...]) -> None:
+    def _complete(self, proposal: Proposal, flight: Flight | None) -> None:
         """Claims no more than is known: of a repeat, or if others had it chosen, what is on this disk."""
-        if accepted_by:
-            proposal.complete(self._receipt(proposal, self._proposer.nodes_of(accepted_by), "fsynced"))
+        if flight is not None and flight.accepted_by:
+            acked_by = self._proposer.nodes_of(flight.accepted_by)
+            proposal.complete(self._receipt(proposal, acked_by, flight.durability))
             return
         is_durable = proposal.committed_at <= self.log.durable_offset
         proposal.complete(self._receipt(proposal, [self._node_id], "fsynced" if is_durable else "replicated"))
@@ -226,8 +229,9 @@ class PaxosPartition(LedPartition):
             fresh = self._place_all(group)
             if fresh:
                 payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
-                position, value = self._proposer.propose(self._next_offset - base_offset, payload)
-                self._flights.add(position, Flight(value, []))
+                is_lazy = self.config.ack_durability == "replicated"
+                position, value = self._proposer.propose(self._next_offset - base_offset, payload, is_lazy=is_lazy)
+                self._flights.add(position, Flight(value, "replicated" if is_lazy else "fsynced"))
                 self._appended_end = self._next_offset
                 self._remember(fresh)
         except TidelogError as error:
@@ -255,7 +259,7 @@ class PaxosPartition(LedPartition):
         if proposal.acks != ACKS_ALL:
             proposal.complete(self._receipt(proposal, [self._node_id], "leader"))
         elif proposal.committed_at <= self.high_watermark:
-            self._complete(proposal, ())
+            self._complete(proposal, None)
         else:
             is_waiting = self._flights.wait_for(proposal.committed_at, proposal)
             assert is_waiting, "what is not applied is on its way"

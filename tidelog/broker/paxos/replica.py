@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
@@ -157,10 +158,14 @@ class PaxosReplica:
             partition.close()
         self.leader = None
         self.voting.close()
+        self.voting.reigns.give_up()
         self.engine.close()
         self._trimmer.close()
         self.applied.close()
         await self.applying.close()
+        metadata = self.engine.node.replica.metadata
+        if metadata.may_forget:
+            await self._disk.end(structs.replace(metadata, may_forget=False))
         if self._writing_facts is not None:
             self._writing_facts.cancel()
             await asyncio.gather(self._writing_facts, return_exceptions=True)
@@ -324,10 +329,10 @@ class PaxosReplica:
 
     # -- for the leader's side ---------------------------------------------------------------------------------------
 
-    def propose(self, count: int, payload: Buffer) -> tuple[int, Value]:
+    def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
         """As `Proposer.propose`."""
         digest = self.engine.payloads.hold(payload)
-        answer = self._ask(Append(count, digest))
+        answer = self._ask(Append(count, digest, is_lazy=is_lazy))
         if isinstance(answer, Proposed):
             return answer.position, answer.value
         self.engine.payloads.release(digest)

@@ -31,6 +31,7 @@ from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Stored
 from tidelog.storage.slot_store import SlotStore, StoredSlots
 
 RETRY_S = 0.1
+END_S_MAX = 5.0
 UNWRITTEN_MAX = 1_000
 """Records that may wait for room; whoever lacks it for longer has failed."""
 
@@ -96,6 +97,7 @@ class ReplicaDisk:
         self._facts_asked = 0
         self._facts_stored = 0
         self._has_facts = asyncio.Event()
+        self._facts_written = asyncio.Event()
         self._has_failed = False
         self._unwritten: deque[_Unwritten] = deque()
         self._retry: asyncio.TimerHandle | None = None
@@ -150,8 +152,8 @@ class ReplicaDisk:
             self._put(record, payload)
             return
         self._writes.append(_Write(effect.sequence, self._end, self._facts_asked))
-        if effect.is_urgent:
-            self._log_writer.submit(self)
+        if effect.is_urgent or effect.is_soon:
+            self._log_writer.submit(self, is_awaited=effect.is_urgent)
 
     def close(self) -> None:
         """Writes no more of what waits for room."""
@@ -163,6 +165,20 @@ class ReplicaDisk:
         self._newest = self._encode_facts(metadata)
         self._facts_asked += 1
         self._has_facts.set()
+
+    async def end(self, metadata: Metadata) -> None:
+        """Writes what waits, and then these facts, which tell of an end in good order. If that fails, or takes too
+        long, they are not there."""
+        self._log_writer.submit(self)
+        await self._log_writer.at_rest(self._store)
+        if self._unwritten or self._has_failed or self._store.durable_end < self._end:
+            return
+        self.refresh(metadata)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S_MAX):
+                while self._facts_stored < self._facts_asked:
+                    self._facts_written.clear()
+                    await self._facts_written.wait()
 
     def _put(self, record: Metadata | Prefix | Slot, payload: Buffer | None) -> None:
         match record:
@@ -220,6 +236,7 @@ class ReplicaDisk:
                 self._try_again(facts)
                 continue
             self._facts_stored = asked
+            self._facts_written.set()
             self._report()
 
     def _try_again(self, facts: bytes) -> None:

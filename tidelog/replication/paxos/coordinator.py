@@ -70,6 +70,7 @@ class LogCoordinator(Proposer):
         """The next batch, at `next_offset`. Refused if the window is full: that is backpressure, not failure. New
         voters come alone, and last: one change is open at a time."""
         assert event.kind in WITH_PAYLOAD and event.count >= (event.kind is Kind.APPEND)
+        assert event.kind is Kind.APPEND or not event.is_lazy
         refusal = self._refusal()
         if refusal is None and event.kind is Kind.VOTERS and not self.is_drained:
             refusal = Reason.NOT_DRAINED
@@ -78,7 +79,7 @@ class LogCoordinator(Proposer):
         self._is_changing = event.kind is Kind.VOTERS
         value = Value(event.kind, self.number, self.next_offset, event.count, event.digest)
         self.next_offset += event.count
-        return [Proposed(self._next_position, value), *self._propose(value)]
+        return [Proposed(self._next_position, value), *self._propose(value, is_lazy=event.is_lazy)]
 
     def let_go(self, event: Truncate | Delete) -> list[Action]:
         """Of positions, or of records; refused beyond what is applied here. (Mesos takes any position; with begin > end
@@ -104,11 +105,11 @@ class LogCoordinator(Proposer):
             return Reason.WINDOW_FULL
         return None
 
-    def _propose(self, value: Value) -> list[Action]:
+    def _propose(self, value: Value, *, is_lazy: bool = False) -> list[Action]:
         position = self._next_position
         self._next_position += 1
         self._own[position] = value
-        return [*self._proposals.propose(position, value), *self._set_timer()]
+        return [*self._proposals.propose(position, value, is_lazy=is_lazy), *self._set_timer()]
 
     # -- what the replica beside it reports --------------------------------------------------------------------------
 

@@ -90,6 +90,8 @@ class Append(msgspec.Struct, frozen=True):
     count: int
     digest: bytes
     kind: Kind = Kind.APPEND
+    is_lazy: bool = False
+    """It may be called chosen when a quorum has it in memory."""
 
 
 class Truncate(msgspec.Struct, frozen=True):
@@ -166,6 +168,8 @@ class Persist(msgspec.Struct, frozen=True):
     records: tuple[Record, ...]
     is_urgent: bool = True
     """False if nobody waits for it: it may ride along with the next that is."""
+    is_soon: bool = False
+    """Nobody waits for it, but somebody counts on it: it is not to be left for others to take along."""
 
 
 class Send(msgspec.Struct, frozen=True):

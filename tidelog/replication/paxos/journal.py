@@ -26,12 +26,20 @@ class Journal(Generic[E]):
         self._stored = 0
         self._waiting: deque[tuple[int, E]] = deque()
 
-    def persist(self, *records: Record, is_urgent: bool = True) -> Persist:
+    def persist(self, *records: Record, is_urgent: bool = True, is_soon: bool = False) -> Persist:
         """A write, the next in order; of no records, it asks that all before it become durable."""
         self._sequence += 1
         if is_urgent:
             self._urgent = self._sequence
-        return Persist(self._sequence, records, is_urgent)
+        return Persist(self._sequence, records, is_urgent, is_soon)
+
+    @property
+    def is_settled(self) -> bool:
+        """Is all durable that was ever written?"""
+        return self._stored == self._sequence
+
+    def is_durable(self, persist: Persist) -> bool:
+        return self._stored >= persist.sequence
 
     @property
     def is_lazy(self) -> bool:

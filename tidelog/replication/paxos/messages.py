@@ -67,6 +67,8 @@ class WriteRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
     number: int
     position: int
     value: Value
+    is_lazy: bool = False
+    """The answer need not wait for the disk."""
 
 
 class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -277,7 +277,7 @@ class PaxosNode:
                 proposer = self._proposer_of(token)
                 return [] if proposer is None else proposer.on_timer()
             case Timer.CATCHUP:
-                return self._catchup.on_timer()
+                return [*self.replica.beat(), *self._catchup.on_timer()]
             case Timer.RECOVER:
                 return self._founding.ask()
 

@@ -19,6 +19,7 @@ from tidelog.replication.quorum import Quorum
 @dataclass(slots=True)
 class _Proposal:
     value: Value
+    is_lazy: bool
     accepted_by: set[int] = field(default_factory=set)
 
 
@@ -36,11 +37,11 @@ class Proposals:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def propose(self, position: int, value: Value) -> list[Action]:
+    def propose(self, position: int, value: Value, *, is_lazy: bool = False) -> list[Action]:
         """Asks every member to accept the value."""
         assert position not in self._open
-        self._open[position] = _Proposal(value)
-        request = WriteRequest(self._number, position, value)
+        self._open[position] = _Proposal(value, is_lazy)
+        request = WriteRequest(self._number, position, value, is_lazy)
         return [Send(node, request) for node in self._quorum.members]
 
     def accepted(self, sender: int, response: WriteResponse) -> Chosen | None:
@@ -68,7 +69,7 @@ class Proposals:
     def resend(self) -> list[Action]:
         """The requests that were not answered, lowest position first."""
         return [
-            Send(node, WriteRequest(self._number, position, proposal.value))
+            Send(node, WriteRequest(self._number, position, proposal.value, proposal.is_lazy))
             for position, proposal in sorted(self._open.items())
             for node in self._quorum.members
             if node not in proposal.accepted_by

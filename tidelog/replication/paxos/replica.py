@@ -58,6 +58,8 @@ from tidelog.replication.paxos.state import (
     Value,
 )
 
+BEATS_TO_REST = 10
+"""Of the timer for catching up, without a lazy write."""
 SLOTS_PER_ANSWER_MAX = 64
 """Learned slots that one `LearnResponse` carries."""
 
@@ -79,6 +81,9 @@ class Replica:
         self.voters_position = -1
         """Of the newest VOTERS applied in this life; those below the floor are in a snapshot."""
         self.is_halted = False
+        self._mark: Persist | None = None
+        """Says on disk that values are accepted here before they are there (`Metadata.may_forget`)."""
+        self._beats = 0
         self.is_changing = False
         """A change of status is on its way to the disk."""
 
@@ -126,12 +131,34 @@ class Replica:
         is_repeated = slot is not None and slot.number == number
         if slot is not None and is_repeated:
             assert slot.value in (value, UNKNOWN), "a number names one value per position"
-        actions: list[Action] = []
+        actions: list[Action] = self._begin_to_be_lazy() if request.is_lazy else []
+        is_lazy = request.is_lazy and self._mark is not None and self.journal.is_durable(self._mark)
         if slot is None or not is_repeated or slot.faulty:
-            actions.append(self._store(Slot(position, number, value)))
+            actions.append(self._store(Slot(position, number, value), is_urgent=not is_lazy, is_soon=is_lazy))
         self.highest = max(self.highest, number)
         answer = Send(sender, WriteResponse(Reply.ACCEPT, number, position))
-        return [*actions, *self.journal.when_durable(answer)]
+        return [*actions, *([answer] if is_lazy else self.journal.when_durable(answer))]
+
+    def _begin_to_be_lazy(self) -> list[Action]:
+        """Before the first answer that does not wait for the disk, the disk says that there are such."""
+        self._beats = 0
+        if self._mark is not None:
+            return []
+        self.metadata = structs.replace(self.metadata, may_forget=True)
+        self._mark = self.journal.persist(self.metadata)
+        return [self._mark]
+
+    def beat(self) -> list[Action]:
+        """Some time has passed. Who was not lazy for long, and has everything on disk, can forget nothing, and says so
+        there."""
+        self._beats += 1
+        if self._mark is None or self._beats < BEATS_TO_REST:
+            return []
+        if not self.journal.is_settled:
+            return [self.journal.persist()] if self.journal.is_lazy else []
+        self._mark = None
+        self.metadata = structs.replace(self.metadata, may_forget=False)
+        return [self.journal.persist(self.metadata, is_urgent=False)]
 
     def _is_outdated(self, number: int, slot: Slot | None) -> bool:
         return number < self.metadata.promised or (slot is not None and number < slot.number)
@@ -233,7 +260,7 @@ class Replica:
 
     def change(self, metadata: Metadata) -> list[Action]:
         """Has metadata with another status made durable; it counts from then on, by `admit`."""
-        assert not self.is_changing
+        assert not self.is_changing and self._mark is None
         self.is_changing = True
         return [self.journal.persist(metadata), *self.journal.when_durable(Admit(metadata))]
 
@@ -244,9 +271,9 @@ class Replica:
         self.highest = max(self.highest, metadata.promised)
         return [StatusChanged(metadata.status)]
 
-    def _store(self, slot: Slot, *, is_urgent: bool = True) -> Persist:
+    def _store(self, slot: Slot, *, is_urgent: bool = True, is_soon: bool = False) -> Persist:
         self._put(slot)
-        return self.journal.persist(slot, is_urgent=is_urgent)
+        return self.journal.persist(slot, is_urgent=is_urgent, is_soon=is_soon)
 
     def _put(self, slot: Slot) -> None:
         self.slots[slot.position] = slot

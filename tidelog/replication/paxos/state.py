@@ -112,6 +112,9 @@ class Metadata(msgspec.Struct, frozen=True):
     issued: int = NO_NUMBER
     """The largest number this node has used."""
     cluster_id: str = ""
+    may_forget: bool = False
+    """Values are accepted here before they are on disk. Whoever finds this at its start was not stopped in good order,
+    has perhaps forgotten what it accepted, and must not vote under its old id."""
     founders: tuple[tuple[int, str], ...] = ()
     """Node and incarnation of each founding replica, if this is one of them."""
 

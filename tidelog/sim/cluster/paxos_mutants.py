@@ -72,7 +72,7 @@ def acknowledge_before_what_lies_below() -> AbstractContextManager[None]:
         note(partition, position, accepted_by)
         flight = partition._flights._flights.get(position)
         for proposal in flight.proposals if flight is not None else ():
-            partition._complete(proposal, accepted_by)
+            partition._complete(proposal, flight)
 
     return patched(PaxosPartition, "chosen", eager)
 
