@@ -138,3 +138,18 @@ def test_a_majority_that_has_forgotten_decides_nothing() -> None:
         assert leader is not None and not leader.is_serving
 
     play(story)
+
+
+def test_of_two_voters_nobody_is_lazy() -> None:
+    async def story(stage: Stage) -> None:
+        stage.config = LAZY
+        await stage.lead(1)
+        receipt = await stage.produce(1, b"v")
+        assert isinstance(receipt, ProduceReceipt) and receipt.durability == "fsynced"
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(2)
+        assert isinstance(await stage.produce(2, b"v"), ProduceReceipt)
+
+    play(story, replicas=2)

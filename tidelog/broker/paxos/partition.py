@@ -66,6 +66,11 @@ class Proposer(Protocol):
     def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]: ...
 
     @property
+    def may_be_lazy(self) -> bool:
+        """Are there so many voters that one may forget what it accepted?"""
+        ...
+
+    @property
     def live_voters(self) -> list[int]: ...
 
     @property
@@ -229,7 +234,7 @@ class PaxosPartition(LedPartition):
             fresh = self._place_all(group)
             if fresh:
                 payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
-                is_lazy = self.config.ack_durability == "replicated"
+                is_lazy = self.config.ack_durability == "replicated" and self._proposer.may_be_lazy
                 position, value = self._proposer.propose(self._next_offset - base_offset, payload, is_lazy=is_lazy)
                 self._flights.add(position, Flight(value, "replicated" if is_lazy else "fsynced"))
                 self._appended_end = self._next_offset

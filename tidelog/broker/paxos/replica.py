@@ -310,6 +310,11 @@ class PaxosReplica:
         return {voter.node_id: max(0, end - max(0, self.durable_end_of(voter.voter_id))) for voter in others}
 
     @property
+    def may_be_lazy(self) -> bool:
+        """As `Proposer.may_be_lazy`. Of two voters, or one, each is a majority's loss."""
+        return len(self.voters.voters) > 2
+
+    @property
     def live_voters(self) -> list[int]:
         """The brokers of the voters that are live."""
         return self.nodes_of(tuple(self._links.live()))
