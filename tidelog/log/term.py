@@ -113,18 +113,19 @@ class Term:
         return group
 
     async def _append(self, group: list[_Waiting]) -> None:
-        batch = encode_batch(
-            [entry.record for entry in group],
-            producer_id=self._producer_id,
-            producer_epoch=0,
-            base_sequence=self._sequence,
-        )
         try:
+            batch = encode_batch(
+                [entry.record for entry in group],
+                producer_id=self._producer_id,
+                producer_epoch=0,
+                base_sequence=self._sequence,
+            )
             base = await self._log.append(batch, group[0].deadline_s, expected_end=self.end)
         except TidelogError as error:
             self._failed(group, error)
             return
         except BaseException:
+            self._end(self.over or ClientClosed("the writer has broken off; start it again"))
             _fail(group, DeliveryUnknown("the writer was stopped with this entry under way"))
             raise
         self._sequence = (self._sequence + len(group)) % SEQUENCES

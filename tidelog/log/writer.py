@@ -95,18 +95,21 @@ class Writer:
     async def append(self, data: bytes) -> int:
         """Appends an entry directly behind the one before it; returns its position when it is committed.
 
-        Many tasks may append at once: their entries share requests, in the order of the calls. Cancelling the call does
-        not take the entry back.
+        Many tasks may append at once: their entries share requests, in the order of the calls. The entry of a call that
+        was cancelled may be in the log, or get there.
 
         Raises `WriterFenced`: another writer has started, this entry is not in the log, and this writer is done until
         it starts again. `DeliveryUnknown`: it could not be found out whether it is in the log; start again, then read.
-        `TooLarge`, `BufferFull`, `DeliveryExpired`: surely not in the log, and the writer goes on. `ClientClosed`: not
-        started, or an earlier outcome is unknown. (Mesos: `append`, "none" if the promise is lost.)
+        `TooLarge`, `InvalidRequest`, `BufferFull`, `DeliveryExpired`: surely not in the log, and the writer goes on.
+        `ClientClosed`: not started, or an earlier outcome is unknown. (Mesos: `append`, "none" if the promise is lost.)
         """
-        size = RECORD_OVERHEAD_BYTES + len(data)
-        if size > self._entry_bytes_max and self._term is not None:
-            raise TooLarge(f"an entry of {len(data)} bytes: the topic's max.message.bytes is about to be exceeded")
-        return await self._current().submit(entry_record(self._wall_ms(), data), self._deadline_s())
+        if not isinstance(data, bytes):
+            raise InvalidRequest(f"an entry is bytes, not {type(data).__name__}")
+        term = self._current()
+        bytes_max = self._entry_bytes_max - RECORD_OVERHEAD_BYTES
+        if len(data) > bytes_max:
+            raise TooLarge(f"an entry of {len(data)} bytes: {bytes_max} are possible with this max.message.bytes")
+        return await term.submit(entry_record(self._wall_ms(), data), self._deadline_s())
 
     async def truncate(self, to: int) -> int:
         """Deletes the entries before `to`, on all replicas; returns the position behind the truncation's mark.

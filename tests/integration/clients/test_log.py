@@ -188,6 +188,8 @@ async def test_bad_input_is_refused(cluster: LocalCluster, log: str, topic: str,
         Writer(cluster.bootstrap, log, name="n" * 256)
     with pytest.raises(ClientClosed):
         await Writer(cluster.bootstrap, log).append(b"a")
+    with pytest.raises(InvalidRequest, match="bytes, not str"):
+        await writer.append("text")  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TooLarge):
         await writer.append(bytes(2 << 20))
     assert await writer.append(b"fits") == writer.ending - 1
