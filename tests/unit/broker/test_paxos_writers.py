@@ -18,7 +18,7 @@ from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import EndOffsetMoved, LeaderNotAvailable, Overloaded
 
 SEEDS = 200
-QUICK = 4
+QUICK = 3
 DEFINITE = (LeaderNotAvailable, Overloaded)
 PATIENCE_S = 5.0
 
