@@ -9,6 +9,7 @@ ADAPTERS: Final = (
     "tidelog/adapters/",
     "tidelog/bench/",
     "tidelog/broker/assembly.py",
+    "tidelog/broker/standalone/process.py",
     "tidelog/cli/",
     "tidelog/config/load.py",
     "tidelog/storage/disk_files.py",
