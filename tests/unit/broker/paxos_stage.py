@@ -13,6 +13,7 @@ import msgspec
 
 from tests.unit.broker.conftest import batch
 from tests.unit.broker.replication_stage import PARTITION, until
+from tidelog.broker.copies import Copies
 from tidelog.broker.lease import Lease
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
@@ -24,10 +25,13 @@ from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings, voters_of
 from tidelog.broker.proposals import ProduceReceipt
 from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.repair_messages import RecoverQuery
+from tidelog.broker.repairer import Repairer
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
-from tidelog.model.cluster import Voter
-from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend
+from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, Topic, Voter
+from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, TidelogError, TimedOutAfterAppend
+from tidelog.model.ids import NodeId
 from tidelog.model.ports import Buffer
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.environment import DISK_DELAY_S, SimClock, SimEntropy, SimRunner
@@ -36,8 +40,10 @@ from tidelog.sim.loop import SimLoop, run
 from tidelog.sim.process import Process, context_of, outside, owned_task
 from tidelog.sim.seeds import stream
 from tidelog.storage.log_manager import LogManager
-from tidelog.storage.partition_log import LogSettings
-from tidelog.transport.peer import Answer
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.rows import Row
+from tidelog.storage.segment import Segment
+from tidelog.transport.peer import Answer, Lane
 
 T = TypeVar("T")
 SETTINGS = LogSettings(segment_bytes=20_000, segment_ms=1 << 40)
@@ -129,6 +135,13 @@ class Site:
         identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id)
         self.replica = PaxosReplica(identity, founders, files, surroundings)
         self.service = PaxosService(lambda _: self.replica)
+        self.copies = Copies(lambda _: self.replica, lambda: self.lives, self)
+        repairer = Repairer(
+            NodeId(self.node), lambda _: self.replica, self.stage.image, self.copies, shared.log_writer, stats
+        )
+        files.log.on_damage = lambda: repairer.noticed(PARTITION)
+        repairer.noticed(PARTITION)
+        self.spawn("repairer", repairer.run())
         self.replica.start()
         self._begun = self.lives
 
@@ -206,6 +219,41 @@ class Site:
     def is_live(self, node_id: int) -> bool:
         return self.stage.sites[node_id].is_up
 
+    async def request(
+        self, node_id: int, message: msgspec.Struct, *, deadline_s: float, lane: Lane = Lane.CONTROL
+    ) -> Answer:
+        """For the repairer."""
+        assert isinstance(message, RecoverQuery)
+        await asyncio.sleep(DELAY_S)
+        other = self.stage.sites[node_id]
+        if not other.is_ready or self.stage.is_cut(self.node, node_id):
+            raise TimeoutError
+        answer = other.copies.answer(message)
+        return Answer(answer.message, (b"".join(bytes(part) for part in answer.payload),))
+
+    # -- damage --------------------------------------------------------------------------------------------------------
+
+    def harm_log(self, offset: int) -> None:
+        """A byte of an applied batch turns over on this disk."""
+        _harm(self.replica.log, offset)
+
+    def harm_journal(self, position: int) -> bool:
+        """A byte of what was accepted there turns over; False if there is no payload."""
+        store = self.replica._files.store
+        place = store._entries.index.slots.get(position)
+        if place is None or place.payload is None:
+            return False
+        _harm(store.journal, place.payload.offset)
+        return True
+
+    def is_sound(self) -> bool:
+        """Can all of the log be read?"""
+        try:
+            self.content()
+        except DamagedBatch:
+            return False
+        return True
+
     # -- for the story -------------------------------------------------------------------------------------------------
 
     def content(self) -> bytes:
@@ -224,6 +272,18 @@ class Site:
             for row in self.replica.log.entries(self.replica.log.log_start_offset)
             if row.kind == 4  # type: ignore[union-attr]
         ]
+
+
+def _harm(log: PartitionLog, offset: int) -> None:
+    """Of what is durable, and known to be: else it would look torn, and be cut off."""
+    log.mark()
+    log.active.catalog.sync()
+    segment, row = next(log.parts(offset)), next(log.entries(offset))
+    if isinstance(segment, Segment) and isinstance(row, Row) and row.next_offset <= log.durable_offset:
+        position = row.file_position + row.length - 2
+        (byte,) = segment.log.pread(1, position)
+        segment.log.pwritev([bytes([byte ^ 1])], position)
+        segment.log.sync()
 
 
 class Stage:
@@ -279,6 +339,16 @@ class Stage:
     def _hand(site: Site, sender: int, message: msgspec.Struct, payload: bytes) -> None:
         if site.is_up and hasattr(site, "service"):
             assert site.service.notified(sender, message, memoryview(payload))
+
+    def image(self) -> ClusterImage:
+        """What a repairer needs to know: who has a replica, and is live."""
+        nodes = tuple(NodeId(node) for node in self.sites)
+        brokers = {
+            node: BrokerInfo(node, "h", 1, None, self.sites[node].lives, f"life-{node}", "h", 2, f"disk-{node}")
+            for node in nodes
+        }
+        info = PartitionInfo(0, NodeId(self.leader), max(self.epoch, 0), nodes, nodes)
+        return ClusterImage("c", topics={"t": Topic("t", PARTITION.topic_id, {}, (info,))}, brokers=brokers)
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 

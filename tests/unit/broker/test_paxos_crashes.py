@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.paxos_stage import Site, Stage, play, random_of
+from tests.unit.broker.replication_stage import until
 from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.proposals import ProduceReceipt
 from tidelog.config.schema import TopicConfig
@@ -18,8 +19,10 @@ from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 
 NEVER = 1 << 62
+ROTTEN = 3
+"""The one whose disk rots: what it loses, others have."""
 OF_A_MACHINE = ("crash", "crash at", "pause", "resume", "boot", "boot", "blackout")
-MISFORTUNES = (*OF_A_MACHINE, "elect", "elect", "loss", "cut", "isolate", "isolate", "heal", "heal")
+MISFORTUNES = (*OF_A_MACHINE, "rot", "rot", "elect", "elect", "loss", "cut", "isolate", "isolate", "heal", "heal")
 
 Misfortune = Callable[[Stage, random.Random], Awaitable[None]]
 """One thing that befalls the cluster."""
@@ -90,7 +93,7 @@ async def misfortune(stage: Stage, rng: random.Random) -> None:
 async def lesser_misfortune(stage: Stage, rng: random.Random) -> None:
     """As `misfortune`, but nobody forgets anything as long as another has."""
     site = stage.sites[rng.choice(sorted(stage.sites))]
-    what = rng.choice((*MISFORTUNES, "stop", "stop", "betray", "betray"))
+    what = rng.choice([what for what in (*MISFORTUNES, "stop", "stop", "betray", "betray") if what != "rot"])
     match what:
         case "crash" | "blackout":
             if stage.is_whole:
@@ -159,6 +162,19 @@ async def _disturb(stage: Stage, site: Site, what: str, rng: random.Random) -> N
             stage.elect(site.node)
         case "heal":
             stage.cut, stage.loss = set(), 0.0
+        case "rot":
+            rot(stage.sites[ROTTEN], rng)
+
+
+def rot(site: Site, rng: random.Random) -> None:
+    """A payload of its journal, or a batch of its log. Others have copies."""
+    if not site.is_ready:
+        return
+    log, replica = site.replica.log, site.replica.engine.node.replica
+    if rng.random() < 0.5 and replica.begin < replica.end:
+        site.harm_journal(rng.randrange(replica.begin, replica.end))
+    elif log.log_start_offset < log.durable_offset:
+        site.harm_log(rng.randrange(log.log_start_offset, log.durable_offset))
 
 
 async def revive(stage: Stage) -> None:
@@ -170,6 +186,7 @@ async def revive(stage: Stage) -> None:
 
 async def check(stage: Stage, producers: list[Producer], operator: Operator) -> None:
     await stage.quiet()
+    await until(lambda: all(site.is_sound() for site in stage.sites.values()))
     start = stage.sites[1].replica.log.log_start_offset
     assert operator.deleted_to <= start <= operator.asked_to
     contents = {site.content() for site in stage.sites.values()}

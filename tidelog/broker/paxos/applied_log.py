@@ -30,6 +30,7 @@ import structlog
 
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.purgatory import Watchers
+from tidelog.broker.quorum.payloads import digest_of
 from tidelog.broker.stats import Stats
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import DiskFull, Overloaded, TidelogError
@@ -46,6 +47,8 @@ COMMIT_BYTES = 8 << 20
 RETRY_S = 0.1
 WAITING_MAX = 64
 """Values that may wait for room here."""
+
+PIECE_BYTES = 1 << 20
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -110,6 +113,21 @@ class AppliedLog:
     def holds(self, value: Value) -> bool:
         """Is all of this value, which is applied, in the log?"""
         return value.kind is Kind.APPEND and value.base_offset + value.count <= self.end_offset
+
+    def payload_of(self, value: Value) -> bytes | None:
+        """The batches of a value that is in the log, whole; None if they are not, or cannot be read."""
+        found, offset, end_offset = b"", value.base_offset, value.base_offset + value.count
+        if value.kind is not Kind.APPEND or offset < self.log.log_start_offset or end_offset > self.log.log_end_offset:
+            return None
+        try:
+            while offset < end_offset:
+                extent = self.log.read(offset, PIECE_BYTES, end_offset)
+                if not extent.data:
+                    return None
+                found, offset = found + bytes(extent.data), extent.next_offset
+        except TidelogError:
+            return None
+        return found if digest_of(found) == value.digest else None
 
     def take(self, applied: Applied, payload: Buffer | None) -> None:
         """The next value in order; of an APPEND that is not here yet, with its batches."""

@@ -73,8 +73,11 @@ class Applying:
         self.copy()
 
     def start(self) -> None:
-        """Brings the log up to the journal's floor."""
-        self._applied.delete_below(self._engine.node.replica.floor.start_offset)
+        """Brings the log up to the journal's floor, and the journal back what the log has of it."""
+        replica = self._engine.node.replica
+        self._applied.delete_below(replica.floor.start_offset)
+        for slot in [slot for slot in replica.slots.values() if slot.faulty and slot.value.digest]:
+            self._engine.buffer_of(slot.position, slot.value)
         self.copy()
 
     def copy(self) -> None:

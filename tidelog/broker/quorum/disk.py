@@ -46,6 +46,10 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
 class StateMachine(Protocol):
     """A log of what is applied. `resume` is to be called when more of it is durable."""
 
+    def payload_of(self, value: Value) -> bytes | None:
+        """The payload of a value that is in it, if it can be read."""
+        ...
+
     @property
     def end_offset(self) -> int:
         """Of what it was given."""
@@ -214,6 +218,10 @@ class ReplicaDisk:
             if isinstance(record, Slot) and record.value.digest == value.digest and payload is not None:
                 return payload
         return self._store.payload(position, value.digest)
+
+    def applied_copy(self, value: Value) -> bytes | None:
+        """The payload of a value in the log of what is applied; None if there is none, or it cannot be read."""
+        return None if self._state_machine is None else self._state_machine.payload_of(value)
 
     # -- becoming durable --------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from tidelog.replication.paxos.events import (
     Received,
     Refused,
     Repaired,
+    Restored,
     Send,
     SetTimer,
     StatusChanged,
@@ -123,7 +124,15 @@ class Engine:
             return self.disk.read(position, value)
         except DamagedBatch:
             self.step(Damaged(position))
-            return None
+            return self._restore(position, value)
+
+    def _restore(self, position: int, value: Value) -> Buffer | None:
+        """What the journal has lost the state machine may have; the digest proves that it is the same."""
+        payload = self.disk.applied_copy(value)
+        if payload is not None:
+            self.payloads.hold_as(value.digest, payload)
+            self.step(Restored(position))
+        return payload
 
     def push(self, to: int, response: LearnResponse) -> None:
         """Sends what is learned to one who has not asked: a learner that would have to wait for its own timer."""

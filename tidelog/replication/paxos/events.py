@@ -48,6 +48,12 @@ class Damaged(msgspec.Struct, frozen=True):
     position: int
 
 
+class Restored(msgspec.Struct, frozen=True):
+    """The payload at this position, which was unreadable, is at hand again: another copy was found on this disk."""
+
+    position: int
+
+
 class Timer(Enum):
     """What a timer is for."""
 
@@ -146,6 +152,7 @@ Event = (
     | Stored
     | StoreFailed
     | Damaged
+    | Restored
     | TimerFired
     | Elect
     | Demote

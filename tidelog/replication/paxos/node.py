@@ -46,6 +46,7 @@ from tidelog.replication.paxos.events import (
     Reconfigure,
     Refused,
     Rejoin,
+    Restored,
     Send,
     SetTimer,
     Started,
@@ -154,9 +155,8 @@ class PaxosNode:
                 return self._on_request(event)
             case Reconfigure():
                 return self._reconfigure(event)
-            case Damaged(position):
-                self.replica.damage(position)
-                return []
+            case Damaged(position) | Restored(position):
+                return self.replica.note_payload(position, is_here=isinstance(event, Restored))
             case StoreFailed():
                 return self._halt()
             case Started():

@@ -237,11 +237,16 @@ class Replica:
                 actions += self._raise_floor(fold_to(self.floor, self.slots, slot.value.begin))
         return actions
 
-    def damage(self, position: int) -> None:
-        """The payload at this position is lost. The identity of the value is not: it lies elsewhere on the disk."""
+    def note_payload(self, position: int, *, is_here: bool) -> list[Action]:
+        """The payload at this position is lost, or at hand again. The value's identity lies elsewhere on the disk."""
         slot = self.slots.get(position)
-        if slot is not None and slot.value.kind in WITH_PAYLOAD:
+        if slot is None or slot.value.kind not in WITH_PAYLOAD or slot.faulty is not is_here:
+            return []
+        if not is_here:
             self._put(structs.replace(slot, faulty=True))
+            return []
+        stored = self._store(structs.replace(slot, faulty=False), is_urgent=False)
+        return [stored, Repaired(position)] if slot.learned else [stored]
 
     # -- storage -----------------------------------------------------------------------------------------------------
 

@@ -140,7 +140,7 @@ def _request_text(event: e.Event) -> str:
             return f"{name} voters {digest_text(digest)}"
         case e.Append(count, digest):
             return f"{name} {digest_text(digest)} of {count}"
-        case e.Truncate(position) | e.Delete(position) | e.Damaged(position):
+        case e.Truncate(position) | e.Delete(position) | e.Damaged(position) | e.Restored(position):
             return f"{name} {position}"
         case e.Found(cluster_id):
             return f"{name} {cluster_id}"

@@ -140,7 +140,7 @@ def test_a_number_below_an_accepted_one_is_not_promised() -> None:
 
 def test_a_faulty_slot_is_reported_with_its_number() -> None:
     made = replica(Slot(0, 3, A))
-    made.damage(0)
+    made.note_payload(0, is_here=False)
     assert promise(made, 5) == PromiseResponse(Reply.ACCEPT, 5, slots=(Slot(0, 3, A, faulty=True),))
 
 
@@ -340,7 +340,7 @@ def test_a_replica_that_is_not_behind_stays_where_it_is() -> None:
 
 def test_a_payload_comes_back_with_any_copy_of_the_value() -> None:
     made = replica(Slot(0, 5, A, learned=True))
-    made.damage(0)
+    made.note_payload(0, is_here=False)
     assert made.faulty() == [0]
     actions = made.take(LearnResponse(ORIGIN, (Slot(0, 7, A, learned=True),), 1))
     assert actions == [Persist(1, (Slot(0, 5, A, learned=True),), is_urgent=False), Repaired(0)]
@@ -356,8 +356,8 @@ def test_a_faulty_copy_tells_the_value_and_brings_no_payload() -> None:
 
 def test_what_has_no_payload_cannot_be_damaged() -> None:
     made = replica(Slot(0, 5, NOP))
-    made.damage(0)
-    made.damage(7)
+    made.note_payload(0, is_here=False)
+    made.note_payload(7, is_here=False)
     assert not made.slots[0].faulty
     assert made.faulty() == []
 
