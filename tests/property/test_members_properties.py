@@ -156,7 +156,13 @@ class MembersMachine(RuleBasedStateMachine):
             self.win()
         if not self.is_led or self.view.leader not in [one.node_id for one in self.log.members]:
             return
-        step = next_step(self.view, self.log, is_live=self.is_voting, has_caught_up=lambda one: one.node_id != behind)
+        step = next_step(
+            self.view,
+            self.log,
+            is_live=self.is_voting,
+            has_caught_up=lambda one: one.node_id != behind,
+            keeps=lambda one: True,
+        )
         if step is None:
             return
         after = step.of(self.log)

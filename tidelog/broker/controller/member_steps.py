@@ -6,7 +6,9 @@ common; the log takes it as one VOTERS value (`replication.paxos.voters`). The o
 - an id whose disk was replaced goes first: it is dead, and a node may have one vote only;
 - then one is added, as soon as it has caught up, and another removed, in turn;
 - the leader itself goes last, and only if nobody else was named to do it;
-- nothing is done that would leave no live majority;
+- nothing is done that would leave no live majority, nor one whose logs lack, on their disks, what was there when the
+  present members came in force: what they have agreed on since is on enough disks by itself, but who agreed on what
+  came before may have gone, and whoever copies a log has it in memory at first;
 - nothing is done before the controller knows of the step before, so that it is never more than one behind.
 
 Ids are added in their order. One that is passed over because a later one was ready has missed its turn: the leader's
@@ -49,8 +51,11 @@ class MemberStep:
 Judge = Callable[[PartitionMember], bool]
 
 
-def next_step(info: PartitionInfo, now: MemberSet, *, is_live: Judge, has_caught_up: Judge) -> MemberStep | None:
-    """What the leader is to do next to its log's members; None if nothing, or nothing yet."""
+def next_step(
+    info: PartitionInfo, now: MemberSet, *, is_live: Judge, has_caught_up: Judge, keeps: Judge
+) -> MemberStep | None:
+    """What the leader is to do next to its log's members; None if nothing, or nothing yet. `keeps` tells whether a
+    member's log has on its disk what was there when `now` came in force."""
     if is_report_due(info, now):
         return None
     missing = [one for one in info.wanted if one.engine_id >= now.next_engine_id]
@@ -65,7 +70,8 @@ def next_step(info: PartitionInfo, now: MemberSet, *, is_live: Judge, has_caught
     else:
         ready = [one for one in missing if has_caught_up(one)]
         step = MemberStep(add=ready[0]) if ready else None
-    return step if step is not None and _is_sound(step.of(now), is_live) else None
+    is_sound = step is not None and all(_is_met(step.of(now), judge) for judge in (is_live, keeps))
+    return step if is_sound else None
 
 
 def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
@@ -76,8 +82,9 @@ def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
     return is_late or ids != ids_of(info.members) or (ids == wanted and info.is_moving)
 
 
-def _is_sound(after: MemberSet, is_live: Judge) -> bool:
-    return sum(map(is_live, after.members)) > len(after.members) // 2
+def _is_met(after: MemberSet, judge: Judge) -> bool:
+    """By a majority of them?"""
+    return sum(map(judge, after.members)) > len(after.members) // 2
 
 
 def in_order(members: Sequence[PartitionMember]) -> tuple[PartitionMember, ...]:

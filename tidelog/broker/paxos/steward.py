@@ -64,6 +64,14 @@ class _Watch:
     old_end: int | None = None
     new_end: int | None = None
     """High watermarks, the old one `BEHIND_S` older."""
+    engine_ids: tuple[int, ...] = ()
+    begin_end: int = 0
+    """The high watermark when these members were first seen in force."""
+
+    def note(self, engine_ids: tuple[int, ...], end: int) -> None:
+        """These are the members in force."""
+        if engine_ids != self.engine_ids:
+            self.engine_ids, self.begin_end = engine_ids, end
 
     def mark(self, end: int, now_s: float) -> None:
         """Takes note of the high watermark."""
@@ -152,20 +160,25 @@ class Steward:
     def _tend(self, partition_id: PartitionId, info: PartitionInfo) -> MembersAsked | None:
         """What the controller has to hear of the members; the next change of them is begun."""
         replica = self._roles.holders[partition_id]
+        if info.members != info.wanted:
+            replica.tell_durable()
         if replica.leader is None:
-            if info.members != info.wanted:
-                replica.tell_durable()
             return None
         if replica.leader_epoch != info.leader_epoch or not replica.knows_members:
             return None
         watch = self._watches[partition_id]
         watch.mark(replica.high_watermark, self._clock.monotonic_s())
         now = _member_set(replica.voters)
+        watch.note(replica.voters.ids, replica.high_watermark)
         if is_report_due(info, now):
             where = (partition_id.topic_id, partition_id.partition)
             return MembersAsked(*where, info.leader_epoch, info.partition_epoch, now)
         step = next_step(
-            info, now, is_live=self._is_live, has_caught_up=partial(_has_caught_up, replica, watch.old_end)
+            info,
+            now,
+            is_live=self._is_live,
+            has_caught_up=partial(_has_caught_up, replica, watch.old_end),
+            keeps=partial(_has_caught_up, replica, watch.begin_end),
         )
         if step is not None:
             add = None if step.add is None else voter_of(step.add)

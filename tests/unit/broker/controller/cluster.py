@@ -177,6 +177,8 @@ class PaxosCluster(IsrCluster):
     def __init__(self, brokers: int = 3, replicas: int = 3, config: BrokerConfig = CONFIG, **configs: str) -> None:
         super().__init__(brokers, replicas, config, commit_protocol="paxos", **configs)
         self.log = MemberSet(self.partition.members, replicas + 1)
+        self.behind_for_long: set[int] = set()
+        """Engine ids whose logs lack, on the disk, what was there before the present members were."""
 
     @property
     def led(self) -> tuple[int, int, tuple[int, ...]]:
@@ -196,7 +198,11 @@ class PaxosCluster(IsrCluster):
         """What the leader would do next; the engine ids `behind` have not caught up."""
         caught_up = {one.engine_id for one in self.partition.wanted if self.is_live(one)} - set(behind)
         return next_step(
-            self.partition, self.log, is_live=self.is_live, has_caught_up=lambda one: one.engine_id in caught_up
+            self.partition,
+            self.log,
+            is_live=self.is_live,
+            has_caught_up=lambda one: one.engine_id in caught_up,
+            keeps=lambda one: one.engine_id not in self.behind_for_long,
         )
 
     def advance(self, *behind: int) -> MemberStep | None:

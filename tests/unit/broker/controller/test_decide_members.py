@@ -202,6 +202,29 @@ def test_nothing_is_done_that_would_leave_no_live_majority() -> None:
     assert cluster.step() is not None
 
 
+def test_nobody_goes_before_a_majority_of_those_who_stay_have_all_that_was_there_on_their_disks() -> None:
+    cluster = PaxosCluster(2, 1)
+    cluster.reassign(2)
+    cluster.behind_for_long = {2}
+    assert cluster.advance() is None, "it would be one of two"
+    cluster.behind_for_long = set()
+    cluster.advance()
+    assert cluster.votes[0] == {1: 1, 2: 2}
+    cluster.behind_for_long = {2}
+    assert cluster.advance() is None, "it would be alone"
+    cluster.behind_for_long = set()
+    assert changes_of(cluster) == ["-1/1"]
+
+    cluster = PaxosCluster()
+    cluster.crash(3, new_disk=True)
+    cluster.advance()
+    cluster.heartbeat(3)
+    cluster.behind_for_long = {2, 4}
+    assert cluster.advance() is None, "of three, one would have it"
+    cluster.behind_for_long = {2}
+    assert changes_of(cluster) == ["+3/4"]
+
+
 def test_who_misses_its_turn_gets_another_id() -> None:
     cluster = PaxosCluster(5)
     cluster.reassign(4, 5, 3)
