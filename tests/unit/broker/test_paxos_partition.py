@@ -14,6 +14,7 @@ from tidelog.model.errors import (
     ControllerLost,
     EndOffsetMoved,
     LeaderNotAvailable,
+    OffsetOutOfRange,
     OutOfOrderSequence,
     TimedOutAfterAppend,
 )
@@ -162,8 +163,14 @@ def test_a_leader_tells_no_end_before_it_knows_of_all_that_was_acknowledged() ->
         assert leader is not None
         with pytest.raises(LeaderNotAvailable):
             await leader.extent()
+        with pytest.raises(LeaderNotAvailable):
+            await leader.read(1, bytes_max=1)
+        with pytest.raises(LeaderNotAvailable):
+            await leader.offset_for_timestamp(0)
         stage.cut = set()
         await until(lambda: leader.is_serving)
+        with pytest.raises(OffsetOutOfRange):
+            await leader.read(2, bytes_max=1)
         assert (await leader.extent()).high_watermark == 1
 
     play(story)

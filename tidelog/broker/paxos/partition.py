@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from tidelog.broker.led_partition import Facilities, LedPartition
-from tidelog.broker.partition_handle import Extent
+from tidelog.broker.partition_handle import Extent, FetchedBatches
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.flights import Flight, Flights
 from tidelog.broker.proposals import ACKS_ALL, Proposal
@@ -113,11 +113,27 @@ class PaxosPartition(LedPartition):
 
     async def extent(self) -> Extent:
         """As `LedPartition.extent`, once elected: before, more may be acknowledged than is known here (KIP-207)."""
+        self._require_end()
+        return await super().extent()
+
+    async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
+        """As `LedPartition.read`; what is known here may be read before the election, too."""
+        if offset > self.high_watermark:
+            self._require_end()
+        return await super().read(offset, bytes_max=bytes_max)
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """As `LedPartition.offset_for_timestamp`; that there is none is known once this leader is elected."""
+        found = await super().offset_for_timestamp(timestamp_ms)
+        if found is None:
+            self._require_end()
+        return found
+
+    def _require_end(self) -> None:
         if not self._is_serving:
             raise LeaderNotAvailable(
                 f"this broker does not know yet where partition {self.topic}-{self.partition} ends: it is not elected"
             )
-        return await super().extent()
 
     @property
     def producers(self) -> ProducerTable:
