@@ -13,8 +13,8 @@ from tidelog.sim.cluster.traffic import Mix
 SEEDS = 2
 
 
-def majorities(*steps: Strike | Order, factor: int = 3, learners: int = 0) -> Scenario:
-    return scenario(*steps, factor=factor, learners=learners, commit_protocol="paxos")
+def majorities(*steps: Strike | Order, learners: int = 0, durability: str = "fsynced") -> Scenario:
+    return scenario(*steps, learners=learners, commit_protocol="paxos", ack_durability=durability)
 
 
 @pytest.mark.slow
@@ -37,6 +37,17 @@ def test_a_wiped_replica_is_another_member() -> None:
     outcome = run_scenario(majorities(Strike(1.0, "wipe", (2,), 0.3, 0.5)))
     assert outcome.violations == ()
     assert (outcome.counters["disk wiped"], outcome.counters["voters of a partition changed"] > 0) == (1, True)
+
+
+@pytest.mark.slow
+def test_who_answered_from_memory_and_was_killed_is_another_member() -> None:
+    strikes = [Strike(0.8 + 1.5 * number, "crash", (node,), 0.3, 0.5) for number, node in enumerate((2, 3))]
+    outcome = run_scenario(majorities(*strikes, durability="replicated"))
+    assert outcome.violations == ()
+    assert outcome.counters["voters of a partition changed"] > 0
+    assert outcome.counters["records acknowledged"] > 20
+    outcome = run_scenario(majorities(Strike(1.5, "power cut of all", (1,), 0.3, 0.5), durability="replicated"))
+    assert (outcome.violations, outcome.counters["majority forgot what memory held"] > 0) == ((), True)
 
 
 def test_replicas_move_while_clients_write() -> None:

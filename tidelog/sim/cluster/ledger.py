@@ -91,13 +91,7 @@ class Ledger(Holders, Rule):
             yield from self._missing(self.books[partition_id], partition_id, info)
 
     def _changed(self, topic: Topic, was: PartitionInfo, info: PartitionInfo, lost: dict[int, bool]) -> Iterator[str]:
-        partition_id = PartitionId(topic.topic_id, info.partition)
-        book = self.books.get(partition_id)
-        if book is None:
-            is_volatile = topic.configs.get(DURABILITY) == "replicated"
-            is_paxos = topic.commit_protocol == PAXOS
-            book = self.books[partition_id] = Book(f"{topic.name}-{info.partition}", is_volatile, is_paxos)
-            self.majorities.created(topic, info, lambda known, node: self.shadow(node, known).durable)
+        book = self.books.get(PartitionId(topic.topic_id, info.partition)) or self._created(topic, info)
         if book.is_paxos:
             self._count_majority(was, info)
             return
@@ -119,6 +113,15 @@ class Ledger(Holders, Rule):
                 self._violate("elections", f"{book.name}: node {info.leader} is elected, of ISR and ELR {complete}")
         if info.leader != NO_LEADER and not complete:
             book.reset_epoch = info.leader_epoch
+
+    def _created(self, topic: Topic, info: PartitionInfo) -> Book:
+        partition_id = PartitionId(topic.topic_id, info.partition)
+        is_volatile = topic.configs.get(DURABILITY) == "replicated"
+        is_paxos = topic.commit_protocol == PAXOS
+        book = self.books[partition_id] = Book(f"{topic.name}-{info.partition}", is_volatile, is_paxos)
+        if is_paxos:
+            self.majorities.created(partition_id, book, info, lambda node: self.shadow(node, partition_id).durable)
+        return book
 
     def _count_majority(self, was: PartitionInfo, info: PartitionInfo) -> None:
         truth = self._truth

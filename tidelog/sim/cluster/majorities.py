@@ -9,11 +9,11 @@ complete again after a loss must survive the next one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from tidelog.broker.paxos.surroundings import voters_of
-from tidelog.model.cluster import PAXOS, PartitionInfo, Topic
+from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId
+from tidelog.sim.cluster.book import Book
 from tidelog.sim.cluster.paxos_log import PaxosLog
 
 
@@ -23,12 +23,17 @@ class Majorities:
     def __init__(self) -> None:
         self.logs: dict[PartitionId, PaxosLog] = {}
 
-    def created(self, topic: Topic, info: PartitionInfo, durable_of: Callable[[PartitionId, int], int]) -> None:
+    def created(
+        self, partition_id: PartitionId, book: Book, info: PartitionInfo, durable_of: Callable[[int], int]
+    ) -> None:
         """A partition that there was not. `durable_of` tells how far its log on a node is on the disk."""
-        if topic.commit_protocol == PAXOS:
-            partition_id = PartitionId(topic.topic_id, info.partition)
-            log = self.logs[partition_id] = PaxosLog(f"{topic.name}-{info.partition}", voters_of(info.members))
-            log.durable_of = partial(durable_of, partition_id)
+        self.logs[partition_id] = PaxosLog(book, voters_of(info.members), durable_of)
+
+    def is_beyond_help(self, partition_id: PartitionId) -> bool:
+        """Is a majority of the voters in force lost?"""
+        log = self.logs[partition_id]
+        voters = next(log.possible_voters()).ids
+        return 2 * len([voter for voter in voters if voter in log.lost]) >= len(voters)
 
     def may_forget(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
         """True if the journal on this node may go. The node may hold none."""

@@ -29,6 +29,7 @@ from tidelog.replication.paxos.messages import PromiseResponse, WriteResponse
 from tidelog.replication.paxos.state import NOP, Kind, Prefix, Record, Slot, Status, Value
 from tidelog.replication.paxos.voters import VoterSet
 from tidelog.replication.quorum import Joint, Quorum
+from tidelog.sim.cluster.book import Book
 from tidelog.sim.ring1.truth import Attempt, Truth, Violation
 
 CLIENTS = (Kind.APPEND, Kind.TRUNCATE, Kind.VOTERS)
@@ -50,16 +51,15 @@ class Actor(NamedTuple):
 class PaxosLog:
     """Of one partition. Methods raise `Violation`."""
 
-    def __init__(self, name: str, founders: VoterSet) -> None:
-        self.name = name
+    def __init__(self, book: Book, founders: VoterSet, durable_of: Callable[[int], int]) -> None:
+        """`durable_of` tells how far the log on a node is on its disk."""
+        self.book = book
         self.truth = Truth(founders)
         self.proposed: list[VoterSet] = [founders]
         """Sets that somebody has proposed, in that order."""
         self.lost: dict[int, None] = {}
         """Engine ids whose journals are gone, or may have forgotten something."""
-        self.is_volatile = False
-        self.durable_of: Callable[[int], int] = lambda node: 0
-        """Up to where the log on a node is on its disk."""
+        self._durable_of = durable_of
         self._kept: dict[int, dict[Value, set[int]]] = {}
         """By position: the ids that have a value in their journals, durably."""
         self._owners: dict[int, tuple[int, str]] = {}
@@ -110,7 +110,7 @@ class PaxosLog:
         _, voters = self.truth.voters[-1]
         lost = [voter for voter in voters.ids if voter in self.lost]
         needed = max(1, (len(voters.ids) - 1) // 2 + 1 - len(lost))
-        durable = {voter.voter_id: self.durable_of(voter.node_id) for voter in voters.voters}
+        durable = {voter.voter_id: self._durable_of(voter.node_id) for voter in voters.voters}
         for position in positions:
             value, verdict = self.truth.log[position] if position < len(self.truth.log) else (NOP, Verdict.NOTHING)
             end = value.base_offset + value.count
@@ -119,7 +119,7 @@ class PaxosLog:
             journals = self._kept.get(position, {}).get(value, set())
             holders = [one for one in voters.ids if one not in lost and (one in journals or durable[one] >= end)]
             what = f"{value} at {position} is on the disks of {holders} alone, of {voters.ids}, of whom lost: {lost}"
-            self._require(len(holders) >= needed or self.is_volatile, "kept by enough", what)
+            self._require(len(holders) >= needed or self.book.is_volatile, "kept by enough", what)
 
     def renamed(self, before: int, now: int) -> None:
         """A disk goes by another id, and remembers what it said under the one before."""
@@ -199,4 +199,4 @@ class PaxosLog:
 
     def _require(self, holds: bool, rule: str, what: str) -> None:
         if not holds:
-            raise Violation(f"{rule}: {self.name}: {what}")
+            raise Violation(f"{rule}: {self.book.name}: {what}")

@@ -30,7 +30,7 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.messages import PromiseResponse, Reply, WriteRequest, WriteResponse
 from tidelog.replication.paxos.node import PaxosNode
-from tidelog.replication.paxos.state import Kind, Record
+from tidelog.replication.paxos.state import Kind, Record, Slot
 from tidelog.replication.paxos.voters import VoterSet, decode_voters
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.paxos_log import Actor, PaxosLog
@@ -150,11 +150,18 @@ class PaxosWatch:
             for engine_id in dict.fromkeys((asked_as, seen.actor.engine_id)):
                 self._judge(seen.log.stored, engine_id, record)
 
+    def _accepted_in_memory(self, seen: Seen, records: tuple[Record, ...]) -> None:
+        for record in records:
+            if isinstance(record, Slot):
+                seen.log.stored(seen.actor.engine_id, record)
+
     def _look(self, seen: Seen, effect: Effect) -> None:
         log, core = seen.log, seen.replica.engine.node.replica
         match effect:
             case Persist(sequence, records):
                 seen.unstored += [(sequence, seen.actor.engine_id, record) for record in records]
+                if log.book.is_volatile:
+                    self._accepted_in_memory(seen, records)
             case Applied():
                 log.applies(seen.actor, effect)
                 self._count_applied(effect)
@@ -162,7 +169,7 @@ class PaxosWatch:
                 log.proposes(seen.actor, effect, self._voters_of(seen, effect))
             case Elected():
                 log.elects(seen.actor, effect, core.applied.position)
-                self._truth.note("elected", log.name, effect.number, seen.actor)
+                self._truth.note("elected", log.book.name, effect.number, seen.actor)
             case Jumped():
                 log.jumps(seen.actor, effect)
                 self._truth.saw("replica jumps to a floor")
@@ -178,7 +185,7 @@ class PaxosWatch:
             return None
         payload = seen.replica.engine.payloads.get(proposed.value.digest)
         assert payload is not None, "whoever proposes voters has them at hand"
-        self._truth.note("voters proposed", seen.log.name, proposed.position, *decode_voters(bytes(payload)).ids)
+        self._truth.note("voters proposed", seen.log.book.name, proposed.position, *decode_voters(bytes(payload)).ids)
         return decode_voters(bytes(payload))
 
     def _said(self, seen: Seen, message: object) -> None:

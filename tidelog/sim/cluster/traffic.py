@@ -122,9 +122,7 @@ def mixed(seed: int, traffic: Traffic, mix: Mix) -> Traffic:
 
 
 def _by_majority(topic: TopicPlan) -> TopicPlan:
-    """Always `fsynced`: with `replicated`, the power failures drawn here would end such a partition by right."""
-    configs = {name: value for name, value in topic.configs.items() if name != DURABILITY}
-    return structs.replace(topic, configs={**configs, COMMIT_PROTOCOL: PAXOS}, changes_durability=False)
+    return structs.replace(topic, configs={**topic.configs, COMMIT_PROTOCOL: PAXOS})
 
 
 def _twins(producers: tuple[ProducerPlan, ...]) -> Iterator[ProducerPlan]:
