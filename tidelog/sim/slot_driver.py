@@ -12,7 +12,7 @@ compares after each reopening. The promises:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from tidelog.sim.choices import CrashChoices
 from tidelog.sim.disk import SimDisk
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings
-from tidelog.storage.slot_store import SlotStore, StoredSlots
+from tidelog.storage.slot_store import SlotPut, SlotStore, StoredSlots
 from tidelog.storage.unsynced import Commit
 
 IDENTITY = PartitionId(TopicId("0" * 32), 0)
@@ -132,26 +132,50 @@ class SlotDriver:
             identity = b"repaired %d" % self._values
             self._put(position, slot._replace(identity=identity, has_payload=True), self.payloads[slot.digest])
 
+    def learn_and_put(self, learned: int, position: int, *, payload_bytes: int) -> None:
+        """A slot that is chosen and a value for another position, or for the same, in one write; and once more."""
+        self._values += 4
+        number, payload = self._values, (b"payload %d" % self._values).ljust(payload_bytes, b".")
+        digest = xxh3_128_digest(payload)
+        self.payloads[digest] = payload
+        self._first_payloads.setdefault(position, payload)
+        slot = KnownSlot(number, b"identity %d" % number, digest, has_payload=True)
+        again = self.now.slots[learned]._replace(identity=b"learned %d" % number)
+        self._put_all(
+            (learned, again, None),
+            (position, slot, payload),
+            (position, slot._replace(identity=b"learned too %d" % number), payload),
+        )
+
     def _put(self, position: int, slot: KnownSlot, payload: bytes | None) -> None:
-        state = State(0, self.now.floor, {**self.now.slots, position: slot})
-        self._reach(state, lambda: self.store.put(position, slot.number, slot.identity, payload, digest=slot.digest))
+        self._put_all((position, slot, payload))
+
+    def _put_all(self, *puts: tuple[int, KnownSlot, bytes | None]) -> None:
+        states, slots = [], self.now.slots
+        for position, slot, _ in puts:
+            slots = {**slots, position: slot}
+            states.append(State(0, self.now.floor, slots))
+        asked = [SlotPut(at, slot.number, slot.identity, payload, slot.digest) for at, slot, payload in puts]
+        self._reach(states, lambda: self.store.put_all(asked))
 
     def set_floor(self, position: int) -> None:
         self._values += 1
         content = b"floor %d" % self._values
         kept = {at: slot for at, slot in self.now.slots.items() if at >= position}
-        self._reach(State(0, (position, content), kept), lambda: self.store.set_floor(position, content))
+        self._reach([State(0, (position, content), kept)], lambda: self.store.set_floor(position, content))
 
-    def _reach(self, state: State, put: Callable[[], int]) -> None:
+    def _reach(self, states: Sequence[State], put: Callable[[], int]) -> None:
         """A put that is refused leaves everything as it was; of one that fails otherwise nobody knows."""
-        state.end = self.store.journal.log_end_offset + 1
-        self.states.append(state)
+        for entry, state in enumerate(states, 1):
+            state.end = self.store.journal.log_end_offset + entry
+        before = len(self.states)
+        self.states += states
         try:
             end = put()
         except (DiskFull, LogOffline, Overloaded):
-            self.states.remove(state)
+            del self.states[before:]
             raise
-        assert end == state.end
+        assert end == self.now.end
 
     def delete_below(self) -> None:
         """Deletes what the newest floor that is durable allows."""

@@ -105,6 +105,9 @@ def touch(driver: SlotDriver, rng: random.Random) -> None:
     if not driver.now.slots:
         return
     position = rng.choice(sorted(driver.now.slots))
+    if rng.random() < 0.1:
+        driver.learn_and_put(position, driver.floor + rng.randrange(WINDOW), payload_bytes=rng.choice((40, 900)))
+        return
     rng.choice((driver.learn, driver.learn, driver.put_faulty, driver.repair, driver.revive))(position)
 
 

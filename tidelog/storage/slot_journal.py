@@ -35,11 +35,14 @@ class SlotJournal:
         self._now_ms = now_ms
         self._epoch = log.tail.epoch + 1  # an opening is an epoch: see `rows`
 
-    def append(self, head: Head, payload: Buffer | None) -> int:
-        """Writes an entry; returns where the journal then ends. Raises as `PartitionLog.append`."""
-        offset = self.log.log_end_offset
-        self.log.append([encode_entry(head, payload, offset, self._epoch)], self._now_ms)
-        self.index.note(head, offset, None if payload is None else len(payload))
+    def append(self, *entries: tuple[Head, Buffer | None]) -> int:
+        """Writes entries, all or none, in one go; returns where the journal then ends. Raises as
+        `PartitionLog.append`."""
+        placed = list(enumerate(entries, self.log.log_end_offset))
+        encoded = [encode_entry(head, payload, offset, self._epoch) for offset, (head, payload) in placed]
+        self.log.append(encoded, self._now_ms)
+        for offset, (head, payload) in placed:
+            self.index.note(head, offset, None if payload is None else len(payload))
         return self.log.log_end_offset
 
     def payload(self, position: int, digest: bytes) -> bytes:
@@ -82,7 +85,7 @@ class SlotJournal:
         if position is None:
             floor = self.index.floor
             assert floor is not None
-            self.append(Head(EntryKind.FLOOR, floor.position, FLOOR_NUMBER, content=floor.content), None)
+            self.append((Head(EntryKind.FLOOR, floor.position, FLOOR_NUMBER, content=floor.content), None))
             return
         slot = self.index.slots[position]
         head, payload = self._head_of(position), None
@@ -92,7 +95,7 @@ class SlotJournal:
         if head.kind is not EntryKind.UNKNOWN:
             whole = payload is not None or not head.digest
             head = head._replace(kind=EntryKind.SLOT if whole else EntryKind.REFERENCE)
-        self.append(head, payload)
+        self.append((head, payload))
 
     def _head_of(self, position: int) -> Head:
         slot = self.index.slots[position]

@@ -21,9 +21,10 @@ anything else does. Positions rise with time, so there is hardly ever much to mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from msgspec import structs
 from xxhash import xxh3_128_digest
@@ -43,7 +44,17 @@ from tidelog.storage.unsynced import Commit
 
 FACTS_BYTES_MAX = 2048
 
-__all__ = ["JOURNAL_SETTINGS", "SlotStore", "StoredSlot", "StoredSlots"]
+__all__ = ["JOURNAL_SETTINGS", "SlotPut", "SlotStore", "StoredSlot", "StoredSlots"]
+
+
+class SlotPut(NamedTuple):
+    """As the parameters of `SlotStore.put`."""
+
+    position: int
+    number: int
+    identity: bytes
+    payload: Buffer | None
+    digest: bytes
 
 
 class SlotStore:
@@ -102,15 +113,30 @@ class SlotStore:
         not written again. A digest without payload stands for the one that is stored (`has_payload`); if none is, the
         slot is faulty until a put brings it.
         """
+        if digest is None:
+            digest = b"" if payload is None else xxh3_128_digest(payload)
+        return self.put_all([SlotPut(position, number, identity, payload, digest)])
+
+    def put_all(self, puts: Sequence[SlotPut]) -> int:
+        """Several puts, in their order, of which all are made or none: they cost one write. A crash may still leave the
+        first few of them."""
+        written: set[tuple[int, bytes]] = set()
+        entries = [self._entry_of(put, written) for put in puts]
+        return self._entries.append(*entries)
+
+    def _entry_of(self, put: SlotPut, written: set[tuple[int, bytes]]) -> tuple[Head, Buffer | None]:
+        """`written` are payloads that go in together with this put, and before it."""
+        position, number, identity, payload, digest = put
         floor = self._entries.index.floor
         assert floor is None or position >= floor.position, f"position {position} is below the floor"
         assert number < FLOOR_NUMBER
-        if digest is None:
-            digest = b"" if payload is None else xxh3_128_digest(payload)
         assert payload is None or digest, "a payload has a digest"
-        if digest and (payload is None or self.has_payload(position, digest)):
-            return self._entries.append(Head(EntryKind.REFERENCE, position, number, digest, identity), None)
-        return self._entries.append(Head(EntryKind.SLOT, position, number, digest, identity), payload)
+        is_there = (position, digest) in written or self.has_payload(position, digest)
+        if digest and (payload is None or is_there):
+            return Head(EntryKind.REFERENCE, position, number, digest, identity), None
+        if payload is not None:
+            written.add((position, digest))
+        return Head(EntryKind.SLOT, position, number, digest, identity), payload
 
     def set_floor(self, position: int, floor: bytes) -> int:
         """Says that the log begins here; `floor` is what is to be known of what lay before. Returns as `put`.
@@ -119,7 +145,7 @@ class SlotStore:
         """
         last = self._entries.index.floor
         assert last is None or position >= last.position, "a floor never falls"
-        return self._entries.append(Head(EntryKind.FLOOR, position, FLOOR_NUMBER, content=floor), None)
+        return self._entries.append((Head(EntryKind.FLOOR, position, FLOOR_NUMBER, content=floor), None))
 
     def has_payload(self, position: int, digest: bytes) -> bool:
         """True if a payload with this digest is stored for this position, and was sound when last read."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from tests.unit.broker.paxos_stage import Stage, play
 from tests.unit.broker.replication_stage import until
 from tidelog.broker.paxos.applied_log import COMMIT_BYTES, COMMIT_S
+from tidelog.broker.paxos.messages import PartitionFrame
 from tidelog.broker.proposals import ProduceReceipt
 from tidelog.broker.quorum.payloads import HELD_BYTES_MAX, Payloads, digest_of
 
@@ -45,6 +48,33 @@ def test_each_value_costs_one_commit_of_the_journal_and_the_log_is_committed_lat
         await until(lambda: sites[1].replica.log.durable_offset == VALUES)
         assert sites[2].replica.log.durable_offset == 0
         await until(lambda: sites[0].replica.durable_end_of(3) == VALUES)
+
+    play(story)
+
+
+def test_that_a_value_is_chosen_is_told_and_written_with_the_next_value() -> None:
+    async def story(stage: Stage) -> None:
+        stage.is_orderly = True
+        await stage.lead(1)
+        await stage.quiet()
+        told: list[tuple[float, str]] = []
+
+        def note(sender: int, to: int, message: msgspec.Struct) -> bool:
+            if isinstance(message, PartitionFrame):
+                told.append((asyncio.get_running_loop().time(), type(message.frame.message).__name__))
+            return True
+
+        stage.on_frame = note
+        writes = [site.disk.medium.statistics.operations["write"] for site in stage.sites.values()]
+        for number in range(VALUES):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await stage.quiet()
+        of_values = {moment for moment, name in told if name == "WriteRequest"}
+        notices = [moment for moment, name in told if name == "Learned"]
+        assert len(notices) == 2 * VALUES and sum(moment not in of_values for moment in notices) == 2
+        assert len([name for _, name in told if name == "WriteResponse"]) == 2 * VALUES
+        for site, before in zip(stage.sites.values(), writes, strict=True):
+            assert site.disk.medium.statistics.operations["write"] - before <= 4 * VALUES + 4
 
     play(story)
 

@@ -30,7 +30,7 @@ from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundin
 from tidelog.broker.paxos.trimming import Trimmer
 from tidelog.broker.paxos.voting import Voting
 from tidelog.broker.quorum.disk import ReplicaDisk, stored_log
-from tidelog.broker.quorum.engine import Engine, Told
+from tidelog.broker.quorum.engine import NOTICE_S, Engine, Told
 from tidelog.broker.quorum.messages import PaxosFrame
 from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import LeaderNotAvailable, Overloaded
@@ -106,7 +106,7 @@ class PaxosReplica:
             window=WINDOW + 2,  # a TRUNCATE and a DELETE take no producer's place
             voters_position=membership.position,
         )
-        self.engine = Engine(node, self._disk, self._links.post, self, entropy)
+        self.engine = Engine(node, self._disk, self._links.post, self, entropy, notice_s=NOTICE_S)
         self.voting = Voting(
             self.engine,
             membership,

@@ -4,6 +4,9 @@ Two things become durable in their own ways: slots with the journal's group comm
 copies of metainfo. The engine numbers its writes and believes in whole prefixes; so a write counts when it and all
 before it are durable, whichever way they went. Facts replace each other: only the newest are ever written.
 
+What nobody waits for is written with the next record that somebody does wait for, in one go, or a moment later: most
+of it says that a position is chosen, and the next value of the leader is not far.
+
 A full disk is a slow disk: what it has no room for waits here, in its order, and is tried again. Any other failure is
 final.
 
@@ -28,10 +31,14 @@ from tidelog.model.errors import DamagedBatch, DiskFull, Overloaded, TidelogErro
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Persist
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, StoredLog, Value
-from tidelog.storage.slot_store import SlotStore, StoredSlots
+from tidelog.storage.slot_store import SlotPut, SlotStore, StoredSlots
 
 RETRY_S = 0.1
 END_S_MAX = 5.0
+PUT_OFF_S = 0.05
+"""For so long a record that nobody waits for may be in memory alone."""
+TOGETHER_MAX = 64
+"""Records that are written in one go."""
 UNWRITTEN_MAX = 1_000
 """Records that may wait for room; whoever lacks it for longer has failed."""
 
@@ -41,6 +48,9 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
 
     value: Value
     learned: bool
+
+
+_encode_identity = msgspec.msgpack.Encoder().encode
 
 
 class StateMachine(Protocol):
@@ -105,6 +115,7 @@ class ReplicaDisk:
         self._has_failed = False
         self._unwritten: deque[_Unwritten] = deque()
         self._retry: asyncio.TimerHandle | None = None
+        self._put_off: asyncio.TimerHandle | None = None
         self._end = store.durable_end
         """Where the journal ends, by what the last put returned."""
 
@@ -116,7 +127,7 @@ class ReplicaDisk:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def persist(self, effect: Persist, payloads: Payloads) -> None:
-        """Writes the records of one step; `on_stored` tells when they are durable."""
+        """Writes the records of one step, soon if it is urgent; `on_stored` tells when they are durable."""
         for record in effect.records:
             needs_payload = isinstance(record, Slot) and record.value.digest and not record.faulty
             payload = payloads.get(record.value.digest) if isinstance(record, Slot) and needs_payload else None
@@ -125,10 +136,16 @@ class ReplicaDisk:
                 covers = self._state_machine.end_offset
             self._unwritten.append(_Unwritten(record, payload, effect, covers))
         self._unwritten.append(_Unwritten(None, None, effect))
-        self.resume()
+        if effect.is_urgent or effect.is_soon or len(self._unwritten) >= TOGETHER_MAX:
+            self.resume()
+        elif self._put_off is None:
+            self._put_off = asyncio.get_running_loop().call_later(PUT_OFF_S, self.resume)
 
     def resume(self) -> None:
         """Goes on with what waits, unless it waits for room."""
+        if self._put_off is not None:
+            self._put_off.cancel()
+            self._put_off = None
         if self._retry is None:
             self._write()
 
@@ -137,8 +154,10 @@ class ReplicaDisk:
         self._retry = None
         try:
             while self._unwritten and self._is_covered(self._unwritten[0]):
-                self._write_first(self._unwritten[0])
-                self._unwritten.popleft()
+                run = self._first_run()
+                self._write_run(run)
+                for _ in run:
+                    self._unwritten.popleft()
         except (DiskFull, Overloaded) as error:
             if len(self._unwritten) > UNWRITTEN_MAX:
                 self.fail(str(error))
@@ -150,17 +169,27 @@ class ReplicaDisk:
     def _is_covered(self, unwritten: _Unwritten) -> bool:
         return self._state_machine is None or self._state_machine.durable_offset >= unwritten.covers
 
-    def _write_first(self, unwritten: _Unwritten) -> None:
-        record, payload, effect, _ = unwritten
-        if record is not None:
-            self._put(record, payload)
-            return
-        self._writes.append(_Write(effect.sequence, self._end, self._facts_asked))
-        if effect.is_urgent or effect.is_soon:
-            self._log_writer.submit(self, is_awaited=effect.is_urgent)
+    def _first_run(self) -> list[_Unwritten]:
+        """What is written next in one go: slots that follow each other, or another record alone."""
+        run: list[_Unwritten] = []
+        for unwritten in self._unwritten:
+            if len(run) == TOGETHER_MAX or isinstance(unwritten.record, Metadata | Prefix):
+                break
+            run.append(unwritten)
+        return run or [self._unwritten[0]]
+
+    def _write_run(self, run: list[_Unwritten]) -> None:
+        """All of it, or nothing."""
+        self._put(run)
+        for record, _, effect, _ in run:
+            if record is None:
+                self._writes.append(_Write(effect.sequence, self._end, self._facts_asked))
+                if effect.is_urgent or effect.is_soon:
+                    self._log_writer.submit(self, is_awaited=effect.is_urgent)
 
     def close(self) -> None:
-        """Writes no more of what waits for room."""
+        """Writes what was put off, but no more of what waits for room."""
+        self.resume()
         if self._retry is not None:
             self._retry.cancel()
 
@@ -173,6 +202,7 @@ class ReplicaDisk:
     async def end(self, metadata: Metadata) -> None:
         """Writes what waits, and then these facts, which tell of an end in good order. If that fails, or takes too
         long, they are not there."""
+        self.resume()
         self._log_writer.submit(self)
         await self._log_writer.at_rest(self._store)
         if self._unwritten or self._has_failed or self._store.durable_end < self._end:
@@ -184,15 +214,19 @@ class ReplicaDisk:
                     self._facts_written.clear()
                     await self._facts_written.wait()
 
-    def _put(self, record: Metadata | Prefix | Slot, payload: Buffer | None) -> None:
-        match record:
-            case Metadata():
-                self.refresh(record)
-            case Prefix():
-                self._end = self._store.set_floor(record.position, self._encode_floor(record))
-            case Slot(position, number, value, learned):
-                identity = msgspec.msgpack.encode(Identity(value, learned))
-                self._end = self._store.put(position, number, identity, payload, digest=value.digest)
+    def _put(self, run: list[_Unwritten]) -> None:
+        puts: list[SlotPut] = []
+        for record, payload, _, _ in run:
+            match record:
+                case Slot(position, number, value, learned):
+                    identity = _encode_identity(Identity(value, learned))
+                    puts.append(SlotPut(position, number, identity, payload, value.digest))
+                case Metadata():
+                    self.refresh(record)
+                case Prefix():
+                    self._end = self._store.set_floor(record.position, self._encode_floor(record))
+        if puts:
+            self._end = self._store.put_all(puts)
 
     def rewrite_floor(self, floor: Prefix) -> None:
         """Writes the floor once more: what is kept beside it has changed. Nobody waits for it, and where there is no

@@ -43,7 +43,7 @@ from tidelog.replication.paxos.events import (
     TimerFired,
     VotersFound,
 )
-from tidelog.replication.paxos.messages import LearnResponse, Message
+from tidelog.replication.paxos.messages import Learned, LearnResponse, Message
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import Slot, Value
 
@@ -51,6 +51,9 @@ TIMER_MS = {Timer.RESEND: 100.0, Timer.CATCHUP: 200.0, Timer.RECOVER: 100.0}
 """T of each timer; it fires after a time drawn from [T, 2T)."""
 LEARN_BYTES_MAX = 4 << 20
 """Payloads that one answer to a replica that catches up carries, but one at least."""
+
+NOTICE_S = 0.005
+"""For so long a notice that a value is chosen waits for another frame to go with."""
 
 Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
 
@@ -69,8 +72,17 @@ class Engine:
     """One replica of one log. All methods are for the event loop's thread."""
 
     def __init__(
-        self, node: PaxosNode, disk: ReplicaDisk, post: Post, listener: EngineListener, entropy: Entropy
+        self,
+        node: PaxosNode,
+        disk: ReplicaDisk,
+        post: Post,
+        listener: EngineListener,
+        entropy: Entropy,
+        *,
+        notice_s: float = 0.0,
     ) -> None:
+        """Notices that a value is chosen, which nobody waits for, may be put off for `notice_s`: then they go with the
+        next value, and cost no frame that wakes a peer."""
         self.node = node
         self.disk = disk
         self.payloads = Payloads()
@@ -80,6 +92,9 @@ class Engine:
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._notice_s = notice_s
+        self._notices: dict[int, list[Learned]] = {}
+        self._notices_due: asyncio.TimerHandle | None = None
         disk.on_stored = lambda sequence: self.step(Stored(sequence))
         disk.on_failed = lambda: self.step(StoreFailed())
 
@@ -140,6 +155,7 @@ class Engine:
 
     def close(self) -> None:
         """No timer fires any more."""
+        self._give_notice()
         self.disk.close()
         for handle in self._timers.values():
             handle.cancel()
@@ -173,10 +189,34 @@ class Engine:
         if isinstance(message, LearnResponse):
             self._send_learned(to, message)
             return
+        if isinstance(message, Learned) and self._notice_s > 0:
+            self._put_off(to, message)
+            return
         payloads = [self.buffer_of(position, value) for position, value in values_of(message)]
         found = [payload for payload in payloads if payload is not None]
         if len(found) == len(payloads):
-            self._post(to, PaxosFrame(self.node.node, to, message, tuple(map(len, found))), found)
+            self._post_in_order(to, message, found)
+
+    def _post_in_order(self, to: int, message: Message, payloads: Sequence[Buffer]) -> None:
+        """With the notices that wait for it."""
+        for notice in self._notices.pop(to, ()):
+            self._post(to, PaxosFrame(self.node.node, to, notice), ())
+        self._post(to, PaxosFrame(self.node.node, to, message, tuple(map(len, payloads))), payloads)
+
+    def _put_off(self, to: int, notice: Learned) -> None:
+        self._notices.setdefault(to, []).append(notice)
+        if self._notices_due is None:
+            self._notices_due = asyncio.get_running_loop().call_later(self._notice_s, self._give_notice)
+
+    def _give_notice(self) -> None:
+        """Of all that waits."""
+        if self._notices_due is not None:
+            self._notices_due.cancel()
+            self._notices_due = None
+        notices, self._notices = self._notices, {}
+        for to, waiting in notices.items():
+            for notice in waiting:
+                self._post(to, PaxosFrame(self.node.node, to, notice), ())
 
     def _send_learned(self, to: int, message: LearnResponse) -> None:
         """As many of the slots as one frame may carry; what cannot be read goes as faulty, for it is chosen."""
@@ -195,7 +235,7 @@ class Engine:
                 found.append(payload)
             slots.append(slot)
         shown = LearnResponse(message.floor, tuple(slots), message.learned_end)
-        self._post(to, PaxosFrame(self.node.node, to, shown, tuple(map(len, found))), found)
+        self._post_in_order(to, shown, found)
 
     def _set_timer(self, timer: Timer, token: int) -> None:
         previous = self._timers.pop(timer, None)
