@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.asking import Asked, until
-from tests.e2e.clusters import running
+from tests.e2e.clusters import ISR, running
 from tidelog.admin import AdminClient, NewAssignment, TopicDescription
 from tidelog.model.errors import TidelogError
 from tidelog.producer import Delivery, Producer
@@ -205,10 +205,11 @@ async def test_brokers_are_added_removed_and_replaced_under_load_while_others_ar
         async with Load(cluster.bootstrap, "busy", partitions).running() as load:
             await load.grow(600)
 
+            replicas = sum(len(found.replicas) for one in await admin.describe_topics() for found in one.partitions)
             fourth = await asyncio.to_thread(cluster.add)
             async with Watch(cluster, admin, await admin.describe_topic("busy")).running():
                 begun = await admin.rebalance(throttle_bytes_per_s=TRICKLE)
-                assert sum(fourth in move.replicas for move in begun) == 18 // 4
+                assert sum(fourth in move.replicas for move in begun) == replicas // 4
                 await until_moving(admin)
                 await kill_and_restart(cluster, 2)
                 assert await admin.rebalance(throttle_bytes_per_s=FULL_SPEED) == [], (
@@ -319,7 +320,7 @@ async def test_a_copy_is_deleted_also_if_its_broker_was_down_when_it_was_taken_a
         await asyncio.to_thread(load.check, cluster)
 
 
-async def test_brokers_count_what_a_move_costs(cluster: LocalCluster) -> None:
+async def test_brokers_count_what_a_move_costs(cluster: LocalCluster, protocol: str) -> None:
     async with AdminClient(cluster.bootstrap) as admin:
         await admin.create_topic("counted", replicas_assignments={0: [1, 2]})
         async with Load(cluster.bootstrap, "counted", 1).running() as load:
@@ -329,8 +330,12 @@ async def test_brokers_count_what_a_move_costs(cluster: LocalCluster) -> None:
         await admin.alter_reassignments([NewAssignment("counted", 0, (3, 2))])
         await settled(cluster, admin, "counted")
         moved = {node_id: metrics(cluster, node_id) for node_id in cluster.node_ids}
-        assert moved[3]["tidelog_moves_received_bytes_total"] == held_bytes, "nothing is copied twice"
-        assert sum(found["tidelog_moves_sent_bytes_total"] for found in moved.values()) == held_bytes
+        received_bytes = moved[3]["tidelog_moves_received_bytes_total"]
+        sent_bytes = sum(found["tidelog_moves_sent_bytes_total"] for found in moved.values())
+        if protocol == ISR:
+            assert received_bytes == sent_bytes == held_bytes, "nothing is copied twice"
+        else:
+            assert 0.9 * held_bytes < received_bytes <= sent_bytes < 2 * held_bytes, "it asks several, in turn"
         await check_copies(cluster, admin, "counted")
 
 

@@ -25,6 +25,7 @@ from tidelog.broker.local_copy import LocalCopy
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.partition import Partition, Surroundings
 from tidelog.broker.partition_handle import ReadHandle
+from tidelog.broker.paxos.pace import Pace
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
 from tidelog.broker.paxos.space import SpaceSettings
@@ -104,9 +105,10 @@ class DataPlane:
             moved,
         )
         space = SpaceSettings(config.paxos_journal_max_bytes, config.paxos_journal_max_entries)
-        self.paxos = PaxosRoles(node_id, self._logs, tasks, surroundings, peers, entropy, image, space)
+        pace = Pace(node_id, self._throttle)
+        self.paxos = PaxosRoles(node_id, self._logs, tasks, surroundings, peers, entropy, image, pace, space)
         self._steward = Steward(node_id, self.paxos, own_epoch, image, channel, in_force, clock, tasks.spawn)
-        self.paxos_service = PaxosService(self.paxos.holders.get)
+        self.paxos_service = PaxosService(self.paxos.holders.get, pace)
         """Answers the other replicas of Paxos partitions."""
         self.replicas = Replicas(
             node_id,

@@ -60,7 +60,7 @@ class PeerService:
         if isinstance(message, VerifyQuery):
             return Answer(await self.verifier.answer(message))
         if isinstance(message, ReadApplied):
-            return self.paxos.read(message)
+            return await self.paxos.read(caller.node_id, message)
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
         if isinstance(message, FetchSnapshot):

@@ -1,9 +1,10 @@
 """The throttle of moving replicas on one broker: what it sends to them, and what it asks for on their behalf.
 
-A replica is *catching up* while its partition's move is adding it and it is not in sync. Only those are held to the
-rate, as with Kafka's `leader.replication.throttled.rate` and `follower.replication.throttled.rate`: to slow down a
-replica that is in sync would slow down producers, and to slow down one that lags would keep a partition from being
-whole. Which those are follows from the metadata, where Kafka has lists of replicas to be set and taken off again.
+A replica is *catching up* while its partition's move is adding it and it is not in sync, or does not vote yet. Only
+those are held to the rate, as with Kafka's `leader.replication.throttled.rate` and
+`follower.replication.throttled.rate`: to slow down a replica that is in sync would slow down producers, and to slow
+down one that lags would keep a partition from being whole. Which those are follows from the metadata, where Kafka has
+lists of replicas to be set and taken off again.
 
 The rate is that of the moves, where they were begun with one, else the broker's own settings. Both sides count for
 themselves: a broker that sends to many and one that receives from many are held to it alike.
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import INT64_MAX
-from tidelog.model.cluster import NO_THROTTLE, ClusterImage
+from tidelog.model.cluster import NO_THROTTLE, ClusterImage, PartitionInfo
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.ports import Clock
 from tidelog.replication.token_bucket import TokenBucket
@@ -104,8 +105,13 @@ class Throttle:
             for info in topic.partitions
             if info.adding
             for node in info.adding
-            if node not in info.isr and self._node_id in (node, info.leader)
+            if node not in info.isr and self._node_id in (node, *_senders(info))
         }
+
+
+def _senders(info: PartitionInfo) -> tuple[NodeId, ...]:
+    """Who has what it lacks: the leader, or, where a majority commits, anybody."""
+    return info.replicas if info.members else (info.leader,)
 
 
 def _rate(given: int, configured: int) -> int | None:

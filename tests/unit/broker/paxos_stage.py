@@ -18,6 +18,7 @@ from tidelog.broker.lease import Lease
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
 from tidelog.broker.paxos.opening import open_replica
+from tidelog.broker.paxos.pace import Pace, PacedPeers
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.service import PaxosService
@@ -28,7 +29,8 @@ from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.repair_messages import RecoverQuery
 from tidelog.broker.repairer import Repairer
 from tidelog.broker.stats import Stats
-from tidelog.config.schema import TopicConfig
+from tidelog.broker.throttle import Throttle
+from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, Topic, Voter
 from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import NodeId
@@ -131,10 +133,13 @@ class Site:
             founders=founders if is_founder else None,
         )
         self.spawn("disk", writer.run())
-        surroundings = ReplicaSurroundings(shared, self, self.entropy, self.spawn, self.stage.space)
+        self.stats = stats
+        self.throttle = Throttle(NodeId(self.node), BrokerConfig(), clock, stats)
+        pace = Pace(self.node, self.throttle)
+        surroundings = ReplicaSurroundings(shared, PacedPeers(self, pace), self.entropy, self.spawn, self.stage.space)
         identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id)
         self.replica = PaxosReplica(identity, founders, files, surroundings)
-        self.service = PaxosService(lambda _: self.replica)
+        self.service = PaxosService(lambda _: self.replica, pace)
         self.copies = Copies(lambda _: self.replica, lambda: self.lives, self)
         repairer = Repairer(
             NodeId(self.node), lambda _: self.replica, self.stage.image, self.copies, shared.log_writer, stats
@@ -202,7 +207,7 @@ class Site:
                     task.exception()
         loop.bury(process)
 
-    # -- `ReplicaPeers` ----------------------------------------------------------------------------------------------
+    # -- `Peers` -----------------------------------------------------------------------------------------------------
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> bool:
         self.stage.carry(self.node, node_id, msgspec.msgpack.encode(message), b"".join(payload))
@@ -213,7 +218,7 @@ class Site:
         other = self.stage.sites[node_id]
         if not other.is_up or self.stage.is_cut(self.node, node_id) or not self.stage.asks_answered:
             raise TimeoutError
-        answer = other.service.read(message)
+        answer = await other.service.read(self.node, message)
         return Answer(answer.message, (b"".join(answer.payload),))
 
     def is_live(self, node_id: int) -> bool:

@@ -46,7 +46,8 @@ class Links:
         """A coordinator tells those without a vote what is chosen: voters hold what they accepted and need no more than
         a notice, but the others would wait for their own timer."""
         voting = [voter.node_id for voter in self._voters().voters]
-        learners = [node for node in self._holders if node not in voting]
+        without = [node for node in self._holders if node not in voting]
+        learners = [node for node in without if not self._peers.is_held(self._where, node)]
         if learners and engine.node.coordinator is not None:
             slot = Slot(applied.position, 0, applied.value, learned=True)
             response = LearnResponse(engine.node.replica.floor, (slot,), applied.position + 1)

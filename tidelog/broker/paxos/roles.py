@@ -14,6 +14,7 @@ import msgspec
 from tidelog.broker.controller.partition_commands import UnfitReason
 from tidelog.broker.led_partition import Facilities
 from tidelog.broker.paxos.messages import ReadApplied
+from tidelog.broker.paxos.pace import Pace, PacedPeers
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.space import SpaceSettings
@@ -39,6 +40,7 @@ class PaxosRoles:
         peers: PeerNode,
         entropy: Entropy,
         image: Callable[[], ClusterImage],
+        pace: Pace,
         space: SpaceSettings,
     ) -> None:
         self.partitions: dict[PartitionId, PaxosPartition] = {}
@@ -49,7 +51,8 @@ class PaxosRoles:
         self._logs = logs
         self._tasks = tasks
         self._log_writer = facilities.log_writer
-        self._surroundings = ReplicaSurroundings(facilities, _DataLane(peers, image), entropy, tasks.spawn, space)
+        paced = PacedPeers(_DataLane(peers, image), pace)
+        self._surroundings = ReplicaSurroundings(facilities, paced, entropy, tasks.spawn, space)
         self._failed: dict[PartitionId, None] = {}
         """Halted when they were stopped: a disk that has failed stays so until the broker is started again."""
 
@@ -140,7 +143,7 @@ class PaxosRoles:
 
 
 class _DataLane:
-    """`ReplicaPeers`: beside what followers fetch, not in the way of heartbeats."""
+    """`Peers`: beside what followers fetch, not in the way of heartbeats."""
 
     def __init__(self, peers: PeerNode, image: Callable[[], ClusterImage]) -> None:
         self._peers = peers

@@ -1,36 +1,42 @@
 """What other brokers have to say to the Paxos replicas of this one, and where it goes.
 
-Nothing is queued here: a frame is taken by its engine at once, or, if there is no such replica now, is as good as lost.
+A frame is taken by its engine at once, or, if there is no such replica now, is as good as lost; but a question of one
+that is being moved waits for its turn (`pace`), one of each.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
 
 from tidelog.broker.paxos.messages import AppliedDurable, AppliedRead, PartitionFrame, ReadApplied
+from tidelog.broker.paxos.pace import Pace, where
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.transport.peer import Answer
 
 READ_BYTES_MAX = 4 << 20
+TURN_S_MAX = 2.0
+"""How long whoever asks for batches is kept waiting at most."""
 
 
 class PaxosService:
     """One broker's. `replica` finds what it has of a partition."""
 
-    def __init__(self, replica: Callable[[PartitionId], PaxosReplica | None]) -> None:
+    def __init__(self, replica: Callable[[PartitionId], PaxosReplica | None], pace: Pace) -> None:
         self._replica = replica
+        self._pace = pace
+        self._early: dict[tuple[PartitionId, int], asyncio.TimerHandle] = {}
+        """Whose questions wait."""
 
     def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> bool:
         """Takes a message that needs no answer; False if it is none of these."""
         match message:
-            case PartitionFrame(topic_id, partition, frame):
-                replica = self._find(topic_id, partition)
-                if replica is not None:
-                    replica.receive(node_id, frame, payload)
+            case PartitionFrame():
+                self._take(node_id, message, payload)
             case AppliedDurable(topic_id, partition, sender, durable_offset):
                 replica = self._find(topic_id, partition)
                 if replica is not None:
@@ -39,8 +45,33 @@ class PaxosService:
                 return False
         return True
 
-    def read(self, asked: ReadApplied) -> Answer:
-        """Batches of a replica here. Raises `NotFound`, or as `PartitionLog.read`."""
+    def _take(self, node_id: int, message: PartitionFrame, payload: memoryview) -> None:
+        partition_id = where(message)
+        early_s = self._pace.early_s(node_id, message)
+        if early_s > 0:
+            asker = (partition_id, node_id)
+            if asker not in self._early:
+                loop = asyncio.get_running_loop()
+                self._early[asker] = loop.call_later(early_s, self._take_up, asker, message, payload)
+            return
+        replica = self._replica(partition_id)
+        if replica is not None:
+            self._pace.received(partition_id, len(payload))
+            replica.receive(node_id, message.frame, payload)
+
+    def _take_up(self, asker: tuple[PartitionId, int], message: PartitionFrame, payload: memoryview) -> None:
+        del self._early[asker]
+        self._take(asker[1], message, payload)
+
+    async def read(self, node_id: int, asked: ReadApplied) -> Answer:
+        """Batches of a replica here, for another broker. Raises `NotFound`, `Overloaded`, or as `PartitionLog.read`."""
+        partition_id = PartitionId(TopicId(asked.topic_id), asked.partition)
+        allowed = await self._pace.may_send(partition_id, node_id, TURN_S_MAX)
+        answer = self._read(asked, min(asked.bytes_max, allowed, READ_BYTES_MAX))
+        self._pace.sent(partition_id, node_id, sum(map(len, answer.payload)))
+        return answer
+
+    def _read(self, asked: ReadApplied, size: int) -> Answer:
         replica = self._find(asked.topic_id, asked.partition)
         if replica is None or not replica.is_readable:
             raise NotFound("this broker has no such replica now")
@@ -49,7 +80,6 @@ class PaxosService:
         offset = max(asked.offset, log.log_start_offset)
         if offset >= log.log_end_offset:
             return Answer(told)
-        size = min(asked.bytes_max, READ_BYTES_MAX)
         return Answer(told, (log.read(offset, size, log.log_end_offset).data,))
 
     def _find(self, topic_id: str, partition: int) -> PaxosReplica | None:

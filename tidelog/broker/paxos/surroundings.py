@@ -53,7 +53,7 @@ class ReplicaIdentity:
     """
 
 
-class ReplicaPeers(Protocol):
+class Peers(Protocol):
     """The way to the other brokers."""
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
@@ -66,6 +66,14 @@ class ReplicaPeers(Protocol):
 
     def is_live(self, node_id: int) -> bool:
         """Is this broker registered, and not fenced?"""
+        ...
+
+
+class ReplicaPeers(Peers, Protocol):
+    """The same, for replicas of which some are being moved."""
+
+    def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
+        """Is the replica on this broker being moved, and copied at the rate of moves?"""
         ...
 
 

@@ -1,0 +1,153 @@
+"""Replicas of Paxos partitions that are being moved are held to the rate of moves (`throttle`), as followers are.
+
+What a new replica lacks it asks for: values that were learned, of any other replica's journal, or, where all journals
+begin later, batches of its log. Nothing has to be kept here for it, since whoever gets nothing asks again:
+
+    too early a question     is taken up when there is an allowance again, one of each asker
+    too large an answer      is cut to the allowance; one value may be larger, which is paid off before the next
+    too much for the asker   it does not ask
+
+A leader sends what it commits to all who follow without a vote, but not to those that are held: they would get it again
+when they have come that far.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from tidelog.broker.paxos.messages import PartitionFrame, ReadApplied
+from tidelog.broker.paxos.surroundings import Peers
+from tidelog.broker.quorum.messages import PaxosFrame
+from tidelog.broker.throttle import Direction, Throttle
+from tidelog.model.errors import Overloaded
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.ports import Buffer
+from tidelog.replication.paxos.messages import LearnRequest, LearnResponse
+from tidelog.replication.paxos.state import Slot
+from tidelog.replication.token_bucket import UNLIMITED
+from tidelog.transport.peer import Answer
+
+
+class Pace:
+    """One broker's."""
+
+    def __init__(self, node_id: int, throttle: Throttle) -> None:
+        self._node_id = node_id
+        self._throttle = throttle
+
+    def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
+        """Is the replica on this broker copied at the rate of moves?"""
+        return self._throttle.is_held(partition_id, node_id)
+
+    # -- who has the data --------------------------------------------------------------------------------------------
+
+    def early_s(self, node_id: int, message: PartitionFrame) -> float:
+        """How long a question of another broker has to wait; 0 for everything else."""
+        if not isinstance(message.frame.message, LearnRequest) or not self.is_held(where(message), node_id):
+            return 0.0
+        return self._throttle.sending.ready_in_s()
+
+    def outgoing(
+        self, node_id: int, message: PartitionFrame, payloads: Sequence[Buffer]
+    ) -> tuple[PartitionFrame, Sequence[Buffer]] | None:
+        """What may be sent of this message now; None if nothing may."""
+        frame, partition_id = message.frame, where(message)
+        if isinstance(frame.message, LearnRequest) and self.is_held(partition_id, self._node_id):
+            return (message, payloads) if self._throttle.receiving.allowance() > 0 else None
+        if not payloads or not isinstance(frame.message, LearnResponse) or not self.is_held(partition_id, node_id):
+            return message, payloads
+        room = self._throttle.sending.allowance()
+        if room <= 0:
+            return None
+        frame = cut(frame, room)
+        self._throttle.sent(sum(frame.sizes))
+        return PartitionFrame(message.topic_id, message.partition, frame), payloads[: len(frame.sizes)]
+
+    async def may_send(self, partition_id: PartitionId, node_id: int, seconds_max: float) -> int:
+        """How many bytes of a log another broker's replica may be sent, when its turn comes. Raises `Overloaded`."""
+        held = self.is_held(partition_id, node_id)
+        return await _turn(self._throttle.sending, seconds_max) if held else UNLIMITED
+
+    def sent(self, partition_id: PartitionId, node_id: int, count: int) -> None:
+        """So many bytes of a log went to the replica on another broker."""
+        if self.is_held(partition_id, node_id):
+            self._throttle.sent(count)
+
+    # -- who lacks it ------------------------------------------------------------------------------------------------
+
+    async def may_receive(self, partition_id: PartitionId, seconds_max: float) -> int:
+        """How many bytes of a log the replica here may ask for, when its turn comes. Raises `Overloaded`."""
+        held = self.is_held(partition_id, self._node_id)
+        return await _turn(self._throttle.receiving, seconds_max) if held else UNLIMITED
+
+    def received(self, partition_id: PartitionId, count: int) -> None:
+        """So many bytes came for the replica here."""
+        if count and self.is_held(partition_id, self._node_id):
+            self._throttle.received(count)
+
+
+class PacedPeers:
+    """`ReplicaPeers`: what goes to other brokers, and is asked of them, at the pace of moves."""
+
+    def __init__(self, peers: Peers, pace: Pace) -> None:
+        self._peers = peers
+        self._pace = pace
+
+    def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
+        """As `Peers.notify`; what may not be sent now is as good as lost."""
+        if isinstance(message, PartitionFrame):
+            allowed = self._pace.outgoing(node_id, message, payload)
+            if allowed is None:
+                return False
+            message, payload = allowed
+        return self._peers.notify(node_id, message, payload)
+
+    async def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Answer:
+        """As `Peers.ask`, and `Overloaded`."""
+        partition_id = PartitionId(TopicId(message.topic_id), message.partition)
+        size = min(message.bytes_max, await self._pace.may_receive(partition_id, deadline_s))
+        asked = ReadApplied(message.topic_id, message.partition, message.offset, size)
+        answer = await self._peers.ask(node_id, asked, deadline_s)
+        self._pace.received(partition_id, len(answer.body))
+        return answer
+
+    def is_live(self, node_id: int) -> bool:
+        """As `Peers.is_live`."""
+        return self._peers.is_live(node_id)
+
+    def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
+        """As `ReplicaPeers.is_held`."""
+        return self._pace.is_held(partition_id, node_id)
+
+
+def where(message: PartitionFrame) -> PartitionId:
+    """The partition that a frame is about."""
+    return PartitionId(TopicId(message.topic_id), message.partition)
+
+
+def cut(frame: PaxosFrame, room: int) -> PaxosFrame:
+    """An answer without what would bring it over `room` bytes, but with one value at least."""
+    answer = frame.message
+    assert isinstance(answer, LearnResponse)
+    slots: list[Slot] = []
+    total = values = 0
+    for slot in answer.slots:
+        if slot.value.digest and not slot.faulty:
+            total += frame.sizes[values]
+            if values and total > room:
+                break
+            values += 1
+        slots.append(slot)
+    shown = LearnResponse(answer.floor, tuple(slots), answer.learned_end)
+    return PaxosFrame(frame.sender, frame.to, shown, frame.sizes[:values])
+
+
+async def _turn(direction: Direction, seconds_max: float) -> int:
+    ready_in_s = direction.ready_in_s()
+    if ready_in_s > seconds_max:
+        raise Overloaded("replicas that move are held to a rate; ask again later")
+    await asyncio.sleep(ready_in_s)
+    return max(1, direction.allowance())
