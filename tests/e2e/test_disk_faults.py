@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.asking import Asked, until
-from tests.e2e.clusters import running, vouching
-from tests.e2e.loading import Load, Probes, create, own_copy, read, records, whole
+from tests.e2e.clusters import ISR, running, vouching
+from tests.e2e.loading import Load, Probes, create, own_copy, partition, read, records, whole
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -71,6 +71,9 @@ async def test_a_full_disk_refuses_or_hands_over_and_goes_on_when_there_is_space
         answers = [await asyncio.to_thread(large) for _ in range(40)]
         assert {answer.status for answer in answers} <= {200, 503, 504, 507}
         assert (await read(cluster, "full"))[: len(before)] == before, "reading goes on"
+        if protocol != ISR:
+            await asyncio.to_thread(until, lambda: partition(asked, "full")["leader"] not in (-1, BROKEN))
+            assert asked.produce("full", 0, "the others have room").status == 200
         (small_disk / BALLAST).unlink()
         await whole(cluster, "full")
         until(lambda: asked.produce("full", 0, "after").status == 200)

@@ -106,6 +106,11 @@ class AppliedLog:
         return self.log.durable_offset
 
     @property
+    def is_out_of_room(self) -> bool:
+        """True while something waits that the disk has no room for."""
+        return self._retry is not None
+
+    @property
     def is_full(self) -> bool:
         """True while no more should be delivered."""
         return len(self._waiting) >= WAITING_MAX

@@ -51,8 +51,8 @@ class Proposer(Protocol):
 
     def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
         """Proposes batches, already placed, whose bytes never change again. They count when a quorum has them on disk,
-        or, lazily, in memory. Returns position and value. Raises `LeaderNotAvailable` or `Overloaded`: nothing was
-        proposed."""
+        or, lazily, in memory. Returns position and value. Raises `LeaderNotAvailable`, `Overloaded` or `DiskFull`:
+        nothing was proposed."""
         ...
 
     def propose_deletion(self, offset: int) -> int:

@@ -33,7 +33,7 @@ from tidelog.broker.quorum.disk import ReplicaDisk, stored_log
 from tidelog.broker.quorum.engine import NOTICE_S, Engine, Told
 from tidelog.broker.quorum.messages import PaxosFrame
 from tidelog.config.schema import TopicConfig
-from tidelog.model.errors import LeaderNotAvailable, Overloaded
+from tidelog.model.errors import DiskFull, LeaderNotAvailable, Overloaded
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import (
     Append,
@@ -255,6 +255,11 @@ class PaxosReplica:
         return self.engine.node.replica.is_halted
 
     @property
+    def is_out_of_room(self) -> bool:
+        """Its disk is full: it takes part when there is room again. Who leads meanwhile acknowledges nothing."""
+        return self._disk.is_out_of_room or self.applied.is_out_of_room
+
+    @property
     def is_voting(self) -> bool:
         """May its votes count? False for a disk that has no id yet."""
         return self._status is Status.VOTING
@@ -336,6 +341,8 @@ class PaxosReplica:
 
     def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
         """As `Proposer.propose`."""
+        if self.is_out_of_room:
+            raise DiskFull(f"no space left for partition {self.partition_id}; nothing was appended")
         digest = self.engine.payloads.hold(payload)
         answer = self._ask(Append(count, digest, is_lazy=is_lazy))
         if isinstance(answer, Proposed):

@@ -4,7 +4,8 @@ Looks at all replicas every so often, and is right again by the next look, whate
 
 - tells the controller which members are in force in a log led here, where that makes a difference;
 - changes them by the next step (`controller.member_steps`), one at a time;
-- asks for another reign where this one cannot go on, and for another leader where nobody is elected;
+- asks for another reign where this one cannot go on, and for another leader where nobody is elected, or the disk of
+  whoever is has been full for a while;
 - asks for another engine id for a disk that has forgotten what it promised;
 - has replicas say how far they are, as long as one of them is to become a member.
 """
@@ -59,7 +60,7 @@ class _Watch:
 
     leader_epoch: int
     since_s: float
-    """Nobody was elected since then."""
+    """Nobody was elected since then, or whoever was had no room on its disk."""
     marked_s: float
     old_end: int | None = None
     new_end: int | None = None
@@ -144,7 +145,7 @@ class Steward:
         watch = self._watches.get(partition_id)
         if watch is None or watch.leader_epoch != info.leader_epoch:
             watch = self._watches[partition_id] = _Watch(info.leader_epoch, now_s, now_s)
-        if replica.is_elected:
+        if replica.is_elected and not replica.is_out_of_room:
             watch.since_s = now_s
         if replica.is_halted or now_s - watch.since_s > PATIENCE_S:
             end = ReignEnd.YIELD

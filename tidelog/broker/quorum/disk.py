@@ -149,6 +149,11 @@ class ReplicaDisk:
         if self._retry is None:
             self._write()
 
+    @property
+    def is_out_of_room(self) -> bool:
+        """True while something waits that the disk has no room for."""
+        return self._retry is not None
+
     def _write(self) -> None:
         """Writes what there is, as far as there is room."""
         self._retry = None
