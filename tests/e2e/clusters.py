@@ -25,6 +25,7 @@ PAXOS: Final = "paxos"
 BOTH: Final = "both"
 BESIDE: Final = "beside"
 BESIDE_EVERY_S: Final = 0.05
+BEGUN_S_MAX: Final = 30.0
 
 
 def only(*protocols: str) -> pytest.MarkDecorator:
@@ -53,18 +54,20 @@ def running(
             yield cluster
             return
         with ThreadPoolExecutor(1) as pool:
-            over = threading.Event()
-            beside = pool.submit(asyncio.run, _write_beside(cluster, over))
+            begun, over = threading.Event(), threading.Event()
+            beside = pool.submit(asyncio.run, _write_beside(cluster, begun, over))
             try:
+                assert begun.wait(BEGUN_S_MAX), "nothing is acknowledged where nothing has happened yet"
                 yield cluster
             finally:
                 over.set()
             beside.result()
 
 
-async def _write_beside(cluster: LocalCluster, over: threading.Event) -> None:
+async def _write_beside(cluster: LocalCluster, begun: threading.Event, over: threading.Event) -> None:
     await create(cluster, BESIDE, {"commit.protocol": ISR}, cluster.node_ids[:3])
     async with Load(cluster, BESIDE, every_s=BESIDE_EVERY_S) as load:
+        begun.set()
         while not over.is_set():
             await asyncio.sleep(BESIDE_EVERY_S)
     load.check(await records(cluster, BESIDE))

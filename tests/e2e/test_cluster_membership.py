@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.asking import Asked, ask, controller_of, until
-from tests.e2e.clusters import running
+from tests.e2e.clusters import ISR, PAXOS, only, running
 from tidelog.testing import BrokerFailed, BrokerProcess, LocalCluster
 from tidelog.testing.commands import HOST
 from tidelog.testing.ports import free_ports
@@ -182,6 +182,7 @@ def test_the_controller_is_removed_and_somebody_else_takes_its_vote(newcomer: Ne
         assert controller not in asked.leaders("afterwards")
 
 
+@only(ISR, PAXOS)  # all topics go
 def test_who_would_break_the_majority_stays(cluster: LocalCluster) -> None:
     controller = controller_of(cluster)
     away, other = [node_id for node_id in cluster.node_ids if node_id != controller]

@@ -14,7 +14,7 @@ from tidelog.broker.peer_partition import PeerLeader, PeerPartition
 from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.remote_partition import RemotePartition
 from tidelog.broker.survey import offsets_at, survey_fingerprints, survey_offsets
-from tidelog.model.errors import Overloaded, TidelogError
+from tidelog.model.errors import LeaderNotAvailable, Overloaded, TidelogError
 from tidelog.model.ids import ProducerId
 
 PATIENCE_S: Final = 1.0
@@ -31,7 +31,20 @@ async def offsets_of(asked: Sequence[tuple[PartitionHandle, int | None]]) -> lis
         answers = await survey_offsets(remote[0][1].origin, targets, _patience_ends_s())
         for (number, _), answer in zip(remote, answers, strict=True):
             found[number] = answer
-    return [await _offsets_here(*asked[number]) if one is None else one for number, one in enumerate(found)]
+    answers = [await _offsets_here(*asked[number]) if one is None else one for number, one in enumerate(found)]
+    await _ask_again(asked, answers)
+    return answers
+
+
+async def _ask_again(
+    asked: Sequence[tuple[PartitionHandle, int | None]], answers: list[Offsets | TidelogError]
+) -> None:
+    """Of a leader here that is about to be elected: it knows in a moment."""
+    deadline_s = _patience_ends_s()
+    for number, (partition, timestamp_ms) in enumerate(asked):
+        if isinstance(partition, LedPartition) and isinstance(answers[number], LeaderNotAvailable):
+            await partition.wait_for_end(deadline_s)
+            answers[number] = await _offsets_here(partition, timestamp_ms)
 
 
 async def _offsets_here(partition: PartitionHandle, timestamp_ms: int | None) -> Offsets | TidelogError:

@@ -167,6 +167,10 @@ class LedPartition(ABC):
         self._lease.require()
         return await self._copy.extent()
 
+    async def wait_for_end(self, deadline_s: float) -> None:
+        """Returns when this leader knows where the partition ends, at the deadline (loop time), or if it never will."""
+        return  # who copies to others, and leads by the metadata, knows
+
     @property
     def is_readable(self) -> bool:
         """Until the role ends."""

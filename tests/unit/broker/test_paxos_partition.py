@@ -8,6 +8,8 @@ import pytest
 
 from tests.unit.broker.paxos_stage import Stage, play
 from tests.unit.broker.replication_stage import PARTITION, until
+from tidelog.broker.gathering import offsets_of
+from tidelog.broker.partition_handle import Offsets
 from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.proposals import ProduceReceipt
 from tidelog.model.errors import (
@@ -452,5 +454,24 @@ def test_a_replica_that_lost_its_journal_is_mute_until_it_has_another_id() -> No
         stage.sites[3].act(lambda: stage.sites[3].replica.set_engine_id(9))
         await until(lambda: stage.sites[3].replica.is_voting)
         assert stage.sites[3].replica.lost_engine_id == 0
+
+    play(story)
+
+
+@pytest.mark.parametrize("others", [(2, 3), ()], ids=["a majority", "nobody else"])
+def test_where_a_partition_ends_is_told_as_soon_as_its_leader_is_elected(others: tuple[int, ...]) -> None:
+    async def story(stage: Stage) -> None:
+        first = await stage.lead(1)
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+        stage.cut = {(1, node) for node in (2, 3) if node not in others}
+        stage.elect(1)
+        await until(lambda: stage.sites[1].replica.leader not in (first, None))
+        leader = stage.sites[1].replica.leader
+        assert leader is not None and not leader.is_serving
+        (found,) = await stage.sites[1].run(offsets_of([(leader, None)]))
+        if others:
+            assert isinstance(found, Offsets) and found.extent.high_watermark == 1
+        else:
+            assert isinstance(found, LeaderNotAvailable)
 
     play(story)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -128,6 +129,14 @@ class PaxosPartition(LedPartition):
         if found is None:
             self._require_end()
         return found
+
+    async def wait_for_end(self, deadline_s: float) -> None:
+        """As `LedPartition.wait_for_end`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline_s):
+                while self._is_held:
+                    self._room.clear()
+                    await self._room.wait()
 
     def _require_end(self) -> None:
         if not self._is_serving:
