@@ -432,6 +432,27 @@ def test_who_copies_a_log_that_is_further_than_its_own_jump_learns_the_voters_wh
     play(story, spares=1)
 
 
+def test_a_disk_that_was_given_another_id_still_votes_under_the_one_that_the_log_names() -> None:
+    """As when a move is called off and ordered again, while the log makes it a voter for the first order."""
+
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        await stage.change(1, add=4, remove=3)
+        await stage.sites[2].crash()
+        site = stage.sites[4]
+        site.engine_id = 9
+        site.act(lambda: site.replica.set_engine_id(9))
+        receipt = await stage.produce(1, b"a")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 4]
+        await site.crash()
+        await site.boot()
+        await stage.lead(1)
+        receipt = await stage.produce(1, b"b")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 4]
+
+    play(story, spares=1)
+
+
 def test_a_replica_that_lost_its_journal_is_mute_until_it_has_another_id() -> None:
     async def story(stage: Stage) -> None:
         await stage.lead(1)

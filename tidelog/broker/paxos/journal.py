@@ -3,7 +3,8 @@
 The engine's facts say what was promised, its floor what the rest of the log depends on. A replica that starts again has
 to know two things more:
 
-- under which *engine id* this disk made its promises. Another id is another voter's.
+- under which *engine ids* this disk made its promises. Another id is another voter's. There are several if a move was
+  called off and ordered again: the log may still name the disk by the first.
 - which *voters* are in force at the floor. VOTERS entries behind it are in the journal, and show again as it is
   replayed; those below are gone with their slots. So the floor itself names them. It names none if the replica jumped
   there, and has not been told yet.
@@ -31,6 +32,8 @@ class ReplicaFacts(msgspec.Struct, frozen=True):
     """The first voters, encoded, if this replica began with the log; else empty."""
     forgotten_id: int = 0
     """An earlier journal of this disk is lost: it had this id, and nobody may vote under it any more."""
+    former_ids: tuple[int, ...] = ()
+    """Other ids under which this journal has voted, or may have."""
 
 
 class Floor(Prefix, frozen=True):

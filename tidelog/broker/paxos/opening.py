@@ -47,6 +47,11 @@ class ReplicaFiles:
         metadata may still say, the ones before are as dead."""
         return engine_id > self.facts.forgotten_id
 
+    def former_ids(self, engine_id: int) -> tuple[int, ...]:
+        """Under which the journal has voted or may have, besides this one, and forgotten nothing."""
+        known = dict.fromkeys((*self.facts.former_ids, self.facts.engine_id))
+        return tuple(one for one in known if one != engine_id and self.may_vote_as(one))
+
 
 def open_replica(
     manager: LogManager,
@@ -86,4 +91,5 @@ def open_replica(
 def _without_vote(facts: ReplicaFacts) -> ReplicaFacts:
     """Of a disk that has perhaps forgotten what it accepted under its id."""
     metadata = structs.replace(facts.metadata, status=Status.EMPTY, may_forget=False)
-    return structs.replace(facts, engine_id=0, metadata=metadata, forgotten_id=facts.engine_id)
+    forgotten_id = max(facts.engine_id, *facts.former_ids, facts.forgotten_id)
+    return structs.replace(facts, engine_id=0, metadata=metadata, forgotten_id=forgotten_id, former_ids=())

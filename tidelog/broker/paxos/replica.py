@@ -107,6 +107,7 @@ class PaxosReplica:
             voters_position=membership.position,
         )
         self.engine = Engine(node, self._disk, self._links.post, self, entropy, notice_s=NOTICE_S)
+        self.engine.former_ids = files.former_ids(self._engine_id)
         self.voting = Voting(
             self.engine,
             membership,
@@ -130,7 +131,7 @@ class PaxosReplica:
             files.store,
             self.engine.step,
             lambda: self.applied.durable_offset,
-            lambda offset: self._links.report(node.node, offset),
+            self._report_durable,
             self._links.live,
             surroundings.space,
         )
@@ -177,9 +178,13 @@ class PaxosReplica:
 
     def set_engine_id(self, engine_id: int) -> None:
         """The controller gave this disk an id under which none has ever voted. Its vote counts as soon as the log names
-        it. One that this disk has forgotten the promises of stays without effect."""
+        it; until then the log may name an earlier one, which is answered to as before. One that this disk has forgotten
+        the promises of stays without effect."""
         if engine_id != self._engine_id and self._files.may_vote_as(engine_id):
+            ids = (*self.engine.former_ids, self._engine_id)
+            self.engine.former_ids = tuple(one for one in ids if one not in (0, engine_id))
             self._engine_id = engine_id
+            self._disk.refresh(self.engine.node.replica.metadata)
             self.voting.enlist(engine_id)
 
     # -- roles -------------------------------------------------------------------------------------------------------
@@ -439,6 +444,10 @@ class PaxosReplica:
         self._trimmer.durable()
         self.applying.delivery.advance()
 
+    def _report_durable(self, offset: int) -> None:
+        for engine_id in (self.engine.node.node, *self.engine.former_ids):
+            self._links.report(engine_id, offset)
+
     def _on_log_failed(self, reason: str) -> None:
         """One disk: who cannot keep what is applied cannot keep what it promises either."""
         self._disk.fail(reason)
@@ -471,7 +480,13 @@ class PaxosReplica:
     def _encode_facts(self, metadata: Metadata) -> bytes:
         facts = self._files.facts
         return msgspec.msgpack.encode(
-            ReplicaFacts(self._engine_id, metadata, facts.founders, forgotten_id=facts.forgotten_id)
+            ReplicaFacts(
+                self._engine_id,
+                metadata,
+                facts.founders,
+                forgotten_id=facts.forgotten_id,
+                former_ids=self.engine.former_ids,
+            )
         )
 
     def _encode_floor(self, prefix: Prefix) -> bytes:

@@ -43,7 +43,7 @@ from tidelog.replication.paxos.events import (
     TimerFired,
     VotersFound,
 )
-from tidelog.replication.paxos.messages import Learned, LearnResponse, Message
+from tidelog.replication.paxos.messages import Learned, LearnResponse, Message, PromiseResponse, WriteResponse
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import Slot, Value
 
@@ -95,6 +95,10 @@ class Engine:
         self._notice_s = notice_s
         self._notices: dict[int, list[Learned]] = {}
         self._notices_due: asyncio.TimerHandle | None = None
+        self.former_ids: tuple[int, ...] = ()
+        """Ids that this disk went by before. It remembers what it promised under them, so whoever still needs them is
+        answered under them: at once, or, if an answer has to wait for the disk, when it is asked again."""
+        self._asked_as = 0
         disk.on_stored = lambda sequence: self.step(Stored(sequence))
         disk.on_failed = lambda: self.step(StoreFailed())
 
@@ -113,7 +117,7 @@ class Engine:
 
     def receive(self, frame: PaxosFrame, payload: memoryview) -> None:
         """Takes a peer's message; one that was not sent to this id, or came damaged, is as good as lost."""
-        if frame.to != self.node.node:
+        if frame.to != self.node.node and frame.to not in self.former_ids:
             return
         values = [value for _, value in values_of(frame.message)]
         parts = split(payload, frame.sizes, values) if len(frame.sizes) == len(values) else None
@@ -121,7 +125,11 @@ class Engine:
             return
         for value, part in zip(values, parts, strict=True):
             self.payloads.hold_as(value.digest, part)
-        self.step(Received(frame.sender, frame.message))
+        self._asked_as = frame.to
+        try:
+            self.step(Received(frame.sender, frame.message))
+        finally:
+            self._asked_as = 0
         if self.node.is_idle:
             self.payloads.trim(is_any_open=self.node.replica.applied.position < self.node.replica.end)
 
@@ -201,7 +209,9 @@ class Engine:
         """With the notices that wait for it."""
         for notice in self._notices.pop(to, ()):
             self._post(to, PaxosFrame(self.node.node, to, notice), ())
-        self._post(to, PaxosFrame(self.node.node, to, message, tuple(map(len, payloads))), payloads)
+        is_answer = isinstance(message, PromiseResponse | WriteResponse)
+        sender = self._asked_as if is_answer and self._asked_as else self.node.node
+        self._post(to, PaxosFrame(sender, to, message, tuple(map(len, payloads))), payloads)
 
     def _put_off(self, to: int, notice: Learned) -> None:
         self._notices.setdefault(to, []).append(notice)

@@ -48,7 +48,7 @@ class Proposals:
         """Counts an ACCEPT; says so if that makes the value chosen."""
         assert response.number == self._number and response.reply is Reply.ACCEPT
         proposal = self._open.get(response.position)
-        if proposal is None:
+        if proposal is None or sender not in self._quorum:
             return None
         proposal.accepted_by.add(sender)
         if not self._quorum.is_met(proposal.accepted_by):
