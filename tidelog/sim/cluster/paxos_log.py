@@ -60,6 +60,8 @@ class PaxosLog:
         self.lost: dict[int, None] = {}
         """Engine ids whose journals are gone, or may have forgotten something."""
         self._durable_of = durable_of
+        self._same: dict[int, tuple[int, ...]] = {}
+        """By engine id: all ids of its disk."""
         self._kept: dict[int, dict[Value, set[int]]] = {}
         """By position: the ids that have a value in their journals, durably."""
         self._owners: dict[int, tuple[int, str]] = {}
@@ -90,7 +92,11 @@ class PaxosLog:
             self.stored(actor.engine_id, record)
 
     def stored(self, engine_id: int, record: Record) -> None:
-        """This is durable."""
+        """This is durable, under whatever name the disk goes."""
+        for one in self._same.get(engine_id, (engine_id,)):
+            self._stored_as(one, record)
+
+    def _stored_as(self, engine_id: int, record: Record) -> None:
         self.truth.on_durable(engine_id, record)
         if isinstance(record, Slot) and not record.faulty:
             self._kept.setdefault(record.position, {}).setdefault(record.value, set()).add(engine_id)
@@ -122,14 +128,17 @@ class PaxosLog:
             self._require(len(holders) >= needed or self.book.is_volatile, "kept by enough", what)
 
     def renamed(self, before: int, now: int) -> None:
-        """A disk goes by another id, and remembers what it said under the one before."""
-        for _, holders in self.truth.accepted.values():
-            if before in holders:
-                holders.add(now)
-        for holders in (holders for values in self._kept.values() for holders in values.values()):
+        """A disk goes by another id, and remembers what it said under the one before, as it will say more."""
+        ids = tuple(dict.fromkeys((*self._same.get(before, (before,)), now)))
+        self._same.update(dict.fromkeys(ids, ids))
+        for holders in self._all_holders():
             if before in holders:
                 holders.add(now)
         self.truth.voted[now] = max(self.truth.voted.get(now, 0), self.truth.voted.get(before, 0))
+
+    def _all_holders(self) -> Iterator[set[int]]:
+        yield from (holders for _, holders in self.truth.accepted.values())
+        yield from (holders for values in self._kept.values() for holders in values.values())
 
     def asks(self, actor: Actor, number: int, quorum: Quorum, voters_position: int) -> None:
         """A candidate begins."""

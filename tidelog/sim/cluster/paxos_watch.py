@@ -89,6 +89,8 @@ class PaxosWatch:
                 return
             seen = Seen(replica, log, self._world.machine(replica.node_id).lives)
             self._seen[replica.engine.node] = seen
+            for engine_id in replica.engine.former_ids:
+                log.renamed(engine_id, seen.actor.engine_id)
             core = replica.engine.node.replica
             records: list[Record] = [core.metadata, *core.slots.values()]
             for record in records:
@@ -147,8 +149,7 @@ class PaxosWatch:
     def _stored(self, seen: Seen, sequence: int) -> None:
         while seen.unstored and seen.unstored[0][0] <= sequence:
             _, asked_as, record = seen.unstored.pop(0)
-            for engine_id in dict.fromkeys((asked_as, seen.actor.engine_id)):
-                self._judge(seen.log.stored, engine_id, record)
+            self._judge(seen.log.stored, asked_as, record)
 
     def _accepted_in_memory(self, seen: Seen, records: tuple[Record, ...]) -> None:
         for record in records:
