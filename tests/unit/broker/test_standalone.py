@@ -20,8 +20,9 @@ from tidelog.config.errors import ConfigError
 from tidelog.model.errors import NotController, TooLarge
 from tidelog.replication.election_settings import ElectionSettings
 
-SETTINGS = ElectionSettings(heartbeat_ms=20, lease_ms=100, timeout_ms=200)
-WAIT_S = 20.0
+SETTINGS = ElectionSettings(heartbeat_ms=50, lease_ms=250, timeout_ms=600)
+"""Quick to elect, and still patient with a machine that has other things to do."""
+WAIT_S = 50.0
 
 
 class Group:
