@@ -141,12 +141,20 @@ def _payloads_in(path: str, content: bytes) -> Iterator[Payload]:
     try:
         for entry in iter_batches(content):
             data = bytes(entry.data)
-            head, payload = decode_entry(data) or (None, None)
-            if head is not None and payload and head.kind is EntryKind.SLOT:
-                value = msgspec.msgpack.decode(head.content, type=Identity).value
-                if value.kind is Kind.APPEND:
-                    at = position + data.rindex(payload)
-                    yield Payload(path, at, len(payload), [held(batch) for batch in iter_batches(payload)])
+            for payload in _payload_of(data):
+                batches = [held(batch) for batch in iter_batches(payload)]
+                yield Payload(path, position + data.rindex(payload), len(payload), batches)
             position += len(data)
     except TidelogError:
         pass  # what stands behind another damage is left alone
+
+
+def _payload_of(data: bytes) -> Iterator[bytes]:
+    head, payload = decode_entry(data) or (None, None)
+    if head is None or not payload or head.kind is not EntryKind.SLOT:
+        return
+    try:
+        if msgspec.msgpack.decode(head.content, type=Identity).value.kind is Kind.APPEND:
+            yield payload
+    except msgspec.DecodeError:
+        pass  # rotten already
