@@ -23,10 +23,12 @@ from tidelog.broker.controller.partition_commands import (
     ElectionType,
     ElectLeaders,
     LostReign,
+    LostVote,
     MembersAltered,
     MembersAsked,
     NewReplicas,
     ReignEnd,
+    ReportLostVotes,
     ReportPaxosLeader,
 )
 from tidelog.broker.controller.quorum_leadership import ids_of, is_electable
@@ -61,6 +63,8 @@ class MembersMachine(RuleBasedStateMachine):
         self.in_force: list[tuple[PartitionMember, ...]] = []
         self.disks: dict[int, PartitionMember] = {}
         self.leaders: dict[int, int] = {}
+        self.forgotten: set[int] = set()
+        """Engine ids whose journals are lost."""
         self.before: PartitionInfo
 
     @property
@@ -80,7 +84,7 @@ class MembersMachine(RuleBasedStateMachine):
             return None
 
     def is_voting(self, member: PartitionMember) -> bool:
-        return self.image.is_live(member.node_id) and self.has_disk(member)
+        return self.image.is_live(member.node_id) and self.can_vote(member)
 
     @initialize(replicas=st.lists(NODES, min_size=1, max_size=5, unique=True))
     def begin(self, replicas: list[int]) -> None:
@@ -111,8 +115,7 @@ class MembersMachine(RuleBasedStateMachine):
     def restart(self, node: int, new_disk: bool, is_heard: bool) -> None:
         """Disks are lost only as long as the rest can decide."""
         self.processes += 1
-        dead = [one for one in self.log.members if one.node_id == node or not self.has_disk(one)]
-        is_survivable = 2 * len(dead) < len(self.log.members)
+        is_survivable = self.is_survivable(node)
         storage = self.image.brokers[NodeId(node)].storage
         if new_disk and is_survivable:
             self.fence(node)
@@ -120,6 +123,28 @@ class MembersMachine(RuleBasedStateMachine):
         self.ask(registration(node, process=f"p{self.processes}", storage=storage))
         if is_heard:
             self.cluster.heartbeat(node)
+
+    def is_survivable(self, node: int) -> bool:
+        """May this broker's votes be lost, too?"""
+        dead = [one for one in self.log.members if one.node_id == node or not self.can_vote(one)]
+        return 2 * len(dead) < len(self.log.members)
+
+    def can_vote(self, member: PartitionMember) -> bool:
+        return self.has_disk(member) and member.engine_id not in self.forgotten
+
+    @rule(node=NODES)
+    def forget(self, node: int) -> None:
+        """A journal is lost, and its disk is not."""
+        votes = [one for one in self.info.wanted if one.node_id == node]
+        if votes and self.is_survivable(node):
+            self.forgotten.update(one.engine_id for one in (*votes, *self.log.members) if one.node_id == node)
+            self.tell_of_lost_votes()
+
+    def tell_of_lost_votes(self) -> None:
+        for one in self.info.wanted:
+            if one.engine_id in self.forgotten:
+                epoch = self.image.brokers[NodeId(one.node_id)].epoch
+                self.ask(ReportLostVotes(one.node_id, epoch, [LostVote(TOPIC, 0, one.engine_id)]))
 
     def has_disk(self, member: PartitionMember) -> bool:
         return self.image.brokers[NodeId(member.node_id)].storage == member.storage
@@ -225,7 +250,12 @@ class MembersMachine(RuleBasedStateMachine):
         if not self.in_force:
             return
         old, new = self.before, self.info
-        voting = [one.node_id for one in new.members if self.is_voting(one)]
+        replaced = {one.node_id: one for one in new.wanted}
+        voting = [
+            one.node_id
+            for one in new.members
+            if self.image.is_live(one.node_id) and self.has_disk(one) and replaced.get(one.node_id, one) == one
+        ]
         assert sorted(new.isr) == sorted(voting)
         assert new.leader in (*new.isr, NO_LEADER)
         if new.leader not in (NO_LEADER, old.leader):
@@ -260,7 +290,8 @@ class MembersMachine(RuleBasedStateMachine):
         assert self.info.leader in self.info.target
 
     def _go_on(self) -> None:
-        if all(one.node_id != self.info.leader for one in self.log.members):
+        self.tell_of_lost_votes()
+        if all(one.node_id != self.info.leader or not self.can_vote(one) for one in self.log.members):
             self.lose(ReignEnd.YIELD, False)
         self.step(0, is_told=True)
         asked = MembersAsked(TOPIC, 0, self.info.leader_epoch, self.info.partition_epoch, self.log)
