@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pytest
 
 from tests.sim import test_slot_crashes, test_slot_sweep
+from tidelog.model.batch_header import BatchHeader
 from tidelog.model.errors import TidelogError
+from tidelog.model.ports import Buffer
 from tidelog.sim import slot_scenario
 from tidelog.sim.mutants import patched
 from tidelog.sim.slot_sweep import SlotSweep
-from tidelog.storage import rows, slot_loader
+from tidelog.storage import slot_loader
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
+from tidelog.storage.rows import RowCodec, Tail
 from tidelog.storage.slot_entries import Head, decode_entry
 from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_journal import SlotJournal
@@ -143,7 +146,12 @@ def take_heads_unchecked() -> AbstractContextManager[None]:
 
 def leave_places_out_of_rows() -> AbstractContextManager[None]:
     """Writes rows that do not say which slot they stand for."""
-    return patched(rows, "place_of", lambda header, data: (0, 0))
+    batch = RowCodec.batch
+
+    def without(codec: RowCodec, tail: Tail, header: BatchHeader, buffers: Sequence[Buffer], place: object) -> bytes:
+        return batch(codec, tail, header, buffers, (0, 0))
+
+    return patched(RowCodec, "batch", without)
 
 
 def lose_both_metainfo_copies(sweep: SlotSweep) -> None:

@@ -58,12 +58,10 @@ def encode_batch(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
-    is_control: bool = False,
 ) -> bytearray:
     """One sound batch of all `records`, each `(timestamp_ms, key, value)` or with headers as a fourth item.
 
-    The result may be patched in place (`assign_offsets` and the stamps). `is_control` is for brokers: what they write
-    for themselves, and no consumer is shown.
+    The result may be patched in place (`assign_offsets` and the stamps).
 
     Raises `UnprocessableBody` if there are no records, `InvalidRequest` if a number does not fit its field,
     `TooLarge` over 2 GiB.
@@ -77,10 +75,9 @@ def encode_batch(
     batch = bytearray().join(parts)
     if len(batch) > BATCH_BYTES_MAX:
         raise TooLarge(f"{len(records)} records make a batch of {len(batch)} bytes: send fewer at once")
-    attributes = compression | CONTROL_BIT if is_control else compression
     try:
         HEADER.pack_into(
-            batch, 0, base_offset, len(batch) - 12, leader_epoch, MAGIC, 0, attributes, len(records) - 1,
+            batch, 0, base_offset, len(batch) - 12, leader_epoch, MAGIC, 0, compression, len(records) - 1,
             records[0][0], max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
         )  # fmt: skip
     except struct.error as error:
@@ -90,19 +87,27 @@ def encode_batch(
 
 
 def spread_control_batch(
-    key: bytes, value: Buffer, *, timestamp_ms: int, base_offset: int, leader_epoch: int, base_sequence: int
+    key: bytes | None,
+    value: Buffer | None,
+    *,
+    timestamp_ms: int,
+    base_offset: int,
+    leader_epoch: int,
+    base_sequence: int,
 ) -> SpreadBatch:
-    """As `encode_batch` of one record, with `is_control`, around its value: that is not copied."""
-    opening, closing = encode_around(key, len(value))
+    """As `encode_batch` of one record, but of one that is for brokers: what they write for themselves, and no consumer
+    is shown. The value is not copied."""
+    opening, closing = encode_around(key, None if value is None else len(value))
     first = bytearray().join((bytes(HEADER_BYTES), opening))
-    size = len(first) + len(value) + len(closing)
+    rest = (closing,) if value is None else (value, closing)
+    size = len(first) + sum(map(len, rest))
     assert size <= BATCH_BYTES_MAX
     HEADER.pack_into(
         first, 0, base_offset, size - 12, leader_epoch, MAGIC, 0, CONTROL_BIT, 0,
         timestamp_ms, timestamp_ms, -1, -1, base_sequence, 1,
     )  # fmt: skip
-    seal_spread(first, value, closing)
-    return SpreadBatch(parse_header(first), (first, value, closing))
+    seal_spread(first, *rest)
+    return SpreadBatch(parse_header(first), (first, *rest))
 
 
 def decode_batch(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[StoredRecord]:

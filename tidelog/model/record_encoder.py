@@ -16,6 +16,8 @@ from tidelog.model.records import Header, RecordLike
 from tidelog.model.varint import VARINT_TABLE_SIZE, VARINTS, encode_varint
 
 _NULL = encode_varint(-1)
+_NOTHING_BEFORE = b"\0" * 3
+"""Attributes, and the two deltas, of a batch's first record."""
 _VARINT_SIZES = tuple(map(len, VARINTS))
 _HEADERS = itemgetter(3)
 _PLAIN = itemgetter(0, 1, 2)
@@ -35,11 +37,11 @@ def encode_records(records: Sequence[RecordLike]) -> tuple[list[bytes], int]:
         return _parts(records, base_timestamp)
 
 
-def encode_around(key: bytes, value_bytes: int) -> tuple[bytes, bytes]:
-    """What goes before and behind the value of a batch's only record, which has no headers."""
-    opening = b"".join((b"\0", _varint(0), _varint(0), *_field(key), _varint(value_bytes)))
-    closing = _varint(0)
-    return _varint(len(opening) + value_bytes + len(closing)) + opening, closing
+def encode_around(key: bytes | None, value_bytes: int | None) -> tuple[bytes, bytes]:
+    """What goes before and behind the value, if there is one, of a batch's only record, which has no headers."""
+    length = _NULL if value_bytes is None else _varint(value_bytes)
+    opening = b"".join((_NOTHING_BEFORE, *_field(key), length))
+    return _varint(len(opening) + (value_bytes or 0) + 1) + opening, b"\0"
 
 
 def _plain_parts(records: Iterable[_Plain], base_timestamp: int) -> tuple[list[bytes], int]:

@@ -98,12 +98,12 @@ class AppendableLog(ReadableLog):
         now_ms: int,
         *,
         may_skip: bool = False,
-        place: tuple[int, int] | None = None,
+        places: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Writes batches, whose offsets and epoch are assigned, behind the end: all of them or none.
 
         Each goes right behind the one before it; with `may_skip`, also further on: the offsets between hold nothing.
-        `place` is the position and number under which a Paxos log agreed on them, for their catalog rows.
+        `places` are position and number of each in a Paxos log, for their catalog rows.
         Raises `DiskFull` or `Overloaded` (nothing was appended, try again later), `LogOffline` (nothing was appended,
         nor will be), or `InternalError` (the write failed half-way: the outcome is unknown; the log is offline now).
         """
@@ -111,11 +111,11 @@ class AppendableLog(ReadableLog):
         if self._is_time_to_roll(now_ms):
             self.roll(now_ms)
         tail, rows = self.tail, []
-        for batch in batches:
+        for number, batch in enumerate(batches):
             header = batch.header
             assert header.base_offset == tail.offset or (may_skip and header.base_offset > tail.offset)
             assert header.leader_epoch >= tail.epoch
-            rows.append(self._codec.batch(tail, header, batch.buffers, place))
+            rows.append(self._codec.batch(tail, header, batch.buffers, places[number] if places else None))
             tail = Tail(
                 tail.sequence + 1, tail.durable, header.leader_epoch, header.next_offset,
                 tail.file_position + header.size, max(tail.running_max_timestamp, header.max_timestamp),

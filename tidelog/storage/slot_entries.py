@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tidelog.model.batch_codec import encode_batch, spread_control_batch
-from tidelog.model.batch_header import HEADER_BYTES, BatchHeader, RecordBatch, SpreadBatch, parse_header
+from tidelog.model.batch_codec import spread_control_batch
+from tidelog.model.batch_header import HEADER_BYTES, BatchHeader, SpreadBatch, parse_header
 from tidelog.model.errors import InvalidBatch
 from tidelog.model.ports import Buffer
 from tidelog.model.varint import decode_varint
@@ -71,28 +71,14 @@ class Head(NamedTuple):
         return fields + self.digest + self.content
 
 
-def encode_entry(head: Head, payload: Buffer | None, offset: int, epoch: int) -> RecordBatch | SpreadBatch:
+def encode_entry(head: Head, payload: Buffer | None, offset: int, epoch: int) -> SpreadBatch:
     """The batch of an entry, in its place in the journal, around its payload: that may be large, and is not copied."""
     key = head.pack()
     assert len(key) <= HEAD_BYTES_MAX, f"a slot's identity or a floor of {len(head.content)} bytes is too large"
     (checksum,) = _SEQUENCE_BITS.unpack(_CRC_BITS.pack(crc32c(key)))
-    if payload is not None:
-        return spread_control_batch(
-            key,
-            payload,
-            timestamp_ms=_NO_TIMESTAMP,
-            base_offset=offset,
-            leader_epoch=epoch,
-            base_sequence=checksum,
-        )
-    data = encode_batch(
-        [(_NO_TIMESTAMP, key, None)],
-        base_offset=offset,
-        leader_epoch=epoch,
-        base_sequence=checksum,
-        is_control=True,
+    return spread_control_batch(
+        key, payload, timestamp_ms=_NO_TIMESTAMP, base_offset=offset, leader_epoch=epoch, base_sequence=checksum
     )
-    return RecordBatch(parse_header(data), memoryview(data))
 
 
 def decode_entry(data: bytes) -> tuple[Head, bytes | None] | None:

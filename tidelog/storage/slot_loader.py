@@ -38,7 +38,7 @@ from tidelog.storage.segment import Damage, Segment
 from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, decode_entry, salvage_head
 from tidelog.storage.slot_index import SlotIndex
 
-JOURNAL_SETTINGS = LogSettings(segment_bytes=8 << 20, segment_ms=1 << 62, segment_rows_max=32_768, producers_max=1)
+JOURNAL_SETTINGS = LogSettings(segment_bytes=32 << 20, segment_ms=1 << 62, segment_rows_max=32_768, producers_max=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.model.batch_codec import decode_batch, encode_batch
+from tidelog.model.batch_codec import decode_batch, encode_batch, spread_control_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, parse_header, verify_batch
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.storage.rows import RowCodec, Tail
@@ -96,6 +96,7 @@ def test_other_batches_are_no_entries() -> None:
     assert decode_entry(bytes(records)) is None
     assert place_of(parse_header(records), records) == (0, 0)
     for key in (None, b"", b"\0\0\0\1", b"\0\0\0\1" + bytes(40), b"\0\1\x7d\1" + bytes(40)):
-        marker = encode_batch([(1, key, None)], is_control=True)
+        made = spread_control_batch(key, None, timestamp_ms=1, base_offset=0, leader_epoch=0, base_sequence=0)
+        marker = b"".join(made.buffers)
         assert decode_entry(bytes(marker)) is None
         assert place_of(parse_header(marker), marker) == (0, 0)

@@ -189,7 +189,7 @@ class AppliedLog:
         if not batches:
             return
         place = (waiting.applied.position, value.birth)
-        self.log.append(batches, self._clock.wall_ms(), may_skip=True, place=place)
+        self.log.append(batches, self._clock.wall_ms(), may_skip=True, places=[place] * len(batches))
         self._stats.append_writes += 1
         self._stats.appended_batches += len(batches)
         self._stats.appended_records += sum(batch.header.record_count for batch in batches)
