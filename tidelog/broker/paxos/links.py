@@ -66,6 +66,11 @@ class Links:
         voters, me = self._voters().voters, self._node_id
         return [voter.voter_id for voter in voters if voter.node_id == me or self._peers.is_live(voter.node_id)]
 
+    @property
+    def voter_count(self) -> int:
+        """Of those in force."""
+        return len(self._voters().voters)
+
     def others(self) -> list[int]:
         """The brokers of the other voters."""
         return [voter.node_id for voter in self._voters().voters if voter.node_id != self._node_id]

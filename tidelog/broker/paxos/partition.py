@@ -23,59 +23,26 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
 
 from tidelog.broker.led_partition import Facilities, LedPartition
 from tidelog.broker.partition_handle import Extent, FetchedBatches
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.flights import Flight, Flights
+from tidelog.broker.paxos.proposing import Proposer
 from tidelog.broker.proposals import ACKS_ALL, Proposal
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import PartitionId
-from tidelog.model.ports import Buffer
 from tidelog.model.producers import ProducerTable
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
-from tidelog.replication.paxos.state import Value
 from tidelog.storage.partition_log import LogSettings
 
 WINDOW = 16
 """Values of producers in flight. A DELETE may be, besides."""
 VALUE_BYTES_MAX = 1 << 20
 """Of a value that more than one request goes into."""
-
-
-class Proposer(Protocol):
-    """The replica beside it, as a leader uses it."""
-
-    def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
-        """Proposes batches, already placed, whose bytes never change again. They count when a quorum has them on disk,
-        or, lazily, in memory. Returns position and value. Raises `LeaderNotAvailable`, `Overloaded` or `DiskFull`:
-        nothing was proposed."""
-        ...
-
-    def propose_deletion(self, offset: int) -> int:
-        """Proposes that the records below `offset` go; returns the position. Raises as `propose`."""
-        ...
-
-    def next_offset(self) -> int:
-        """Of the coordinator."""
-        ...
-
-    def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]: ...
-
-    @property
-    def may_be_lazy(self) -> bool:
-        """Are there so many voters that one may forget what it accepted?"""
-        ...
-
-    @property
-    def live_voters(self) -> list[int]: ...
-
-    @property
-    def replica_lags(self) -> dict[int, int]: ...
 
 
 class PaxosPartition(LedPartition):
@@ -157,7 +124,7 @@ class PaxosPartition(LedPartition):
     @property
     def replica_lags(self) -> dict[int, int]:
         """As `LedPartition.replica_lags`."""
-        return self._proposer.replica_lags
+        return self._proposer.lags()
 
     @property
     def is_writable(self) -> bool:

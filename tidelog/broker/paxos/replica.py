@@ -26,6 +26,7 @@ from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory
 from tidelog.broker.paxos.links import Links
 from tidelog.broker.paxos.opening import ReplicaFiles
 from tidelog.broker.paxos.partition import WINDOW, PaxosPartition
+from tidelog.broker.paxos.proposing import Proposer
 from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings
 from tidelog.broker.paxos.trimming import Trimmer
 from tidelog.broker.paxos.voting import Voting
@@ -33,13 +34,9 @@ from tidelog.broker.quorum.disk import ReplicaDisk, stored_log
 from tidelog.broker.quorum.engine import NOTICE_S, Engine, Told
 from tidelog.broker.quorum.messages import PaxosFrame
 from tidelog.config.schema import TopicConfig
-from tidelog.model.errors import DiskFull, LeaderNotAvailable, Overloaded
-from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import (
-    Append,
     Applied,
     Chosen,
-    Delete,
     Elect,
     Elected,
     Enlist,
@@ -47,7 +44,6 @@ from tidelog.replication.paxos.events import (
     Jumped,
     Lost,
     Proposed,
-    Reason,
     Refused,
     Repaired,
     Started,
@@ -55,7 +51,7 @@ from tidelog.replication.paxos.events import (
     VotersFound,
 )
 from tidelog.replication.paxos.node import PaxosNode
-from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Status, Value
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Status
 from tidelog.replication.paxos.voters import VoterSet, learner_id
 
 logger = structlog.get_logger("tidelog.paxos")
@@ -135,11 +131,11 @@ class PaxosReplica:
             self._links.live,
             surroundings.space,
         )
+        self._proposer = Proposer(self.engine, self._links, lambda: self.is_out_of_room, self._lags)
         self._spawn = surroundings.spawn
         self._writing_facts: asyncio.Task[None] | None = None
         self._former: list[PaxosPartition] = []
         """Earlier leaders here, of whose values somebody still waits to hear."""
-        self._answer: Proposed | Refused | None = None
         self._is_closed = False
 
     # -- beginning and ending ----------------------------------------------------------------------------------------
@@ -199,7 +195,7 @@ class PaxosReplica:
             self.partition_id,
             leader_epoch,
             self.applied,
-            self,
+            self._proposer,
             config,
             self.node_id,
             self._facilities,
@@ -312,22 +308,11 @@ class PaxosReplica:
         """How far another replica's log was heard to be durable; -1 if nothing was heard of it."""
         return self._trimmer.durable_end_of(engine_id)
 
-    @property
-    def replica_lags(self) -> dict[int, int]:
+    def _lags(self) -> dict[int, int]:
         """By node, how many records each other voter's log lacks that are in the log here, as far as it was heard."""
         end = self.log.log_end_offset
         others = [voter for voter in self.voters.voters if voter.node_id != self.node_id]
         return {voter.node_id: max(0, end - max(0, self.durable_end_of(voter.voter_id))) for voter in others}
-
-    @property
-    def may_be_lazy(self) -> bool:
-        """As `Proposer.may_be_lazy`. Of two voters, or one, each is a majority's loss."""
-        return len(self.voters.voters) > 2
-
-    @property
-    def live_voters(self) -> list[int]:
-        """The brokers of the voters that are live."""
-        return self.nodes_of(tuple(self._links.live()))
 
     @property
     def is_elected(self) -> bool:
@@ -341,44 +326,6 @@ class PaxosReplica:
     def floor(self) -> Floor:
         """What the journal begins with, for a replica that is behind it."""
         return self._history.floor(self.engine.node.replica.floor)
-
-    # -- for the leader's side ---------------------------------------------------------------------------------------
-
-    def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
-        """As `Proposer.propose`."""
-        if self.is_out_of_room:
-            raise DiskFull(f"no space left for partition {self.partition_id}; nothing was appended")
-        digest = self.engine.payloads.hold(payload)
-        answer = self._ask(Append(count, digest, is_lazy=is_lazy))
-        if isinstance(answer, Proposed):
-            return answer.position, answer.value
-        self.engine.payloads.release(digest)
-        if isinstance(answer, Refused) and answer.reason is Reason.WINDOW_FULL:
-            raise Overloaded("too much is on its way for this partition; nothing was appended, try again")
-        raise LeaderNotAvailable("this broker is not elected now; nothing was appended")
-
-    def propose_deletion(self, offset: int) -> int:
-        """As `Proposer.propose_deletion`."""
-        answer = self._ask(Delete(offset))
-        if isinstance(answer, Proposed):
-            return answer.position
-        raise LeaderNotAvailable("this broker cannot delete anything now; nothing was deleted, try again")
-
-    def _ask(self, event: Append | Delete) -> Proposed | Refused | None:
-        self._answer = None
-        self.engine.step(event)
-        return self._answer
-
-    def next_offset(self) -> int:
-        """As `Proposer.next_offset`."""
-        coordinator = self.engine.node.coordinator
-        if coordinator is None:
-            raise LeaderNotAvailable("this broker is not elected now; nothing was appended")
-        return coordinator.next_offset
-
-    def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:
-        """As `Proposer.nodes_of`."""
-        return self._links.nodes_of(engine_ids)
 
     # -- what the engine says ----------------------------------------------------------------------------------------
 
@@ -412,7 +359,7 @@ class PaxosReplica:
         elif isinstance(answer, Refused) and isinstance(answer.event, Elect):
             self.voting.on_refused(answer.event.number)
         else:
-            self._answer = answer
+            self._proposer.answered(answer)
 
     def _on_applied(self, applied: Applied) -> None:
         self._links.push(self.engine, applied)

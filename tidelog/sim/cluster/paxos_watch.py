@@ -103,7 +103,7 @@ class PaxosWatch:
         def begin(partition: PaxosPartition) -> None:
             original(partition)
             book = self._ledger.books.get(partition.partition_id)
-            seen = next((one for one in self._seen.values() if one.replica is partition._proposer), None)
+            seen = next((one for one in self._seen.values() if one.replica.leader is partition), None)
             if seen is not None and book is not None and self._is_running(seen):
                 coordinator = seen.replica.engine.node.coordinator
                 number = 0 if coordinator is None else coordinator.number

@@ -1,0 +1,77 @@
+"""A leader's way into its log: proposals go to the engine beside it, whose answer comes at once or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.paxos.links import Links
+from tidelog.broker.quorum.engine import Engine
+from tidelog.model.errors import DiskFull, LeaderNotAvailable, Overloaded
+from tidelog.model.ports import Buffer
+from tidelog.replication.paxos.events import Append, Delete, Proposed, Reason, Refused
+from tidelog.replication.paxos.state import Value
+
+
+class Proposer:
+    """One replica's; its leaders share it. `lags` tells by node how many records each other voter's log lacks."""
+
+    def __init__(
+        self, engine: Engine, links: Links, is_out_of_room: Callable[[], bool], lags: Callable[[], dict[int, int]]
+    ) -> None:
+        self.lags = lags
+        self._engine = engine
+        self._links = links
+        self._is_out_of_room = is_out_of_room
+        self._answer: Proposed | Refused | None = None
+
+    def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
+        """Proposes batches, already placed, whose bytes never change again. They count when a quorum has them on disk,
+        or, lazily, in memory. Returns position and value. Raises `LeaderNotAvailable`, `Overloaded` or `DiskFull`:
+        nothing was proposed."""
+        if self._is_out_of_room():
+            raise DiskFull("no space is left for this partition; nothing was appended")
+        digest = self._engine.payloads.hold(payload)
+        answer = self._ask(Append(count, digest, is_lazy=is_lazy))
+        if isinstance(answer, Proposed):
+            return answer.position, answer.value
+        self._engine.payloads.release(digest)
+        if isinstance(answer, Refused) and answer.reason is Reason.WINDOW_FULL:
+            raise Overloaded("too much is on its way for this partition; nothing was appended, try again")
+        raise LeaderNotAvailable("this broker is not elected now; nothing was appended")
+
+    def propose_deletion(self, offset: int) -> int:
+        """Proposes that the records below `offset` go; returns the position. Raises `LeaderNotAvailable`."""
+        answer = self._ask(Delete(offset))
+        if isinstance(answer, Proposed):
+            return answer.position
+        raise LeaderNotAvailable("this broker cannot delete anything now; nothing was deleted, try again")
+
+    def _ask(self, event: Append | Delete) -> Proposed | Refused | None:
+        self._answer = None
+        self._engine.step(event)
+        return self._answer
+
+    def answered(self, answer: Proposed | Refused) -> None:
+        """The engine's answer, from within its step."""
+        self._answer = answer
+
+    def next_offset(self) -> int:
+        """Of the coordinator. Raises `LeaderNotAvailable`."""
+        coordinator = self._engine.node.coordinator
+        if coordinator is None:
+            raise LeaderNotAvailable("this broker is not elected now; nothing was appended")
+        return coordinator.next_offset
+
+    def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:
+        """The brokers that go by these ids."""
+        return self._links.nodes_of(engine_ids)
+
+    @property
+    def live_voters(self) -> list[int]:
+        """The brokers of the voters that are live."""
+        return self.nodes_of(tuple(self._links.live()))
+
+    @property
+    def may_be_lazy(self) -> bool:
+        """Are there so many voters that one may forget what it accepted? Of two, or one, each is a majority's loss."""
+        return self._links.voter_count > 2
