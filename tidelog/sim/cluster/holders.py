@@ -64,13 +64,11 @@ class Holders:
             shadow.closed(is_power_cut=is_power_cut)
 
     def _forgets_what_memory_held(self, node: int) -> None:
-        """Whoever answered from memory never votes under that id again. If that is a majority, nobody can tell any more
-        what was agreed on."""
         for partition_id, log in self.majorities.logs.items():
-            if log.book.is_volatile and not log.book.is_gone:
-                self.forgets(partition_id, node)
-                log.book.is_gone = self.majorities.is_beyond_help(partition_id)
-                self._truth.saw("majority forgot what memory held", log.book.is_gone)
+            info = self._info(partition_id)
+            if info is not None and self.majorities.loses_memory(partition_id, info, node):
+                log.book.is_gone = True
+                self._truth.saw("majority forgot what memory held")
 
     def wiped(self, node: int) -> None:
         """Its disk was replaced."""

@@ -29,12 +29,6 @@ class Majorities:
         """A partition that there was not. `durable_of` tells how far its log on a node is on the disk."""
         self.logs[partition_id] = PaxosLog(book, voters_of(info.members), durable_of)
 
-    def is_beyond_help(self, partition_id: PartitionId) -> bool:
-        """Is a majority of the voters in force lost?"""
-        log = self.logs[partition_id]
-        voters = next(log.possible_voters()).ids
-        return 2 * len([voter for voter in voters if voter in log.lost]) >= len(voters)
-
     def may_forget(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
         """True if the journal on this node may go. The node may hold none."""
         ids = self._ids_on(partition_id, info, node)
@@ -49,6 +43,14 @@ class Majorities:
         """Whoever voted there is dead."""
         self.logs[partition_id].lost.update(dict.fromkeys(self._ids_on(partition_id, info, node)))
 
+    def loses_memory(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
+        """Whoever answered from memory there never votes under that id again. True if that is the end of the partition:
+        nobody can tell any more what was agreed on."""
+        log = self.logs[partition_id]
+        ids = [one for one in self._ids_on(partition_id, info, node) if one in log.lazy]
+        log.lost.update(dict.fromkeys(ids))
+        return bool(ids) and self._is_beyond_help(log)
+
     def _ids_on(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> list[int]:
         known = {(one.engine_id, one.node_id) for one in (*info.members, *info.wanted)}
         for voters in self.logs[partition_id].possible_voters():
@@ -61,3 +63,9 @@ class Majorities:
         yield tuple(one.engine_id for one in info.members)
         for voters in self.logs[partition_id].possible_voters():
             yield voters.ids
+
+    @staticmethod
+    def _is_beyond_help(log: PaxosLog) -> bool:
+        """Is a majority of the voters in force lost?"""
+        voters = next(log.possible_voters()).ids
+        return 2 * len([voter for voter in voters if voter in log.lost]) >= len(voters)

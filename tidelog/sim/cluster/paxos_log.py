@@ -59,6 +59,8 @@ class PaxosLog:
         """Sets that somebody has proposed, in that order."""
         self.lost: dict[int, None] = {}
         """Engine ids whose journals are gone, or may have forgotten something."""
+        self.lazy: dict[int, None] = {}
+        """Engine ids that answered from memory."""
         self._durable_of = durable_of
         self._same: dict[int, tuple[int, ...]] = {}
         """By engine id: all ids of its disk."""
@@ -95,6 +97,13 @@ class PaxosLog:
         """This is durable, under whatever name the disk goes."""
         for one in self._same.get(engine_id, (engine_id,)):
             self._stored_as(one, record)
+
+    def accepts_in_memory(self, engine_id: int, records: tuple[Record, ...]) -> None:
+        """These are answered before they are durable (`ack.durability=replicated`)."""
+        self.lazy[engine_id] = None
+        for record in records:
+            if isinstance(record, Slot):
+                self.stored(engine_id, record)
 
     def _stored_as(self, engine_id: int, record: Record) -> None:
         self.truth.on_durable(engine_id, record)

@@ -30,7 +30,7 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.messages import PromiseResponse, Reply, WriteRequest, WriteResponse
 from tidelog.replication.paxos.node import PaxosNode
-from tidelog.replication.paxos.state import Kind, Record, Slot
+from tidelog.replication.paxos.state import Kind, Record
 from tidelog.replication.paxos.voters import VoterSet, decode_voters
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.paxos_log import Actor, PaxosLog
@@ -151,18 +151,13 @@ class PaxosWatch:
             _, asked_as, record = seen.unstored.pop(0)
             self._judge(seen.log.stored, asked_as, record)
 
-    def _accepted_in_memory(self, seen: Seen, records: tuple[Record, ...]) -> None:
-        for record in records:
-            if isinstance(record, Slot):
-                seen.log.stored(seen.actor.engine_id, record)
-
     def _look(self, seen: Seen, effect: Effect) -> None:
         log, core = seen.log, seen.replica.engine.node.replica
         match effect:
-            case Persist(sequence, records):
+            case Persist(sequence, records, _, is_soon):
                 seen.unstored += [(sequence, seen.actor.engine_id, record) for record in records]
-                if log.book.is_volatile:
-                    self._accepted_in_memory(seen, records)
+                if is_soon:
+                    log.accepts_in_memory(seen.actor.engine_id, records)
             case Applied():
                 log.applies(seen.actor, effect)
                 self._count_applied(effect)
