@@ -18,6 +18,7 @@ import structlog
 import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
@@ -44,6 +45,7 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     `OSError` if the broker cannot start.
     """
     _configure_logging()
+    keep_freed_memory()
     return uvloop.run(_serve(config, announce))
 
 
