@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from tidelog.broker.controller.partition_commands import UnfitReason, UnfitReplica
 from tidelog.broker.copies import Holder
@@ -66,14 +67,21 @@ class Replicas:
 
     async def run(self) -> None:
         """Brings this broker in line with each image, until cancelled."""
+        loop = asyncio.get_running_loop()
+        reopen_at_s: float | None = None
         while True:
-            try:
-                async with asyncio.timeout(REOPEN_S if self._logs.troubled else None):
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(reopen_at_s):
                     await self._has_news.wait()
-            except TimeoutError:
-                await self._let_go_of_troubled()
             self._has_news.clear()
+            if reopen_at_s is not None and loop.time() >= reopen_at_s:  # however much news there is
+                reopen_at_s = None
+                await self._let_go_of_troubled()
             await self._come_to(self._image)
+            if not self._logs.troubled:
+                reopen_at_s = None
+            elif reopen_at_s is None:
+                reopen_at_s = loop.time() + REOPEN_S
 
     async def _let_go_of_troubled(self) -> None:
         """They are opened again."""

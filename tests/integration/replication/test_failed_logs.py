@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.integration.replication.three_brokers import NODES, ThreeBrokers, three_brokers, until
+from tests.integration.replication.three_brokers import NODES, START_S, ThreeBrokers, three_brokers, until
+from tidelog.broker import replicas
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.model.ids import PartitionId
+from tidelog.sim.medium import CAPACITY_BYTES
 
 
 @pytest.fixture
@@ -47,3 +49,19 @@ async def test_a_follower_whose_log_has_failed_holds_nobody_up(three: ThreeBroke
             assert await three.offset(2) >= offset
     assert three.info().isr == (1, 2)
     assert three.info().leader == 1
+
+
+async def test_a_log_that_a_full_disk_kept_shut_is_opened_however_often_the_metadata_change(
+    three: ThreeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "REOPEN_S", 0.3)
+    last, medium = three.brokers[3], three.disks[3].medium
+    medium.capacity_bytes = medium.used_bytes
+    await three.brokers[1].admin.create_topic(NewTopic("u", assignments={0: NODES}))
+    partition_id = PartitionId(three.brokers[1].topic("u").topic_id, 0)
+    await until(lambda: partition_id.topic_id in [one.topic_id for one in last.data.unfit()])
+    medium.capacity_bytes = CAPACITY_BYTES
+    async with asyncio.timeout(START_S):
+        while partition_id not in last.data.replicas.holders:
+            last.data.follow(last.image)
+            await asyncio.sleep(0.01)

@@ -31,7 +31,7 @@ class ThreeBrokers:
     def __init__(self) -> None:
         self.brokers: dict[int, Broker] = {}
         self._network = SimNetwork(random.Random(0))
-        self._disks = {node: SimDisk(node) for node in NODES}
+        self.disks = {node: SimDisk(node) for node in NODES}
 
     async def start(self, *nodes: int) -> None:
         """On what their disks hold. A majority has to run for that."""
@@ -47,7 +47,7 @@ class ThreeBrokers:
     def replace_disk(self, node: int) -> None:
         """Of a broker that does not run."""
         assert node not in self.brokers
-        self._disks[node] = SimDisk(f"another of {node}")
+        self.disks[node] = SimDisk(f"another of {node}")
 
     def _broker(self, node: int) -> Broker:
         settings = {
@@ -60,7 +60,7 @@ class ThreeBrokers:
         runner = SimRunner(random.Random(node), mean_s=0.0002)
         network = self._network.host(f"10.0.0.{node}")
         config = BrokerConfig.model_validate(settings)
-        return Broker(config, self._disks[node], SystemClock(), SystemEntropy(), runner, network)
+        return Broker(config, self.disks[node], SystemClock(), SystemEntropy(), runner, network)
 
     def info(self, topic: str = "t") -> PartitionInfo:
         """As the one with the lowest number has it."""

@@ -26,6 +26,7 @@ KEPT = {
     "commit-under-way-while-cut": "a commit under way when a follower began to cut its log was reported during the cut",
     "elections-in-one-entry": "two decisions in one entry of the log were taken for one by the simulator",
     "first-batch-overtaken": "a client's second batch overtook its first, whose sequence is free",
+    "logs-kept-shut-by-full-disks": "a log that could not be opened was never tried again while the metadata changed",
     "question-of-one-who-was-put-out": "a leader forgot what a follower had said, and never asked it again",
     "reader-of-a-cut-tail": "a leader that was cut off told a reader of its successor's that the log ends before",
     "restarted-leader-goes-on-in-its-epoch": "a restarted leader went on in its old epoch with less than it had",
