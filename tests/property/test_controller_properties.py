@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.unit.broker.controller.cluster import Cluster, registration, topic_id
+from tests.unit.broker.controller.cluster import Cluster, newest, registration, topic_id
 from tidelog.broker.controller.apply import apply, with_voters
 from tidelog.broker.controller.commands import (
     AddPartitions,
@@ -28,6 +28,7 @@ from tidelog.broker.controller.commands import (
     LeadCluster,
     NewTopic,
     ProducerIdBlock,
+    RegistrationOutdated,
     RemoveBroker,
     ReportRemoved,
     TakeSnapshot,
@@ -98,12 +99,17 @@ class ClusterMachine(RuleBasedStateMachine):
         if others:
             self.cluster.start(4, 5, racks=self.racks)
 
-    @rule(node=NODES, new_disk=st.booleans())
-    def start_broker(self, node: int, new_disk: bool) -> None:
+    @rule(node=NODES, new_disk=st.booleans(), is_late=st.booleans())
+    def start_broker(self, node: int, new_disk: bool, is_late: bool) -> None:
         self.processes += 1
         storage = f"disk-{node}-{self.processes}" if new_disk else ""
-        command = registration(node, process=f"p{self.processes}", storage=storage, rack=self.racks.get(node))
-        self.again(command, self.ask(command))
+        epoch = newest(self.image, node) - is_late
+        command = registration(
+            node, process=f"p{self.processes}", storage=storage, rack=self.racks.get(node), replaces=epoch
+        )
+        answer = self.ask(command)
+        assert isinstance(answer, RegistrationOutdated) == is_late
+        self.again(command, answer)
 
     @rule(node=NODES, lag=st.integers(0, 3), wants_shutdown=st.booleans())
     def heartbeat(self, node: int, lag: int, wants_shutdown: bool) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.property.test_controller_properties import replayed
-from tests.unit.broker.controller.cluster import Cluster, registration, topic_id
+from tests.unit.broker.controller.cluster import Cluster, newest, registration, topic_id
 from tidelog.broker.controller.commands import (
     AddPartitions,
     AlterTopicConfigs,
@@ -273,7 +273,9 @@ class ReplicationMachine(RuleBasedStateMachine):
             self.ask(BrokerHeartbeat(node, broker.epoch, self.image.position, wants_shutdown=True))
             self.processes += 1
             name = f"p{self.processes}"
-            self.ask(registration(node, process=name, storage=broker.storage, clean_epoch=broker.epoch))
+            epoch = broker.epoch
+            command = registration(node, process=name, storage=broker.storage, clean_epoch=epoch, replaces=epoch)
+            self.ask(command)
 
     @rule(node=NODES, lost=st.integers(1, 3))
     def crash(self, node: NodeId, lost: int) -> None:
@@ -287,7 +289,8 @@ class ReplicationMachine(RuleBasedStateMachine):
                 held = self.ledger(topic, info).held
                 held[node] = max(held[node] - lost, 0)
         self.processes += 1
-        self.ask(registration(node, process=f"p{self.processes}", storage=broker.storage))
+        name = f"p{self.processes}"
+        self.ask(registration(node, process=name, storage=broker.storage, replaces=broker.epoch))
 
     @rule(node=NODES)
     def lose_disk(self, node: NodeId) -> None:
@@ -297,7 +300,8 @@ class ReplicationMachine(RuleBasedStateMachine):
             if node in info.replicas:
                 self.ledger(topic, info).held[node] = 0
         self.processes += 1
-        answer = self.ask(registration(node, process=f"p{self.processes}", storage=f"new-{self.processes}"))
+        name, storage = f"p{self.processes}", f"new-{self.processes}"
+        answer = self.ask(registration(node, process=name, storage=storage, replaces=newest(self.image, node)))
         assert answer is not None
         for _, info in self.partitions():
             assert node not in (*info.isr, *info.elr, *info.last_known_elr)

@@ -196,6 +196,7 @@ class Broker:
 
     async def _register(self, peer_address: tuple[str, int]) -> None:
         clean_epoch = take_clean_mark(self._files)
+        known = self.image.brokers.get(self.node_id)
         command = RegisterBroker(
             self.node_id,
             self._hello.incarnation,
@@ -205,6 +206,7 @@ class Broker:
             self.config.broker_rack,
             self._metadata.cluster_id,
             clean_epoch,
+            -1 if known is None else known.epoch,
         )
         admitted = await self._registration.register(command)
         self._introduce(self._metadata.cluster_id, admitted.broker_epoch)

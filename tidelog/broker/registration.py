@@ -17,15 +17,18 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from tidelog.broker.controller.commands import (
     BrokerAdmitted,
     BrokerHeartbeat,
+    CommandAnswer,
     Done,
     HeartbeatAnswered,
     MetadataApplied,
     RegisterBroker,
+    RegistrationOutdated,
     ReportRemoved,
 )
 from tidelog.broker.controller.partition_commands import ReportUnfitReplicas, UnfitReplica
@@ -99,7 +102,7 @@ class Registration:
         deadline_s = asyncio.get_running_loop().time() + 2 * session_s
         while True:
             try:
-                admitted = await self._channel.submit(command, BrokerAdmitted, seconds_max=REGISTER_S_MAX)
+                answer = await self._channel.submit(self._command, CommandAnswer, seconds_max=REGISTER_S_MAX)
             except NodeIdInUse:
                 if asyncio.get_running_loop().time() >= deadline_s:
                     raise  # it goes on living: it is no predecessor of this process
@@ -110,8 +113,11 @@ class Registration:
                     raise
                 logger.warning("not registered yet", reason=str(error))
             else:
-                self.epoch = admitted.broker_epoch
-                return admitted
+                if isinstance(answer, BrokerAdmitted):
+                    self.epoch = answer.broker_epoch
+                    return answer
+                assert isinstance(answer, RegistrationOutdated)
+                self._command = msgspec.structs.replace(command, replaces=answer.broker_epoch)
 
     # -- living ------------------------------------------------------------------------------------------------------
 

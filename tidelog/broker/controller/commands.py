@@ -74,7 +74,7 @@ class AllocateProducerIds(Command, frozen=True, tag=True):
 
 
 class RegisterBroker(Command, frozen=True, tag=True):
-    """A broker process reports for duty. Answered by `BrokerAdmitted`."""
+    """A broker process reports for duty. Answered by `BrokerAdmitted`, or `RegistrationOutdated`."""
 
     node_id: int
     incarnation: str
@@ -90,6 +90,8 @@ class RegisterBroker(Command, frozen=True, tag=True):
     """The cluster that its disk belongs to; empty if it is new."""
     clean_epoch: int = -1
     """The broker epoch under which its predecessor on this disk stopped in good order; -1 if it did not."""
+    replaces: int = -1
+    """The newest registration of its node id that it knows of; -1 if none."""
 
 
 class BrokerHeartbeat(Command, frozen=True, tag=True):
@@ -197,6 +199,12 @@ class BrokerAdmitted(CommandAnswer, frozen=True, tag=True):
 
     broker_epoch: int
     cluster_id: str
+
+
+class RegistrationOutdated(CommandAnswer, frozen=True, tag=True):
+    """Nothing was done: the newest registration of this node id is another one; -1 if there is none."""
+
+    broker_epoch: int
 
 
 class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):

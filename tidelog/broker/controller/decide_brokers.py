@@ -4,6 +4,10 @@ One node id is one broker. A process that registers under an id whose broker is 
 earlier process is surely dead: the same disk says so, since a data directory is locked as long as its process lives.
 Another disk under a live id is either a second broker with a wrong `node.id`, or a broker whose disk was replaced
 within its session's time; it is told to wait, and succeeds in the second case.
+
+A registration is compared and set: it names the one that it replaces. What a process sent before it died may arrive
+when the next one has long been admitted, and would put it out for good; but then it names what is not the newest any
+more. A process that lives is told which is, and asks again.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from tidelog.broker.controller.commands import (
     FenceBroker,
     HeartbeatAnswered,
     RegisterBroker,
+    RegistrationOutdated,
     RemoveBroker,
 )
 from tidelog.broker.controller.decision import Decision
@@ -47,6 +52,9 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
     known = image.brokers.get(node)
     if known is not None and known.incarnation == command.incarnation:
         return Decision(answer=lambda after: _admitted(after, node))
+    epoch = -1 if known is None else known.epoch
+    if command.replaces != epoch:
+        return Decision(answer=lambda after: RegistrationOutdated(after.position, epoch))
     if known is not None and not known.is_fenced and known.storage != command.storage:
         raise NodeIdInUse(
             f"node id {node} belongs to a broker that is live, at {known.host}:{known.port}. Give this one another "

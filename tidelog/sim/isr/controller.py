@@ -99,9 +99,9 @@ def partition_of(image: ClusterImage) -> PartitionInfo:
     return image.topics[TOPIC].partitions[0]
 
 
-def registration(node: int, incarnation: str, storage: str, clean_epoch: int) -> RegisterBroker:
+def registration(node: int, incarnation: str, storage: str, clean_epoch: int, replaces: int) -> RegisterBroker:
     """Of a process. Where it listens is of no interest here."""
-    return RegisterBroker(node, incarnation, storage, "", 0, "", 0, cluster_id="", clean_epoch=clean_epoch)
+    return RegisterBroker(node, incarnation, storage, "", 0, "", 0, clean_epoch=clean_epoch, replaces=replaces)
 
 
 def first_heartbeat(image: ClusterImage, node: int) -> BrokerHeartbeat:

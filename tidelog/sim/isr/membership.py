@@ -34,7 +34,7 @@ class Membership:
 
     def _found_broker(self, node: int) -> None:
         process = self.new_process(node, self.new_disk(node))
-        self.controller.submit(registration(node, process.incarnation, process.disk.storage, -1))
+        self.controller.submit(registration(node, process.incarnation, process.disk.storage, -1, -1))
         process.broker_epoch = self.controller.broker(node).epoch
         self.controller.submit(first_heartbeat(self.controller.image, node))
 
@@ -66,18 +66,19 @@ class Membership:
         return process if process is not None and process.is_running else None
 
     def register(self, process: Process) -> None:
-        """Sends the registration; it may come again when it is long out of date."""
-        disk = process.disk
-        command = registration(process.node, process.incarnation, disk.storage, process.clean_epoch)
+        """Sends the registration; it may come again when it is long out of date. That the process is told first
+        which registration it replaces is left out."""
+        disk, newest = process.disk, self.controller.broker(process.node).epoch
+        command = registration(process.node, process.incarnation, disk.storage, process.clean_epoch, newest)
 
         def arrive(_: Dice) -> None:
             try:
                 answer = self.controller.submit(command)
             except TidelogError:
                 return
-            assert isinstance(answer, BrokerAdmitted)
-            epoch = answer.broker_epoch
-            self.wire.send(CONTROLLER, process.node, lambda _: self._admitted(process, epoch))
+            if isinstance(answer, BrokerAdmitted):
+                epoch = answer.broker_epoch
+                self.wire.send(CONTROLLER, process.node, lambda _: self._admitted(process, epoch))
 
         self.wire.send(process.node, CONTROLLER, arrive)
 
@@ -104,7 +105,7 @@ class Membership:
         self.wire.send(process.node, CONTROLLER, arrive)
 
     def _deposed(self, process: Process, broker_epoch: int) -> None:
-        """Another registration under this node id: its own was repeated late, or another disk has its place."""
+        """Another registration under this node id: another disk has its place."""
         if process.is_running and process.broker_epoch == broker_epoch:
             self.register(process)
 

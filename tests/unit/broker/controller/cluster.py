@@ -79,7 +79,7 @@ class Cluster:
 
     def register(self, node: int, *, process: str = "p", storage: str = "", rack: str | None = None) -> int:
         """The broker's epoch; it is fenced."""
-        command = registration(node, process=process, storage=storage, rack=rack)
+        command = registration(node, process=process, storage=storage, rack=rack, replaces=newest(self.image, node))
         answer = self.do(command)
         assert isinstance(answer, BrokerAdmitted)
         return answer.broker_epoch
@@ -106,11 +106,23 @@ class Cluster:
 
 
 def registration(
-    node: int, *, process: str = "p", storage: str = "", rack: str | None = None, clean_epoch: int = -1
+    node: int,
+    *,
+    process: str = "p",
+    storage: str = "",
+    rack: str | None = None,
+    clean_epoch: int = -1,
+    replaces: int = -1,
 ) -> RegisterBroker:
     host = f"10.0.0.{node}"
     disk = storage or f"disk-{node}"
-    return RegisterBroker(node, process, disk, host, 8082, host, 9192, rack, clean_epoch=clean_epoch)
+    return RegisterBroker(node, process, disk, host, 8082, host, 9192, rack, "", clean_epoch, replaces)
+
+
+def newest(image: ClusterImage, node: int) -> int:
+    """The epoch of the node's registration; -1 if there is none."""
+    known = image.brokers.get(NodeId(node))
+    return -1 if known is None else known.epoch
 
 
 def topic_id(name: str) -> str:

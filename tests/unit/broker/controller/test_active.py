@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from tests.unit.broker.controller.cluster import registration, topic_id, voter
+from tests.unit.broker.controller.cluster import newest, registration, topic_id, voter
 from tidelog.broker.controller.active import APPLIED_S_MAX, COMMANDS_MAX, ActiveController
 from tidelog.broker.controller.apply import apply_all, with_voters
 from tidelog.broker.controller.commands import (
@@ -198,7 +198,8 @@ def test_the_end_of_a_controller_is_noticed_before_there_is_another() -> None:
         bench.controller.on_lost()
         bench.controller.on_peer_down(2)
         bench.controller.on_peer_down(3)
-        await bench.log.append(decide(bench.log.image, registration(3, process="q"), CONFIG).records)
+        again = registration(3, process="q", replaces=newest(bench.log.image, 3))
+        await bench.log.append(decide(bench.log.image, again, CONFIG).records)
         await bench.lead(1 << 17)
         await bench.heartbeat(3)
         assert [broker.node_id for broker in bench.log.image.live_brokers] == [1, 3]
@@ -251,7 +252,7 @@ def test_an_old_process_hears_that_it_is_one() -> None:
         await bench.lead()
         await bench.register(1)
         old = bench.log.image.brokers[NodeId(1)].epoch
-        await bench.controller.handle(registration(1, process="q"))
+        await bench.controller.handle(registration(1, process="q", replaces=old))
         with pytest.raises(StaleBrokerEpoch):
             await bench.controller.handle(BrokerHeartbeat(1, old, 100))
 

@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from tests.unit.broker.controller.cluster import CONFIG, Cluster, registration, topic_id, voter
-from tidelog.broker.controller.commands import BrokerHeartbeat, DeleteTopic, Done, FenceBroker, RemoveBroker
+from tidelog.broker.controller.commands import (
+    BrokerHeartbeat,
+    DeleteTopic,
+    Done,
+    FenceBroker,
+    RegistrationOutdated,
+    RemoveBroker,
+)
 from tidelog.broker.controller.decide import decide
 from tidelog.broker.controller.records import BrokerRegistered
 from tidelog.model.cluster import NO_VOTER, ClusterImage
@@ -41,14 +48,37 @@ def test_registering_twice_gives_the_same_epoch_and_another_process_a_later_one(
     assert cluster.register(1, process="b") > first
 
 
+def test_what_a_dead_process_sent_replaces_no_later_one() -> None:
+    """It was sent by the second life, and arrives when the third is at work."""
+    cluster = Cluster()
+    first = cluster.register(1, process="a")
+    late = registration(1, process="b", replaces=first)
+    third = cluster.register(1, process="c")
+    cluster.heartbeat(1)
+    assert cluster.do(late) == RegistrationOutdated(cluster.image.position, third)
+    assert cluster.image.brokers[ONE].incarnation == "c"
+    assert cluster.image.is_live(1)
+
+
+def test_what_a_dead_process_sent_brings_no_removed_broker_back() -> None:
+    cluster = Cluster()
+    cluster.start(1, 2)
+    late = registration(2, process="b", replaces=cluster.image.brokers[TWO].epoch)
+    cluster.do(RemoveBroker(2))
+    assert cluster.do(late) == RegistrationOutdated(cluster.image.position, -1)
+    assert TWO not in cluster.image.brokers
+
+
 def test_a_second_broker_with_a_live_node_id_is_told_where_the_first_one_is() -> None:
     cluster = Cluster()
     cluster.start(1, 2)
+    epoch = cluster.image.brokers[TWO].epoch
+    second = registration(2, process="q", storage="another disk", replaces=epoch)
     with pytest.raises(NodeIdInUse, match=r"10\.0\.0\.2:8082") as refused:
-        cluster.do(registration(2, process="q", storage="another disk"))
+        cluster.do(second)
     assert refused.value.retriable
-    cluster.do(FenceBroker(2, cluster.image.brokers[TWO].epoch))
-    cluster.do(registration(2, process="q", storage="another disk"))
+    cluster.do(FenceBroker(2, epoch))
+    cluster.do(second)
     assert cluster.image.brokers[TWO].storage == "another disk"
 
 
@@ -68,10 +98,11 @@ def test_a_clean_stop_is_proved_by_the_epoch_that_only_the_stopped_process_knew(
     cluster = Cluster()
     epoch = cluster.register(1)
     for claimed, is_clean in ((epoch, True), (epoch - 1, False), (-1, False)):
-        (record,) = decide(cluster.image, registration(1, process="q", clean_epoch=claimed), CONFIG).records
+        command = registration(1, process="q", clean_epoch=claimed, replaces=epoch)
+        (record,) = decide(cluster.image, command, CONFIG).records
         assert isinstance(record, BrokerRegistered)
         assert record.is_clean is is_clean
-    with_new_disk = registration(1, process="q", storage="new", clean_epoch=epoch)
+    with_new_disk = registration(1, process="q", storage="new", clean_epoch=epoch, replaces=epoch)
     (record,) = decide(cluster.image, with_new_disk, CONFIG).records
     assert isinstance(record, BrokerRegistered)
     assert not record.is_clean

@@ -46,7 +46,7 @@ def test_a_broker_that_stops_in_good_order_leads_again_when_it_is_back() -> None
     epoch = cluster.image.brokers[NodeId(1)].epoch
     cluster.heartbeat(1, wants_shutdown=True)
     assert cluster.sets == (-1, (), (1,))
-    cluster.do(registration(1, process="q", clean_epoch=epoch))
+    cluster.do(registration(1, process="q", clean_epoch=epoch, replaces=epoch))
     assert cluster.sets == (-1, (), (1,))
     cluster.heartbeat(1)
     assert cluster.sets == (1, (1,), ())
