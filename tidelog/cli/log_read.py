@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelog.broker.quorum.disk import stored_log
+from tidelog.broker.quorum.stored import stored_log
 from tidelog.broker.standalone.client import LearnedEntry, LogClient
 from tidelog.broker.standalone.entries import LogView
 from tidelog.broker.standalone.process import make_client

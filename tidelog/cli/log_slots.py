@@ -14,7 +14,7 @@ import msgspec
 
 from tidelog.broker.controller.records import VoterAssigned
 from tidelog.broker.paxos.journal import decode_floor
-from tidelog.broker.quorum.disk import Identity
+from tidelog.broker.quorum.stored import Identity
 from tidelog.broker.standalone.entries import split_entry
 from tidelog.cli.data_dir import StoredLog, metadata_records
 from tidelog.cli.record_text import as_object

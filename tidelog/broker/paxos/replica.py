@@ -30,9 +30,10 @@ from tidelog.broker.paxos.proposing import Proposer
 from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings
 from tidelog.broker.paxos.trimming import Trimmer
 from tidelog.broker.paxos.voting import Voting
-from tidelog.broker.quorum.disk import ReplicaDisk, stored_log
+from tidelog.broker.quorum.disk import ReplicaDisk
 from tidelog.broker.quorum.engine import NOTICE_S, Engine, Told
 from tidelog.broker.quorum.messages import PaxosFrame
+from tidelog.broker.quorum.stored import stored_log
 from tidelog.config.schema import TopicConfig
 from tidelog.replication.paxos.events import (
     Applied,

@@ -27,11 +27,12 @@ import msgspec
 
 from tidelog.broker.log_writer import LogWriter
 from tidelog.broker.quorum.payloads import Payloads
-from tidelog.model.errors import DamagedBatch, DiskFull, Overloaded, TidelogError
+from tidelog.broker.quorum.stored import Identity, encode_identity
+from tidelog.model.errors import DiskFull, Overloaded, TidelogError
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Persist
-from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, StoredLog, Value
-from tidelog.storage.slot_store import SlotPut, SlotStore, StoredSlots
+from tidelog.replication.paxos.state import Metadata, Prefix, Slot, Value
+from tidelog.storage.slot_store import SlotPut, SlotStore
 
 RETRY_S = 0.1
 END_S_MAX = 5.0
@@ -41,16 +42,6 @@ TOGETHER_MAX = 64
 """Records that are written in one go."""
 UNWRITTEN_MAX = 1_000
 """Records that may wait for room; whoever lacks it for longer has failed."""
-
-
-class Identity(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored of a slot, but for its position, its number and its payload."""
-
-    value: Value
-    learned: bool
-
-
-_encode_identity = msgspec.msgpack.Encoder().encode
 
 
 class StateMachine(Protocol):
@@ -224,7 +215,7 @@ class ReplicaDisk:
         for record, payload, _, _ in run:
             match record:
                 case Slot(position, number, value, learned):
-                    identity = _encode_identity(Identity(value, learned))
+                    identity = encode_identity(Identity(value, learned))
                     puts.append(SlotPut(position, number, identity, payload, value.digest))
                 case Metadata():
                     self.refresh(record)
@@ -317,19 +308,3 @@ class ReplicaDisk:
             self._unwritten.clear()
             self._store.journal.take_offline(reason)
             self.on_failed()
-
-
-def stored_log(stored: StoredSlots, metadata: Metadata) -> StoredLog:
-    """What the engine starts from. An identity that cannot be read leaves position and number: faulty, of no kind."""
-    floor = Prefix() if stored.floor is None else msgspec.msgpack.decode(stored.floor[1], type=Prefix)
-    slots: list[Slot] = []
-    for slot in stored.slots:
-        if slot.identity is None:
-            slots.append(Slot(slot.position, slot.number, Value(Kind.UNKNOWN), faulty=True))
-            continue
-        try:
-            identity = msgspec.msgpack.decode(slot.identity, type=Identity)
-        except msgspec.DecodeError as error:
-            raise DamagedBatch(f"position {slot.position} of a Paxos log cannot be understood: {error}") from error
-        slots.append(Slot(slot.position, slot.number, identity.value, identity.learned, slot.is_faulty))
-    return StoredLog(metadata, floor, tuple(slots))

@@ -26,7 +26,7 @@ from tidelog.broker.controller.records import (
     encode_record,
 )
 from tidelog.broker.log_writer import LogWriter
-from tidelog.broker.quorum.disk import ReplicaDisk, stored_log
+from tidelog.broker.quorum.disk import ReplicaDisk
 from tidelog.broker.quorum.messages import (
     DescribeQuorum,
     ElectionFrame,
@@ -38,6 +38,7 @@ from tidelog.broker.quorum.origin import Address, Contacts, Facts, NamedVoter, f
 from tidelog.broker.quorum.quorum_log import QuorumLog
 from tidelog.broker.quorum.routes import Routes
 from tidelog.broker.quorum.snapshots import SnapshotKeeper, Standing
+from tidelog.broker.quorum.stored import stored_log
 from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import ClusterImage, Voter

@@ -22,11 +22,12 @@ import msgspec
 
 from tidelog.broker.controller.records import VoterAssigned
 from tidelog.broker.log_writer import LogWriter
-from tidelog.broker.quorum.disk import ReplicaDisk, stored_log
+from tidelog.broker.quorum.disk import ReplicaDisk
 from tidelog.broker.quorum.messages import DescribeQuorum, ElectionFrame, PaxosFrame, QuorumDescribed
 from tidelog.broker.quorum.origin import Address, Facts, NamedVoter, find_origin, founders_of
 from tidelog.broker.quorum.quorum_log import QuorumLog
 from tidelog.broker.quorum.routes import Routes
+from tidelog.broker.quorum.stored import stored_log
 from tidelog.broker.standalone.directory import DirectoryRefused, ReplicaDirectory, facts_of
 from tidelog.broker.standalone.entries import LogEntry, LogView, own_entry, split_entry, users_entry
 from tidelog.broker.standalone.messages import (

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidelog.broker.quorum.disk import Identity
+from tidelog.broker.quorum.stored import Identity
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
