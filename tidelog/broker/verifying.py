@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from xxhash import xxh3_128
@@ -78,6 +79,7 @@ class Verifier:
         log, high_watermark = holder.log, holder.high_watermark
         start = max(asked.offset, log.log_start_offset)
         end = max(start, min(asked.to, high_watermark))
+        await self._make_durable(holder, end)
         found = await self._read(holder, start, end)
         checksum = xxh3_128()
         for row in found.rows:
@@ -94,6 +96,14 @@ class Verifier:
             if asked.names_batches
             else (),
         )
+
+    async def _make_durable(self, holder: Holder, end: int) -> None:
+        """Only what is durable is read. A log that nobody waits for may lag by a second; one that is offline stays."""
+        if holder.log.durable_offset < end and holder.log.offline_reason is None:
+            self._log_writer.submit(holder)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RANGE_S_MAX):
+                    await self._log_writer.at_rest(holder.log)
 
     async def _read(self, holder: Holder, start: int, end: int) -> _Range:
         """Some of it, but at least one batch; damage that has lost its identity is passed over."""
