@@ -36,6 +36,7 @@ _numbers = count()
 
 @pytest.fixture(scope="module")
 def cluster(protocol: str) -> Iterator[LocalCluster]:
+    """Each test leaves it whole, and has a topic of its own."""
     with running(protocol, settings=SETTINGS) as cluster:
         yield cluster
 
@@ -119,15 +120,21 @@ def verify(cluster: LocalCluster, topic: str) -> tuple[int, dict[int, dict[str, 
 
 def test_replicas_are_compared_by_command(cluster: LocalCluster) -> None:
     topic = filled(cluster)
-    paths = {node_id: log_file(cluster, node_id, topic) for node_id in cluster.node_ids}
-    whole = paths[LEADER].read_bytes()
     status, found = verify(cluster, topic)
     assert status == 0
     assert all(replica["is_whole"] and not replica["repaired"] for replica in found.values())
-    rot(paths[FOLLOWER], VALUES[9])
+    rot(log_file(cluster, FOLLOWER, topic), VALUES[9])
     status, found = verify(cluster, topic)
     assert status == 0
     assert [one["start_offset"] for one in found[FOLLOWER]["repaired"]] == [9]
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_damaged_everywhere_is_told_by_command(cluster: LocalCluster) -> None:
+    """After it was waited for somebody to repair it."""
+    topic = filled(cluster)
+    paths = {node_id: log_file(cluster, node_id, topic) for node_id in cluster.node_ids}
+    whole = paths[LEADER].read_bytes()
     for path in paths.values():
         rot(path, VALUES[9])
     status, found = verify(cluster, topic)
@@ -153,21 +160,20 @@ def test_the_scrubber_finds_what_nobody_reads(protocol: str) -> None:
         assert Asked(cluster, LEADER).values(topic, 0) == VALUES
 
 
-def test_a_leader_settles_the_damaged_end_of_its_log_before_it_leads(protocol: str) -> None:
+def test_a_leader_settles_the_damaged_end_of_its_log_before_it_leads(cluster: LocalCluster) -> None:
     """All are killed before anybody has noted what is committed. Of the last batches, whoever leads has lost some."""
-    with running(protocol, settings=SETTINGS) as cluster:
-        topic = filled(cluster)
-        files = [log_file(cluster, node_id, topic) for node_id in cluster.node_ids]
-        until(lambda: all(is_marked(file) for file in files))
-        cluster.kill(*cluster.node_ids)
-        for number, file in enumerate(files):
-            rot(file, VALUES[-1 - number])
-            rot(file, VALUES[-2 - number])
-        cluster.restart(*cluster.node_ids)
-        until(lambda: Asked(cluster, LEADER).produce(topic, 0, "after").status == 200)
-        assert Asked(cluster, LEADER).values(topic, 0) == [*VALUES, "after"]
-        asked = [metric(cluster, node_id, "tidelog_repaired_batches_total") for node_id in cluster.node_ids]
-        assert sum(asked) >= 2
+    topic = filled(cluster)
+    files = [log_file(cluster, node_id, topic) for node_id in cluster.node_ids]
+    until(lambda: all(is_marked(file) for file in files))
+    cluster.kill(*cluster.node_ids)
+    for number, file in enumerate(files):
+        rot(file, VALUES[-1 - number])
+        rot(file, VALUES[-2 - number])
+    cluster.restart(*cluster.node_ids)
+    until(lambda: Asked(cluster, LEADER).produce(topic, 0, "after").status == 200)
+    assert Asked(cluster, LEADER).values(topic, 0) == [*VALUES, "after"]
+    asked = [metric(cluster, node_id, "tidelog_repaired_batches_total") for node_id in cluster.node_ids]
+    assert sum(asked) >= 2
 
 
 def is_marked(path: Path) -> bool:
