@@ -170,6 +170,13 @@ class Ledger(Holders, Rule):
             if book.is_paxos:
                 self._agree(book, where, batch)
 
+    def finds(self, shadow: Shadow) -> None:
+        """A log is open again: an append that its process did not survive may be there."""
+        book = self.books[shadow.partition_id]
+        for batch in shadow.batches.values() if book.is_paxos else ():
+            if batch.base >= book.start:
+                self._agree(book, f"{book.name} on node {shadow.node}, offset {batch.base}", batch)
+
     def _agree(self, book: Book, where: str, batch: Held) -> None:
         """Whatever is appended is committed."""
         if batch.base >= book.end:

@@ -9,10 +9,12 @@ forget it.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tidelog.broker.paxos import steward
+from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
 from tidelog.broker.paxos.opening import ReplicaFiles
 from tidelog.broker.paxos.partition import PaxosPartition
@@ -23,6 +25,7 @@ from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.disk import ReplicaDisk
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.ports import Buffer
+from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Value
 from tidelog.sim.mutants import Mutant, patched
 
@@ -82,18 +85,24 @@ def forget_what_is_on_its_way() -> AbstractContextManager[None]:
     return patched(PaxosPartition, "_remember", lambda partition, fresh: None)
 
 
-def floor_before_the_log_is_durable() -> AbstractContextManager[None]:
-    """A journal lets go of what its own log has only in memory."""
-    return patched(ReplicaDisk, "_is_covered", lambda disk, unwritten: True)
-
-
-def truncate_what_the_leader_alone_has() -> AbstractContextManager[None]:
-    """Journals are cut short without asking how far the others' logs are durable."""
+@contextmanager
+def trim_before_any_log_is_durable() -> Iterator[None]:
+    """Journals let go of what logs have in memory alone. Three rules see to that, and any of them is nearly enough: the
+    leader asks how far a majority's logs are durable, each replica waits for its own, and hurries it up."""
 
     def of_the_leader(space: JournalSpace, *_: Any) -> int:
         return max(space._durable.values(), default=0)
 
-    return patched(JournalSpace, "covered", of_the_leader)
+    def without_haste(applying: Applying, applied: Applied) -> None:
+        applying.delivery.applied(applied)
+
+    with (
+        patched(ReplicaDisk, "_is_covered", lambda disk, unwritten: True),
+        patched(JournalSpace, "covered", of_the_leader),
+        patched(Applying, "on_applied", without_haste),
+        patched(AppliedLog, "durable_offset", property(lambda applied: applied.log.log_end_offset)),
+    ):
+        yield
 
 
 def go_on_at_the_floor_without_copying() -> AbstractContextManager[None]:
@@ -130,8 +139,7 @@ MUTANTS: tuple[Mutant, ...] = (
     serve_before_the_barrier,
     acknowledge_before_what_lies_below,
     forget_what_is_on_its_way,
-    floor_before_the_log_is_durable,
-    truncate_what_the_leader_alone_has,
+    trim_before_any_log_is_durable,
     go_on_at_the_floor_without_copying,
     apply_around_what_cannot_be_read,
     member_before_it_has_caught_up,

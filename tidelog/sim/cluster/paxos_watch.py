@@ -185,9 +185,13 @@ class PaxosWatch:
         return decode_voters(bytes(payload))
 
     def _said(self, seen: Seen, message: object) -> None:
+        core = seen.replica.engine.node.replica
         match message:
             case PromiseResponse(reply=Reply.ACCEPT) | WriteResponse(reply=Reply.ACCEPT):
-                seen.log.votes(seen.actor, seen.replica.engine.node.replica.metadata.status, message)
+                slot = core.slots.get(message.position) if isinstance(message, WriteResponse) else None
+                if slot is not None and core.metadata.may_forget:  # accepted for the disk, and repeated from memory
+                    seen.log.accepts_in_memory(seen.actor.engine_id, (slot,))
+                seen.log.votes(seen.actor, core.metadata.status, message)
                 is_faulty = isinstance(message, PromiseResponse) and any(slot.faulty for slot in message.slots)
                 self._truth.saw("faulty slot told", is_faulty)
             case WriteRequest(number, _, value):

@@ -67,6 +67,7 @@ class ReplicaWatch:
             if partition_id in self._ledger.books and owner is not None:
                 shadow = self._shadows[log] = self._ledger.shadow(self._nodes[owner.name], partition_id)
                 shadow.opened(log)
+                self._ledger.finds(shadow)
             return log, report
 
         return open_log
