@@ -45,10 +45,12 @@ class Links:
     def push(self, engine: Engine, applied: Applied) -> None:
         """A coordinator tells those without a vote what is chosen: voters hold what they accepted and need no more than
         a notice, but the others would wait for their own timer."""
+        if engine.node.coordinator is None:
+            return
         voting = [voter.node_id for voter in self._voters().voters]
         without = [node for node in self._holders if node not in voting]
         learners = [node for node in without if not self._peers.is_held(self._where, node)]
-        if learners and engine.node.coordinator is not None:
+        if learners:
             slot = Slot(applied.position, 0, applied.value, learned=True)
             response = LearnResponse(engine.node.replica.floor, (slot,), applied.position + 1)
             for node in learners:
