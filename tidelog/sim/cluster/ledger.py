@@ -121,6 +121,9 @@ class Ledger(Holders, Rule):
         book = self.books[partition_id] = Book(f"{topic.name}-{info.partition}", is_volatile, is_paxos)
         if is_paxos:
             self.majorities.created(partition_id, book, info, lambda node: self.shadow(node, partition_id).durable)
+            if self.majorities.is_born_dead(partition_id, info, self._wiped):
+                book.is_gone = True
+                self._truth.saw("founded by disks that are gone")
         return book
 
     def _count_majority(self, was: PartitionInfo, info: PartitionInfo) -> None:

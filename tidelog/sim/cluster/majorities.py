@@ -8,7 +8,7 @@ complete again after a loss must survive the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from tidelog.broker.paxos.surroundings import voters_of
 from tidelog.model.cluster import PartitionInfo
@@ -28,6 +28,12 @@ class Majorities:
     ) -> None:
         """A partition that there was not. `durable_of` tells how far its log on a node is on the disk."""
         self.logs[partition_id] = PaxosLog(book, voters_of(info.members), durable_of)
+
+    def is_born_dead(self, partition_id: PartitionId, info: PartitionInfo, wiped: Container[int]) -> bool:
+        """The brokers in `wiped` have other disks than the controller knows of. True if that is a majority."""
+        log = self.logs[partition_id]
+        log.lost.update((one.engine_id, None) for one in info.members if one.node_id in wiped)
+        return bool(log.lost) and self._is_beyond_help(log)
 
     def may_forget(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
         """True if the journal on this node may go. The node may hold none."""
