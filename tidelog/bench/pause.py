@@ -6,7 +6,7 @@ that what is measured is the commit protocol's and not an election's. Records co
 earlier ones are acknowledged. Measured are, for each topic,
 
 - how long acknowledgements took, of what was sent while all was well, and of what was sent during a pause;
-- the longest time without one, in either; a stall that outlasts a pause counts to its end;
+- the longest time without one, while all was well, and during a pause, where a stall that outlasts it counts whole;
 - for the topic of in-sync replicas, how long the set kept the broker that sleeps.
 """
 
@@ -61,12 +61,23 @@ class Acknowledged:
         """How long it took, of what was sent then."""
         return [done_s - sent_s for sent_s, done_s in self.times if span[0] <= sent_s < span[1]]
 
-    def stall_s(self, span: Span) -> float:
-        """The longest time without an acknowledgement of which a part lies in there."""
-        moments = sorted(done_s for _, done_s in self.times)
+    def stalls_s(self) -> list[Span]:
+        """From one acknowledgement to the next, whichever record it was of."""
+        return [*pairwise(sorted(done_s for _, done_s in self.times))]
+
+    def stall_within_s(self, span: Span) -> float:
+        """The longest that began and ended then."""
         begin_s, end_s = span
-        gaps = (after - before for before, after in pairwise(moments) if begin_s <= after and before < end_s)
-        return max(gaps, default=0.0)
+        return max(
+            (after - before for before, after in self.stalls_s() if begin_s <= before and after < end_s), default=0
+        )
+
+    def stall_touching_s(self, span: Span) -> float:
+        """The longest of which a part was then."""
+        begin_s, end_s = span
+        return max(
+            (after - before for before, after in self.stalls_s() if begin_s <= after and before < end_s), default=0
+        )
 
 
 @dataclass(slots=True)
@@ -151,7 +162,8 @@ def figures(
     for name, one in acknowledged.items():
         for when, spans in (("calm", calm), ("paused", paused)):
             found |= percentiles_ms([seconds for span in spans for seconds in one.seconds(span)], f"{name}_{when}_ack_")
-            found[f"{name}_{when}_stall_worst_ms"] = 1000 * max(map(one.stall_s, spans))
+        found[f"{name}_calm_stall_worst_ms"] = 1000 * max(map(one.stall_within_s, calm))
+        found[f"{name}_paused_stall_worst_ms"] = 1000 * max(map(one.stall_touching_s, paused))
         found[f"{name}_records_acknowledged"] = len(one.times)
     if shrunk_s:
         found["isr_shrunk_after_ms"] = 1000 * statistics.median(shrunk_s)

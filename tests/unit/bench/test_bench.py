@@ -52,6 +52,7 @@ def test_a_pause_counts_what_was_sent_in_it_and_a_stall_that_outlasts_it() -> No
     assert found["isr_records_acknowledged"] == found["paxos_records_acknowledged"] == 100
     assert [found["isr_calm_ack_p99_ms"], found["paxos_paused_ack_p99_ms"]] == pytest.approx([10, 10])
     assert found["isr_paused_ack_p99_ms"] == pytest.approx(3_000)
+    assert found["isr_calm_stall_worst_ms"] == pytest.approx(100), "what the pause begins is the pause's"
     assert found["isr_paused_stall_worst_ms"] == pytest.approx(1000 * (6.91 - 3.91), rel=0.05)
     assert found["paxos_paused_stall_worst_ms"] == pytest.approx(100)
 
