@@ -11,7 +11,8 @@ from tests.unit.broker.replication_stage import until
 from tidelog.broker.paxos.applied_log import COMMIT_BYTES, COMMIT_S
 from tidelog.broker.paxos.messages import PartitionFrame
 from tidelog.broker.proposals import ProduceReceipt
-from tidelog.broker.quorum.payloads import HELD_BYTES_MAX, Payloads, digest_of
+from tidelog.broker.quorum.payloads import HELD_BYTES_MAX, Payloads, digest_of, split
+from tidelog.replication.paxos.state import Kind, Value
 
 VALUES = 20
 
@@ -90,6 +91,15 @@ def test_a_log_of_much_is_committed_without_being_asked() -> None:
         assert asyncio.get_running_loop().time() - begun < COMMIT_S
 
     play(story)
+
+
+def test_a_payload_stays_in_the_frame_that_it_came_in() -> None:
+    frame = memoryview(bytearray(b"header, one, another"))
+    values = [Value(Kind.APPEND, digest=digest_of(payload)) for payload in (b"one", b", another")]
+    parts = split(frame[8:], (3, 9), values)
+    assert parts is not None and [bytes(part) for part in parts] == [b"one", b", another"]
+    assert all(part.obj is frame.obj for part in parts)
+    assert split(frame[8:], (3, 8), values) is None and split(frame[7:], (3, 9), values) is None
 
 
 def test_what_is_held_for_applying_is_bounded_and_nothing_if_all_is_applied() -> None:
