@@ -70,7 +70,8 @@ def costs(before: Reading, after: Reading, value_bytes: int) -> dict[str, float]
 
 
 def _work(before: Reading, after: Reading) -> dict[str, float]:
-    """Fsyncs, and messages between brokers: a fetch and its answer are two, a report of a follower is one."""
+    """Fsyncs, and messages between brokers: a fetch and its answer are two, a report of a follower is one. Frames of
+    Paxos logs are not counted."""
 
     def counted(name: str) -> float:
         return after.count(name) - before.count(name)
@@ -81,6 +82,7 @@ def _work(before: Reading, after: Reading) -> dict[str, float]:
         figures["bytes_per_fsync"] = counted(FSYNC_BYTES) / fsyncs
     if batches:
         figures["fsyncs_per_batch"] = fsyncs / batches
+    if batches and counted(FETCHES):
         figures["messages_per_batch"] = (2 * counted(FETCHES) + counted(REPORTS)) / batches
     return figures
 

@@ -190,10 +190,6 @@ class AppliedLog:
             return
         place = (waiting.applied.position, value.birth)
         self.log.append(batches, self._clock.wall_ms(), may_skip=True, places=[place] * len(batches))
-        self._stats.append_writes += 1
-        self._stats.appended_batches += len(batches)
-        self._stats.appended_records += sum(batch.header.record_count for batch in batches)
-        self._stats.appended_bytes += sum(batch.header.size for batch in batches)
         self._commit_later(batches)
         self.watchers.wake_all()
 

@@ -230,6 +230,7 @@ class PaxosPartition(LedPartition):
                 position, value = self._proposer.propose(self._next_offset - base_offset, payload, is_lazy=is_lazy)
                 self._flights.add(position, Flight(value, "replicated" if is_lazy else "fsynced"))
                 self._appended_end = self._next_offset
+                self._count(fresh)
                 self._remember(fresh)
         except TidelogError as error:
             self._refuse(group, error)
