@@ -21,7 +21,6 @@ from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.space import JournalSpace
 from tidelog.broker.paxos.voting import Voting
-from tidelog.broker.quorum.delivery import Delivery
 from tidelog.broker.quorum.disk import ReplicaDisk
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.ports import Buffer
@@ -107,14 +106,12 @@ def trim_before_any_log_is_durable() -> Iterator[None]:
 
 def go_on_at_the_floor_without_copying() -> AbstractContextManager[None]:
     """A replica that is behind all journals applies what comes next, around the gap."""
-    jumped = Delivery.jumped
 
-    def pass_over(delivery: Delivery, position: int) -> None:
-        if position > delivery.position:
-            delivery.installed(position)
-        jumped(delivery, position)
+    def pass_over(applying: Applying, position: int) -> None:
+        if position > applying.delivery.position:
+            applying.delivery.installed(position)
 
-    return patched(Delivery, "jumped", pass_over)
+    return patched(Applying, "on_jumped", pass_over)
 
 
 def apply_around_what_cannot_be_read() -> AbstractContextManager[None]:
