@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import structs
 
 from tidelog.broker.paxos.messages import PartitionFrame, ReadApplied
 from tidelog.broker.paxos.surroundings import Peers
@@ -142,7 +143,7 @@ def cut(frame: PaxosFrame, room: int) -> PaxosFrame:
             values += 1
         slots.append(slot)
     shown = LearnResponse(answer.floor, tuple(slots), answer.learned_end)
-    return PaxosFrame(frame.sender, frame.to, shown, frame.sizes[:values])
+    return structs.replace(frame, message=shown, sizes=frame.sizes[:values])
 
 
 async def _turn(direction: Direction, seconds_max: float) -> int:

@@ -53,7 +53,7 @@ LEARN_BYTES_MAX = 4 << 20
 """Payloads that one answer to a replica that catches up carries, but one at least."""
 
 NOTICE_S = 0.005
-"""For so long a notice that a value is chosen waits for another frame to go with."""
+"""For so long a notice that a value is chosen waits for another message to go with."""
 
 Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
 
@@ -123,6 +123,8 @@ class Engine:
         parts = split(payload, frame.sizes, values) if len(frame.sizes) == len(values) else None
         if parts is None:
             return
+        for notice in frame.notices:
+            self.step(Received(frame.sender, notice))
         for value, part in zip(values, parts, strict=True):
             self.payloads.hold_as(value.digest, part)
         self._asked_as = frame.to
@@ -207,11 +209,10 @@ class Engine:
 
     def _post_in_order(self, to: int, message: Message, payloads: Sequence[Buffer]) -> None:
         """With the notices that wait for it."""
-        for notice in self._notices.pop(to, ()):
-            self._post(to, PaxosFrame(self.node.node, to, notice), ())
+        notices = tuple(self._notices.pop(to, ()))
         is_answer = isinstance(message, PromiseResponse | WriteResponse)
         sender = self._asked_as if is_answer and self._asked_as else self.node.node
-        self._post(to, PaxosFrame(sender, to, message, tuple(map(len, payloads))), payloads)
+        self._post(to, PaxosFrame(sender, to, message, tuple(map(len, payloads)), notices), payloads)
 
     def _put_off(self, to: int, notice: Learned) -> None:
         self._notices.setdefault(to, []).append(notice)
@@ -224,9 +225,8 @@ class Engine:
             self._notices_due.cancel()
             self._notices_due = None
         notices, self._notices = self._notices, {}
-        for to, waiting in notices.items():
-            for notice in waiting:
-                self._post(to, PaxosFrame(self.node.node, to, notice), ())
+        for to, (first, *rest) in notices.items():
+            self._post(to, PaxosFrame(self.node.node, to, first, notices=tuple(rest)), ())
 
     def _send_learned(self, to: int, message: LearnResponse) -> None:
         """As many of the slots as one frame may carry; what cannot be read goes as faulty, for it is chosen."""

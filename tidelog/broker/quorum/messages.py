@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.replication.election_events import ElectionMessage
-from tidelog.replication.paxos.messages import LearnResponse, Message, PromiseResponse, WriteRequest
+from tidelog.replication.paxos.messages import Learned, LearnResponse, Message, PromiseResponse, WriteRequest
 from tidelog.replication.paxos.state import Value
 
 
@@ -21,6 +21,8 @@ class PaxosFrame(msgspec.Struct, frozen=True, tag=True):
     message: Message
     sizes: tuple[int, ...] = ()
     """The length of each payload, in the order of `values_of`."""
+    notices: tuple[Learned, ...] = ()
+    """What is chosen by now, told along with the message, and before it."""
 
 
 class ElectionFrame(msgspec.Struct, frozen=True, tag=True):
