@@ -10,7 +10,7 @@ from tidelog.sim.cluster.run import run_scenario
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike
 from tidelog.sim.cluster.traffic import Mix
 
-SEEDS = 2
+SEEDS = 1
 
 
 def majorities(*steps: Strike | Order, learners: int = 0, durability: str = "fsynced") -> Scenario:

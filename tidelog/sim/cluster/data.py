@@ -18,6 +18,7 @@ from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.checker.operations import View
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId, TopicPartition
+from tidelog.sim.cluster.bystanders import CopyReader, Deleter
 from tidelog.sim.cluster.clients import (
     FAILURES,
     AnyBroker,
@@ -41,6 +42,8 @@ EQUAL_S_MAX = 30.0
 """How long replicas may need to become equal when nothing is written any more."""
 ANYWHERE = 1 << 62
 LOOK_S = 0.05
+DELETERS_SHARE = 0.3
+"""Of partitions that commit by majority, those of which somebody deletes what is old."""
 
 
 class Client(Protocol):
@@ -104,9 +107,18 @@ class Data:
         for where in sorted(self.history.watched):
             rng = stream(self._seed, f"reader {where}")
             yield ClusterReader(where, self._anywhere(f"reader {where}"), self.history, rng), where
+            if self._is_by_majority(where):
+                rng = stream(self._seed, f"copies {where}")
+                yield CopyReader(where, self._anywhere(f"copies {where}"), self.history, rng), where
+                if stream(self._seed, f"deletes {where}").random() < DELETERS_SHARE:
+                    rng = stream(self._seed, f"deleter {where}")
+                    yield Deleter(where, self._anywhere(f"deleter {where}"), self.history, rng), where
         if self._traffic.tunes:
             rng = stream(self._seed, "tuner")
             yield Tuner(self._traffic.topics, self._anywhere("tuner"), rng), None
+
+    def _is_by_majority(self, where: TopicPartition) -> bool:
+        return any(topic.name == where.topic and topic.is_paxos for topic in self._traffic.topics)
 
     async def close(self) -> None:
         """Ends what may still run."""
@@ -231,11 +243,13 @@ class Data:
     def _compare(self, where: TopicPartition, partition_id: PartitionId, info: PartitionInfo) -> None:
         """All replicas hold the same bytes, and these are what was committed."""
         found: dict[int, list[Held]] = {}
+        end = 0
         for node in map(int, info.replicas):
             broker = self._world.machine(node).broker
             assert isinstance(broker, Broker)
-            found[node] = read_batches(broker._manager.logs[partition_id])
-        start = max((batches[0].base for batches in found.values() if batches), default=0)
+            log = broker._manager.logs[partition_id]
+            found[node], end = read_batches(log), max(end, log.log_end_offset)
+        start = max((batches[0].base for batches in found.values() if batches), default=end)
         kept = {node: [batch for batch in batches if batch.base >= start] for node, batches in found.items()}
         book = self._ledger.books[partition_id]
         expected = [batch for batch in book.batches if batch.base >= start]

@@ -58,6 +58,8 @@ DATA_SEEN = (
 """Of replication."""
 
 MAJORITY_SEEN = (
+    "client: copy read",
+    "client: prefix deleted",
     "faulty slot told",
     "ghost of a partition adopted",
     "hole of a partition filled",

@@ -1,0 +1,78 @@
+"""Clients of partitions that commit by majority, besides those who write and follow: who reads whatever copy there is,
+and who deletes what is old.
+
+A replica's own copy (`replica=any`) may lag, but shows nothing that is not applied, and nothing around a hole. What was
+deleted by agreement stays deleted, whoever leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from tidelog.broker.broker import Broker
+from tidelog.checker.operations import Prefix
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.ids import PartitionId, TopicPartition
+from tidelog.sim.administrators import NowAndThen
+from tidelog.sim.cluster.clients import AnyBroker, ClusterHistory
+from tidelog.sim.cluster.shadows import held
+
+READS_PER_S = 10.0
+DELETIONS_PER_S = 1.0
+READ_BYTES = 4_096
+WAIT_S = 0.5
+
+
+class CopyReader(NowAndThen):
+    """Reads a stretch of one partition from the copy of whichever broker it asks."""
+
+    def __init__(
+        self, partition: TopicPartition, anywhere: AnyBroker, history: ClusterHistory, rng: random.Random
+    ) -> None:
+        super().__init__(READS_PER_S, rng)
+        self._partition = partition
+        self._anywhere = anywhere
+        self._history = history
+
+    async def _do(self) -> None:
+        await self._anywhere.call(self._read)
+
+    async def _read(self, broker: Broker) -> None:
+        where = self._partition
+        copy = broker.data.local_copy(PartitionId(broker.topic(where.topic).topic_id, where.partition))
+        if copy is None:
+            return
+        extent = await copy.extent()
+        if extent.log_start_offset == extent.high_watermark:
+            return
+        offset = self._rng.randrange(extent.log_start_offset, extent.high_watermark)
+        fetched = await copy.read(offset, bytes_max=READ_BYTES)
+        self._history.counters["copy read"] += 1
+        if not self._history.is_next(where, offset, [held(batch) for batch in iter_batches(fetched.data)]):
+            self._history.violate(f"{where}: node {fetched.replica} does not show what is committed from {offset} on")
+
+
+class Deleter(NowAndThen):
+    """Has what lies before some offset deleted, on all replicas."""
+
+    def __init__(
+        self, partition: TopicPartition, anywhere: AnyBroker, history: ClusterHistory, rng: random.Random
+    ) -> None:
+        super().__init__(DELETIONS_PER_S, rng)
+        self._partition = partition
+        self._anywhere = anywhere
+        self._history = history
+
+    async def _do(self) -> None:
+        await self._anywhere.call(self._delete)
+
+    async def _delete(self, broker: Broker) -> None:
+        where = self._partition
+        partition = broker.partition(*where)
+        extent = await partition.extent()
+        offset = self._rng.randint(extent.log_start_offset, extent.high_watermark)
+        self._history.ask_start(where, offset)
+        await partition.delete_prefix(offset, deadline_s=asyncio.get_running_loop().time() + WAIT_S)
+        self._history.recorder.tell("prefix", [Prefix(str(where), offset, offset)])
+        self._history.counters["prefix deleted"] += 1
