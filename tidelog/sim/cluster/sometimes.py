@@ -60,9 +60,7 @@ DATA_SEEN = (
 MAJORITY_SEEN = (
     "client: copy read",
     "client: prefix deleted",
-    "faulty slot told",
     "ghost of a partition adopted",
-    "hole of a partition filled",
     "fault: rot of a journal",
     "journal begins behind a floor",
     "journal rotted: anything",
@@ -76,10 +74,10 @@ MAJORITY_SEEN = (
     "member removed",
     "payload of a journal repaired from a peer",
     "replica jumps to a floor",
-    "value of a partition void",
     "voters of a partition changed",
 )
-"""Of partitions that commit by majority."""
+"""Of partitions that commit by majority. What frames in order hardly ever bring about, holes, voids, and promises that
+tell of faulty slots, is for the ring of Paxos to show."""
 
 SEEN = (
     "barrier chosen",
