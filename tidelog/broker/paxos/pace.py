@@ -84,6 +84,11 @@ class Pace:
         held = self.is_held(partition_id, self._node_id)
         return await _turn(self._throttle.receiving, seconds_max) if held else UNLIMITED
 
+    def heard(self, message: PartitionFrame, count: int) -> None:
+        """A frame with so many bytes of values came. What a voter is asked to accept is no copying."""
+        if isinstance(message.frame.message, LearnResponse):
+            self.received(where(message), count)
+
     def received(self, partition_id: PartitionId, count: int) -> None:
         """So many bytes came for the replica here."""
         if count and self.is_held(partition_id, self._node_id):

@@ -56,7 +56,7 @@ class PaxosService:
             return
         replica = self._replica(partition_id)
         if replica is not None:
-            self._pace.received(partition_id, len(payload))
+            self._pace.heard(message, len(payload))
             replica.receive(node_id, message.frame, payload)
 
     def _take_up(self, asker: tuple[PartitionId, int], message: PartitionFrame, payload: memoryview) -> None:
