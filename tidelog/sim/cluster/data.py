@@ -204,6 +204,7 @@ class Data:
             yield f"{where}: members {info.members}, and {info.wanted} are wanted"
             return
         ends = dict[int, tuple[int, int]]()
+        starts: set[int] = set()
         for node in info.replicas:
             broker = self._world.machine(node).broker
             role = None if broker is None else broker.data.replicas.holders.get(partition_id)
@@ -215,8 +216,11 @@ class Data:
             if (wrong := _wrong_with(role, is_leader=node == info.leader)) is not None:
                 yield f"{where}: node {node} {wrong}"
             ends[node] = role.high_watermark, role.log.log_end_offset
+            starts.update([role.log.log_start_offset] if isinstance(role, PaxosReplica) else [])
         if len({*ends.values()}) > 1 or any(high != end for high, end in ends.values()):
             yield f"{where}: high watermarks and ends {ends}"
+        if len(starts) > 1:
+            yield f"{where}: logs begin at {sorted(starts)}"
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
