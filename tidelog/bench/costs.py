@@ -20,6 +20,7 @@ FSYNCS = "tidelog_fsyncs_total"
 FSYNC_BYTES = "tidelog_fsync_bytes_total"
 FETCHES = "tidelog_replica_fetches_total"
 REPORTS = "tidelog_replica_reports_total"
+FRAMES = "tidelog_paxos_frames_total"
 
 
 class Cpu(NamedTuple):
@@ -70,8 +71,8 @@ def costs(before: Reading, after: Reading, value_bytes: int) -> dict[str, float]
 
 
 def _work(before: Reading, after: Reading) -> dict[str, float]:
-    """Fsyncs, and messages between brokers: a fetch and its answer are two, a report of a follower is one. Frames of
-    Paxos logs are not counted."""
+    """Fsyncs, and messages between brokers: a fetch and its answer are two, a report of a follower is one,
+    and so is a frame of a Paxos partition."""
 
     def counted(name: str) -> float:
         return after.count(name) - before.count(name)
@@ -82,8 +83,9 @@ def _work(before: Reading, after: Reading) -> dict[str, float]:
         figures["bytes_per_fsync"] = counted(FSYNC_BYTES) / fsyncs
     if batches:
         figures["fsyncs_per_batch"] = fsyncs / batches
-    if batches and counted(FETCHES):
-        figures["messages_per_batch"] = (2 * counted(FETCHES) + counted(REPORTS)) / batches
+    messages = 2 * counted(FETCHES) + counted(REPORTS) + counted(FRAMES)
+    if batches and messages:
+        figures["messages_per_batch"] = messages / batches
     return figures
 
 

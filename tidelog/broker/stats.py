@@ -33,6 +33,7 @@ class Stats:
     replica_log_reads: int = counted("Reads of the log for followers; those that keep up are served from memory.")
     replica_fetched_bytes: int = counted("Bytes of record batches sent to followers.")
     replica_reports: int = counted("Reports of followers about what became durable while their fetch waited.")
+    paxos_frames: int = counted("Frames sent to other replicas of Paxos partitions.")
     moves_sent_bytes: int = counted("Bytes of record batches sent to replicas that are being moved, until in sync.")
     moves_received_bytes: int = counted("Bytes of record batches received for replicas that are being moved here.")
     commits: int = counted("Group commits, each of one log.")

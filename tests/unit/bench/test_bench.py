@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.costs import APPENDED, FETCHES, FSYNC_BYTES, FSYNCS, REPORTS, Cpu, Reading, costs
+from tidelog.bench.costs import APPENDED, FETCHES, FRAMES, FSYNC_BYTES, FSYNCS, REPORTS, Cpu, Reading, costs
 from tidelog.bench.history import append_history
 from tidelog.bench.log import LogOptions, LogRun
 from tidelog.bench.log_replica import DISTINCT as PAYLOADS
@@ -63,13 +63,13 @@ def test_rates_are_per_second() -> None:
 
 def test_costs_are_per_second_per_batch_and_per_byte_of_values() -> None:
     before = Reading(10.0, Cpu(1, 0), (Cpu(5, 1), Cpu(2, 1)), {FSYNCS: 100, FSYNC_BYTES: 1000, APPENDED: 3})
-    counters = {FSYNCS: 140, FSYNC_BYTES: 41_000, APPENDED: 13, FETCHES: 20, REPORTS: 5}
+    counters = {FSYNCS: 140, FSYNC_BYTES: 41_000, APPENDED: 13, FETCHES: 20, REPORTS: 5, FRAMES: 5}
     after = Reading(12.0, Cpu(1.25, 0.25), (Cpu(6, 1.5), Cpu(2.25, 1.25)), counters)
     assert costs(before, after, 500_000_000) == {
         "fsyncs_per_s": 20,
         "bytes_per_fsync": 1000,
         "fsyncs_per_batch": 4,
-        "messages_per_batch": 4.5,
+        "messages_per_batch": 5,
         "client_cpu_s_per_gb": 1.0,
         "broker_cpu_s_per_gb": 4.0,
         "brokers_user_ms_per_mb": 2.5,

@@ -9,6 +9,7 @@ from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaPeers
 from tidelog.broker.quorum.engine import Engine
 from tidelog.broker.quorum.messages import ElectionFrame, PaxosFrame
 from tidelog.broker.quorum.routes import Routes
+from tidelog.broker.stats import Stats
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.messages import LearnResponse
@@ -19,7 +20,9 @@ from tidelog.replication.paxos.voters import VoterSet
 class Links:
     """`voters` are those in force in the log."""
 
-    def __init__(self, identity: ReplicaIdentity, peers: ReplicaPeers, voters: Callable[[], VoterSet]) -> None:
+    def __init__(
+        self, identity: ReplicaIdentity, peers: ReplicaPeers, voters: Callable[[], VoterSet], stats: Stats
+    ) -> None:
         self.leader_node = -1
         """By the metadata; -1 if nobody leads."""
         self.routes = Routes(self._notify)
@@ -27,6 +30,7 @@ class Links:
         self._node_id = identity.node_id
         self._peers = peers
         self._voters = voters
+        self._stats = stats
         self._holders: tuple[int, ...] = ()
 
     def set_members(self, voters: VoterSet, nodes: Sequence[int]) -> None:
@@ -40,6 +44,7 @@ class Links:
 
     def _notify(self, node_id: int, frame: PaxosFrame | ElectionFrame, payloads: Sequence[Buffer]) -> None:
         assert isinstance(frame, PaxosFrame)
+        self._stats.paxos_frames += 1
         self._peers.notify(node_id, PartitionFrame(self._where.topic_id, self._where.partition, frame), payloads)
 
     def push(self, engine: Engine, applied: Applied) -> None:

@@ -76,7 +76,7 @@ class PaxosReplica:
         self._engine_id = identity.engine_id if files.may_vote_as(identity.engine_id) else 0
         self._history = VoterHistory.open(files.stored, files.facts)
         membership = self._history.membership(contacts)
-        self._links = Links(identity, surroundings.peers, lambda: membership.voters)
+        self._links = Links(identity, surroundings.peers, lambda: membership.voters, facilities.stats)
         self._links.set_members(contacts, ())
         self.applied = AppliedLog(
             files.log,
