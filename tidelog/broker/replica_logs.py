@@ -65,7 +65,7 @@ class ReplicaLogs:
     def get_with_journal(
         self, partition_id: PartitionId, topic: str, config: TopicConfig, engine_id: int, founders: VoterSet | None
     ) -> ReplicaFiles | None:
-        """Log and journal, opened anew; None if they cannot be opened now. See `open_replica`."""
+        """Log and journal, opened anew; None if they cannot be opened for writing now. See `open_replica`."""
         if self.is_open(partition_id):
             self._close(partition_id)
         files = self._try_to(
@@ -75,8 +75,12 @@ class ReplicaLogs:
                 self._manager, partition_id, log_settings(config), now_ms, engine_id=engine_id, founders=founders
             ),
         )
-        if files is not None:
-            self._adopt(partition_id, topic, files.log, files.report)
+        if files is None:
+            return None
+        self._adopt(partition_id, topic, files.log, files.report)
+        if files.log.offline_reason is not None or files.store.offline_reason is not None:
+            self.troubled[partition_id] = None  # a full disk, perhaps: it never began to take part
+            return None
         return files
 
     def _try_to(self, partition_id: PartitionId, topic: str, open_at: Callable[[int], T]) -> T | None:
