@@ -89,7 +89,7 @@ class Reigns:
         if self.leader_epoch is None or self.attempt or self._again is not None:
             return
         metadata = self._metadata()
-        if metadata.status is not Status.VOTING or not self._may_try():
+        if metadata.status is not Status.VOTING or not self.engine_id or not self._may_try():
             self._try_again()
             return
         number = self.next_number()
