@@ -55,6 +55,7 @@ GOOD_BODIES = {
     "partitions:elect": b'{"election_type":"preferred"}',
     "reassignment": b'{"data":[{"topic_name":"t","partition_id":0,"replicas":[1]}]}',
     "records": b'{"value":{"type":"JSON","data":1}}' * 3,
+    "records:delete": b'{"before_offset":0}',
     "records:batch": b'{"entries":[{"id":"a","value":{"type":"STRING","data":"x"}},{"id":"b","value":{"type":"x"}}]}',
     "topics": b'{"topic_name":"v","validate_only":true}',
     "{name}": b'{"value":"7"}',
