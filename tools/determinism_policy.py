@@ -11,6 +11,7 @@ ADAPTERS: Final = (
     "tidelog/broker/assembly.py",
     "tidelog/cli/",
     "tidelog/config/load.py",
+    "tidelog/spark/cluster.py",
     "tidelog/storage/disk_files.py",
     "tidelog/testing/",
 )
