@@ -12,6 +12,7 @@ ADAPTERS: Final = (
     "tidelog/cli/",
     "tidelog/config/load.py",
     "tidelog/spark/cluster.py",
+    "tidelog/spark/jobs/",
     "tidelog/storage/disk_files.py",
     "tidelog/testing/",
 )

@@ -40,13 +40,16 @@ class ScriptedBroker:
         self.topic_id = "id"
         self.answers: list[Script] = []
         self.asked: list[str] = []
+        self.always: dict[str, Script] = {}
+        """What paths with this in them are answered, as often as they are asked."""
         self.leader = 1
 
     def answer(self, path: str) -> Script:
         if path.startswith("/metadata"):
             return Script(200, json.dumps(self._metadata()).encode())
         self.asked.append(path)
-        return self.answers.pop(0)
+        fixed = next((script for part, script in self.always.items() if part in path), None)
+        return self.answers.pop(0) if fixed is None else fixed
 
     def _metadata(self) -> dict[str, Any]:
         host, port = self.address

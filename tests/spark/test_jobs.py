@@ -1,0 +1,105 @@
+"""Whole-topic pipelines: what goes out comes back, begun again as often as it takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.conftest import Topic, uncommit
+from tidelog.model.batch_codec import encode_batch
+from tidelog.spark.cluster import BATCHES_HEADERS, Cluster
+from tidelog.testing import LocalCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(180)]
+
+HOUR_MS = 3_600_000
+BEGIN_MS = 472_222 * HOUR_MS
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, broker: LocalCluster) -> Topic:
+    """100 records in each of two partitions, of five keys, two hours, some without value or with headers."""
+    topic = Topic(spark, broker, partitions=2, configs={"retention.ms": "-1"})
+    client = Cluster([broker.bootstrap], timeout_s=10.0)
+    for partition in (0, 1):
+        records = [
+            (
+                BEGIN_MS + number * HOUR_MS // 50,
+                b"k%d" % (number % 5),
+                None if number == 7 else b"%d" % number,
+                [("h", b"%d" % number)] if number % 10 == 0 else [],
+            )
+            for number in range(100)
+        ]
+        target = f"/topics/{topic.name}/partitions/{partition}/batches"
+        for first in range(0, 100, 20):
+            data = encode_batch(records[first : first + 20])
+            client.send("POST", broker.broker().url, target, body=data, headers=BATCHES_HEADERS).check()
+    client.close()
+    return topic
+
+
+def rows(topic: Topic) -> list[tuple[Any, ...]]:
+    """All that a record is but for its topic."""
+    found = topic.batch(includeHeaders="true").drop("topic").collect()
+    return sorted((tuple(row.asDict(recursive=True).values()) for row in found), key=lambda row: (row[2], row[3]))
+
+
+def test_an_archive_is_resumed_and_replayed_to_the_same_records(
+    spark: SparkSession, broker: LocalCluster, filled: Topic, tmp_path: Path
+) -> None:
+    from tidelog.spark.jobs import archive, replay
+
+    told: list[str] = []
+    target = str(tmp_path / "archive")
+    assert archive(spark, broker.bootstrap, filled.name, target, records_per_batch=120, tell=told.append) == 200
+    assert told[-1] == f"archiving {filled.name}: 200 records in 2 batches"
+    uncommit(tmp_path / "archive" / "_checkpoint", 1)  # died before the end of its last batch was noted
+    archive(spark, broker.bootstrap, filled.name, target)
+    archived = spark.read.parquet(f"{target}/records")
+    assert (archived.count(), archived.select("partition", "offset").distinct().count()) == (200, 200)
+    again = Topic(spark, broker, partitions=2, configs={"retention.ms": "-1"})
+    for _ in range(2):
+        assert replay(spark, target, broker.bootstrap, again.name, archived_topic=filled.name) == 200
+    assert rows(again) == rows(filled)
+    small = Topic(spark, broker, configs={"retention.ms": "-1"})
+    with pytest.raises(Exception, match="the archive has a partition 1"):
+        replay(spark, target, broker.bootstrap, small.name, archived_topic=filled.name)
+    assert replay(spark, target, broker.bootstrap, small.name, archived_topic=filled.name, by_key=True) == 200
+    assert small.batch().count() == 200
+
+
+def test_the_volume_of_a_topic(spark: SparkSession, broker: LocalCluster, filled: Topic) -> None:
+    from tidelog.spark.jobs import stats
+    from tidelog.spark.jobs.stats import Volume
+
+    found = stats(spark, broker.bootstrap, filled.name, keys_max=2)
+    size = sum(2 + len(b"%d" % number) for number in range(100)) - 1  # one value is null
+    assert found.total == Volume(200, 2 * size)
+    assert found.by_partition == {(filled.name, 0): Volume(100, size), (filled.name, 1): Volume(100, size)}
+    hours = [datetime.fromtimestamp((BEGIN_MS + hour * HOUR_MS) / 1000, UTC) for hour in (0, 1)]
+    assert {hour: volume.records for hour, volume in found.by_hour.items()} == dict.fromkeys(hours, 100)
+    assert list(found.by_key) == [b"k0", b"k1"][: len(found.by_key)] or len(found.by_key) == 2
+    assert all(volume.records == 40 for volume in found.by_key.values())
+
+
+def test_an_audit_as_a_spark_job(spark: SparkSession, broker: LocalCluster, filled: Topic) -> None:
+    from tidelog.spark.jobs import audit
+
+    report = audit(spark, broker.bootstrap, [filled.name])
+    assert (report.replicas, report.records, report.problems) == (2, 200, ())
+
+
+def test_the_commands_explain_themselves() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "tidelog.spark.jobs", "--help"], capture_output=True, text=True, check=True
+    )
+    assert all(command in ended.stdout for command in ("archive", "replay", "audit", "stats", "examples:"))
