@@ -1,7 +1,7 @@
 """What the replicas of a topic say together: are they alike, and is anything wrong?
 
-Each replica is read by one task (`audit_replica`); what they found is compared here. Where checksums of a window differ,
-the brokers' catalogs are asked for the first batch that does.
+Each replica is read by one task (`audit_replica`); what they found is compared here. Where checksums of a window
+differ, the brokers' catalogs are asked for the first batch that does.
 """
 
 from __future__ import annotations

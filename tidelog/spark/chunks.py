@@ -29,12 +29,24 @@ KEYS_REMEMBERED = 100_000
 
 @dataclass(slots=True)
 class Chunk:
-    """Records of one partition that are appended together. `number` counts those of the task and partition."""
+    """Records of one partition that are appended together. `place` says which of the task's in that partition: a
+    number, and what follows a part of the chunk that is there already adds where it begins: `7+300`."""
 
     partition: TopicPartition
-    number: int
+    place: str
     rows: list[Row] = field(default_factory=list)
     size: int = 0
+    cuts: list[int] = field(default_factory=list)
+    """How many rows there were whenever a batch of Spark's ended."""
+
+    def first(self, count: int) -> Chunk:
+        """Its beginning, at the same place."""
+        return Chunk(self.partition, self.place, self.rows[:count])
+
+    def after(self, count: int) -> Chunk:
+        """What follows that beginning."""
+        cuts = [cut - count for cut in self.cuts if cut > count]
+        return Chunk(self.partition, f"{self.place}+{count}", self.rows[count:], cuts=cuts)
 
 
 class Chunker:
@@ -55,7 +67,7 @@ class Chunker:
         if chunk is None:
             number = self._numbers.get(partition, 0)
             self._numbers[partition] = number + 1
-            chunk = self._open[partition] = Chunk(partition, number)
+            chunk = self._open[partition] = Chunk(partition, str(number))
         chunk.rows.append((row.timestamp_ms, row.key, row.value, row.headers))
         chunk.size += RECORD_OVERHEAD_BYTES + len(row.key or b"") + len(row.value or b"")
         if row.headers:
@@ -66,6 +78,12 @@ class Chunker:
         if self._sticky.get(row.topic) == partition.partition:
             self._sticky[row.topic] = (partition.partition + 1) % self._partitions[row.topic]
         return chunk
+
+    def end_of_batch(self) -> None:
+        """One of Spark's batches ended: here the input may have ended in an earlier attempt."""
+        for chunk in self._open.values():
+            if not chunk.cuts or chunk.cuts[-1] < len(chunk.rows):
+                chunk.cuts.append(len(chunk.rows))
 
     def rest(self) -> list[Chunk]:
         """The chunks that are not full, when there is no more to come."""

@@ -11,6 +11,12 @@ partition the number of the chunk. Of these a producer id is made, one for each 
 The second row is why the content counts. Rows that come out of a shuffle may come in another order when they are
 computed again; skipping the first hundred rows because a hundred were written would lose some and repeat others.
 
+*Attempts that end too early.* When the computation before a sink fails, the sink's input just ends: Spark tells it the
+failure in no other way than by ending the task. What looks like the last chunk is then the beginning of one. It ends
+where one of Spark's Arrow batches does, though, and those are cut the same way each time (`Chunk.cuts`). So whoever is
+refused a chunk asks for its beginnings, by writing them again under the same identity: the one that is there is
+confirmed, others are refused and append nothing. What follows it is then a chunk with an identity of its own.
+
 The content is keys, values and headers, not timestamps: a sink makes those itself, from the clock, unless it is told
 to keep the rows' own. Pure.
 """
@@ -31,9 +37,9 @@ Row = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 FINGERPRINT_BITS = 31
 
 
-def chunk_producer(scope: str, topic_id: str, partition: int, number: int) -> ProducerId:
-    """The identity of the chunk with this number; `scope` says of which task of which write."""
-    digest = xxhash.xxh3_64_intdigest(f"{scope}/{topic_id}/{partition}/{number}".encode())
+def chunk_producer(scope: str, topic_id: str, partition: int, place: str) -> ProducerId:
+    """The identity of the chunk at this place; `scope` says of which task of which write."""
+    digest = xxhash.xxh3_64_intdigest(f"{scope}/{topic_id}/{partition}/{place}".encode())
     return ProducerId(digest & (KEYED_PRODUCER_BIT - 1) | KEYED_PRODUCER_BIT)
 
 

@@ -26,7 +26,7 @@ from tidelog.spark.sink_rows import sink_rows
 from tidelog.transport.metadata import TopicMetadata
 
 HELD_BYTES = 8 << 20
-"""Encoded chunks that wait for company; beyond it all are sent."""
+"""Chunks that wait for company; beyond it all are sent."""
 ACCEPT_TIMEOUT_MS = 10_000
 
 
@@ -47,7 +47,7 @@ class TaskWriter:
         self._topics: dict[str, TopicMetadata] = {}
         self._leaders: dict[TopicPartition, str] = {}
         self._partitions: dict[str, int] = {}
-        self._held: dict[TopicPartition, list[bytearray]] = {}
+        self._held: dict[TopicPartition, list[tuple[Chunk, bytearray]]] = {}
         self._held_bytes = 0
         self._written = Written()
 
@@ -62,6 +62,7 @@ class TaskWriter:
                 chunk = chunker.add(row)
                 if chunk is not None:
                     self._hold(chunk)
+            chunker.end_of_batch()
         for chunk in chunker.rest():
             self._hold(chunk)
         self._send_held()
@@ -82,27 +83,56 @@ class TaskWriter:
                 self._leaders[key] = addresses[one.leader]
 
     def _hold(self, chunk: Chunk) -> None:
-        topic_id = self._topics[chunk.partition.topic].topic_id
-        data = encode_batch(
-            chunk.rows,
-            compression=self._options.compression,
-            producer_id=chunk_producer(self._scope, topic_id, chunk.partition.partition, chunk.number),
-            producer_epoch=0,
-            base_sequence=fingerprint(chunk.rows),
-        )
-        self._held.setdefault(chunk.partition, []).append(data)
-        self._held_bytes += len(data)
+        self._held.setdefault(chunk.partition, []).append((chunk, self._encode(chunk)))
+        self._held_bytes += chunk.size
         self._written.records += len(chunk.rows)
         self._written.batches += 1
         if self._held_bytes >= HELD_BYTES:
             self._send_held()
 
+    def _encode(self, chunk: Chunk) -> bytearray:
+        topic, partition = chunk.partition
+        return encode_batch(
+            chunk.rows,
+            compression=self._options.compression,
+            producer_id=chunk_producer(self._scope, self._topics[topic].topic_id, partition, chunk.place),
+            producer_epoch=0,
+            base_sequence=fingerprint(chunk.rows),
+        )
+
     def _send_held(self) -> None:
-        for partition, batches in self._held.items():
-            self._send(partition, b"".join(batches))
+        for partition, held in self._held.items():
+            try:
+                self._post(partition, b"".join(data for _, data in held))
+            except IdempotencyKeyReused:  # nothing of it was appended; see which of them it is
+                for chunk, data in held:
+                    self._send(chunk, data)
         self._held, self._held_bytes = {}, 0
 
-    def _send(self, partition: TopicPartition, body: bytes) -> None:
+    def _send(self, chunk: Chunk, data: bytearray) -> None:
+        """One chunk; if a beginning of it is there already, what follows that. Raises `NotRepeatable` if something
+        else is."""
+        try:
+            self._post(chunk.partition, data)
+        except IdempotencyKeyReused as error:
+            for cut in chunk.cuts:
+                if cut < len(chunk.rows) and self._is_there(chunk.first(cut)):
+                    rest = chunk.after(cut)
+                    self._send(rest, self._encode(rest))
+                    return
+            raise _not_repeatable(chunk.partition) from error
+
+    def _is_there(self, beginning: Chunk) -> bool:
+        """Of a place where something is: writing the same once more changes nothing, and anything else is refused."""
+        try:
+            self._post(beginning.partition, self._encode(beginning))
+        except IdempotencyKeyReused:
+            return False
+        return True
+
+    def _post(self, partition: TopicPartition, body: bytes | bytearray) -> None:
+        """One request, repeated until it is answered. Raises `IdempotencyKeyReused`, with nothing appended, or what
+        went wrong for too long."""
         target = (
             f"/topics/{quote(partition.topic, safe='')}/partitions/{partition.partition}/batches"
             f"?acks=all&timeout_ms={ACCEPT_TIMEOUT_MS}"
@@ -115,8 +145,6 @@ class TaskWriter:
                     raise LeaderNotAvailable(f"partition {partition} has no leader at the moment")
                 self._cluster.send("POST", leader, target, body=body, headers=BATCHES_HEADERS).check()
                 return
-            except IdempotencyKeyReused as error:
-                raise _not_repeatable(partition) from error
             except TidelogError as error:
                 if error.definite and not error.retriable:
                     raise

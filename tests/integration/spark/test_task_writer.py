@@ -110,6 +110,23 @@ def test_an_attempt_that_died_half_way_is_completed(
     assert len(read(cluster, topic)) == 30_000
 
 
+def test_attempts_whose_input_just_ended_are_completed(
+    broker: LocalCluster, cluster: Cluster, options: Callable[..., SinkOptions]
+) -> None:
+    """Spark does not tell a sink that the computation before it failed: its input is over, that is all."""
+    topic = create(broker)
+    pieces = [rows(*(f"{start + number:05}" for number in range(100))) for start in range(0, 1000, 100)]
+    for seen in (3, 4, 9, 10, 10):
+        TaskWriter(cluster, options(topic), "stream/q/7/0").write(pieces[:seen])
+        assert len(read(cluster, topic)) == 100 * seen
+    assert sorted(str(row["value"], "utf-8") for row in read(cluster, topic)) == [  # type: ignore[call-overload]
+        f"{number:05}" for number in range(1000)
+    ]
+    with pytest.raises(NotRepeatable):
+        TaskWriter(cluster, options(topic), "stream/q/7/0").write([rows("00000", "other")])
+    assert len(read(cluster, topic)) == 1000
+
+
 def test_another_task_batch_or_query_is_another_write(
     broker: LocalCluster, cluster: Cluster, options: Callable[..., SinkOptions]
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import TopicPartition
 from tidelog.model.partitioner import partition_for_key
 from tidelog.spark import chunks
 from tidelog.spark.chunks import Chunk, Chunker
@@ -42,8 +43,8 @@ def chunked(wanted: Sequence[SinkRow], scope: str = "s") -> list[Chunk]:
 
 def test_a_task_that_is_repeated_makes_the_same_chunks() -> None:
     first, second = chunked(rows(500)), chunked(rows(500, timestamp_ms=99))
-    assert [(one.partition, one.number, fingerprint(one.rows)) for one in first] == [
-        (one.partition, one.number, fingerprint(one.rows)) for one in second
+    assert [(one.partition, one.place, fingerprint(one.rows)) for one in first] == [
+        (one.partition, one.place, fingerprint(one.rows)) for one in second
     ]
     assert [one.rows for one in first] != [one.rows for one in second]
 
@@ -54,7 +55,7 @@ def test_nothing_is_lost_and_order_is_kept_in_a_partition() -> None:
     assert sorted(row[2] or b"" for one in found for row in one.rows) == sorted(row.value or b"" for row in wanted)
     for partition in {one.partition for one in found}:
         mine = [one for one in found if one.partition == partition]
-        assert [one.number for one in mine] == [*range(len(mine))]
+        assert [one.place for one in mine] == [str(number) for number in range(len(mine))]
         times = [row[0] for one in mine for row in one.rows]
         assert times == sorted(times)
     assert all(len(one.rows) <= 20 and one.size < 1200 for one in found)
@@ -90,11 +91,7 @@ def test_a_partition_that_is_not_there(partition: int) -> None:
 
 def test_a_place_has_one_identity_and_no_other_has_it() -> None:
     places = [
-        (scope, topic, partition, number)
-        for scope in "xy"
-        for topic in "ab"
-        for partition in (0, 1)
-        for number in (0, 1)
+        (scope, topic, partition, number) for scope in "xy" for topic in "ab" for partition in (0, 1) for number in "01"
     ]
     found = [chunk_producer(*place) for place in places]
     assert len({*found}) == len(places)
@@ -117,3 +114,21 @@ def test_every_part_of_the_content_counts() -> None:
     assert fingerprint([base, base]) != fingerprint([base])
     assert fingerprint([(9, *base[1:])]) == fingerprint([base])
     assert 0 <= fingerprint([base]) < 2**31
+
+
+def test_a_chunk_knows_where_the_input_could_have_ended() -> None:
+    chunker = Chunker({"a": 1}, "s")
+    full = []
+    for size in (8, 0, 8, 8, 3):
+        added = [chunker.add(SinkRow("a", None, 0, None, b"v", ())) for _ in range(size)]
+        full += [chunk for chunk in added if chunk is not None]
+        chunker.end_of_batch()
+    assert [(one.place, one.cuts) for one in [*full, *chunker.rest()]] == [("0", [8, 16]), ("1", [4, 7])]
+
+
+def test_the_parts_of_a_chunk() -> None:
+    whole = Chunk(TopicPartition("a", 0), "3", [(0, None, b"%d" % number, ()) for number in range(9)], cuts=[2, 5])
+    assert (whole.first(2).place, whole.first(2).rows) == ("3", whole.rows[:2])
+    rest = whole.after(2)
+    assert (rest.place, rest.rows, rest.cuts) == ("3+2", whole.rows[2:], [3])
+    assert rest.after(3).place == "3+2+3"
