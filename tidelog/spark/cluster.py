@@ -211,15 +211,18 @@ class Stream:
         text = self._response.headers.get(header, "")
         return int(text) if text.isascii() and text.isdigit() else -1
 
-    def read(self, bytes_max: int) -> bytes:
-        """The next bytes; none at the end. Raises `NoAnswer` if the answer is cut off before that."""
+    def read_into(self, buffer: memoryview) -> int:
+        """Fills the buffer with the next bytes, as far as there are any; how many. Raises `NoAnswer` if the answer is
+        cut off, after the bytes that came before."""
         if self._failure is None:
             try:
-                return self._response.read(bytes_max)
+                return self._response.readinto(buffer)
+            except http.client.IncompleteRead as error:
+                self._failure = self._cluster.cut(self._address, error)
+                if error.partial:
+                    return len(error.partial)  # they are in the buffer, and as good as ever
             except (OSError, http.client.HTTPException) as error:
                 self._failure = self._cluster.cut(self._address, error)
-                if isinstance(error, http.client.IncompleteRead) and error.partial:
-                    return error.partial  # what came is as good as ever
         raise self._failure
 
     def close(self) -> None:

@@ -112,44 +112,36 @@ def split_stream(stream: Stream) -> Iterator[tuple[memoryview, int]]:
     """Whole batches, gathered until they are worth decoding together, and the offset after them. Bytes that make no
     whole batch at the end of the stream are dropped; nothing else is. Raises what ends the stream too early, after the
     batches that came before."""
-    held = bytearray()
-    begin = 0
-    cut = _Cut(0)
+    held = memoryview(b"")
+    cut = _Cut()
     failure: TidelogError | None = None
-    while data := _next_bytes(stream):
-        if isinstance(data, TidelogError):
-            failure = data
-            break
-        held = held[begin:] + data  # a new buffer: the pieces that were handed out are views of the old one
-        cut.position -= begin
-        begin = 0
-        while cut.advance(held):
-            yield memoryview(held)[begin : cut.position], cut.next_offset
-            begin = cut.position
-            cut = _Cut(begin)
-    if cut.position > begin:
-        yield memoryview(held)[begin : cut.position], cut.next_offset
+    is_over = False
+    while not is_over:
+        more = bytearray(len(held) + READ_BYTES)  # a new one: the pieces that were handed out are views of the old ones
+        more[: len(held)] = held
+        try:
+            count = stream.read_into(memoryview(more)[len(held) :])
+        except TidelogError as error:
+            count, failure = 0, error
+        is_over = count == 0
+        held = memoryview(more)[: len(held) + count]
+        while cut.advance(held) or (is_over and cut.position > 0):
+            yield held[: cut.position], cut.next_offset
+            held = held[cut.position :]
+            cut = _Cut()
     if failure is not None:
         raise failure
-
-
-def _next_bytes(stream: Stream) -> bytes | TidelogError:
-    try:
-        return stream.read(READ_BYTES)
-    except TidelogError as error:
-        return error
 
 
 class _Cut:
     """How far the batches of a piece go: `position` in the bytes held, and `next_offset`."""
 
-    def __init__(self, begin: int) -> None:
-        self.position = begin
+    def __init__(self) -> None:
+        self.position = 0
         self.next_offset = 0
         self._records = 0
-        self._bytes = 0
 
-    def advance(self, held: bytearray) -> bool:
+    def advance(self, held: memoryview) -> bool:
         """Goes over the batches that are whole; True when they are enough for a piece. Raises `InvalidBatch`."""
         while self.position + HEADER_BYTES <= len(held):
             header = parse_header(held, self.position)
@@ -159,7 +151,6 @@ class _Cut:
             self.position += header.size
             self.next_offset = header.next_offset
             self._records += header.record_count
-            self._bytes += header.size
-            if self._records >= PIECE_RECORDS or self._bytes >= PIECE_BYTES:
+            if self._records >= PIECE_RECORDS or self.position >= PIECE_BYTES:
                 return True
         return False
