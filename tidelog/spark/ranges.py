@@ -15,6 +15,11 @@ from tidelog.spark.view import Snapshot, View
 
 def resolve(bound: Bound, snapshot: Snapshot, view: View) -> dict[TopicPartition, int]:
     """The offset of a bound in each partition. Raises `InvalidRequest` if it does not say, or nothing is so young."""
+    unknown = set(bound.offsets or bound.timestamps_ms or ()).difference(snapshot.extents)
+    if unknown:
+        raise InvalidRequest(
+            f"offsets or timestamps are given for partitions, but there is no partition {min(unknown)}"
+        )
     times = {one: time for one in snapshot.extents if (time := bound.timestamp_of(one)) is not None}
     found = view.first_since(times) if times else {}
     positions = {}
