@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(600)]
 
 ROWS = 20_000
-BATCH_RECORDS = 2_000
+BATCH_RECORDS = 3_000
 KILLS = 3
 BATCH_S_MAX = 120
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
