@@ -1,7 +1,7 @@
 """One Spark session and one broker for all tests that need a JVM.
 
-They are slow and marked `spark`: `make spark` runs them, `make test` does not. Each drives queries that end by
-themselves (`Trigger.AvailableNow`) and looks at what they wrote; nothing here waits for a while and hopes.
+They are marked `spark`: `make spark` runs them, `make test` does not. Each drives queries that end by themselves
+(`Trigger.AvailableNow`) and looks at what they wrote; nothing here waits for a while and hopes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def what_is_missing() -> str | None:
     """Why Spark can not run here; None if it can."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is missing: pip install 'tidelog[spark]'"
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         return "Java is missing: Spark needs Java 17 or later; on Debian: apt-get install openjdk-17-jre-headless"
     return None
 

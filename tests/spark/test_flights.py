@@ -20,7 +20,7 @@ from tidelog.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(600)]
 
 ROWS = 20_000
 BATCH_RECORDS = 3_000

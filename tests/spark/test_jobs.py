@@ -18,7 +18,7 @@ from tidelog.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(180)]
 
 HOUR_MS = 3_600_000
 BEGIN_MS = 472_222 * HOUR_MS
@@ -130,6 +130,7 @@ def test_the_commands(
     ]
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_commands_explain_themselves() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "tidelog.spark.jobs", "--help"], capture_output=True, text=True, check=True

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(120)]
 
 VALUES = [b"%d" % number for number in range(1000)]
 

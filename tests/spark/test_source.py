@@ -19,7 +19,7 @@ from tidelog.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(120)]
 
 KAFKAS_SCHEMA = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int"
