@@ -60,16 +60,10 @@ class StreamPlanner:
         if self._must_pin:
             self._must_pin = False
             return start
-        snapshot = self._look(start)
-        begin = self._begin(start, snapshot)
-        end = self._bounded(begin, snapshot)
+        snapshot, begin, end = self._decide(start, is_limited=is_limited)
         if self._target is None and not backlog(begin, end):
             self._view.wait_for_news(snapshot.ends, NEWS_MS)
-            snapshot = self._look(start)
-            begin = self._begin(start, snapshot)
-            end = self._bounded(begin, snapshot)
-        if is_limited:
-            end = self._limited(begin, end)
+            snapshot, begin, end = self._decide(start, is_limited=is_limited)
         if not backlog(begin, end) and set(begin) == set(start.positions):
             return start
         self._planned_s = self._now_s()
@@ -86,6 +80,12 @@ class StreamPlanner:
         topics = tuple(end.topics)
         snapshot = self._view.snapshot(Selection(topics=topics), end.positions) if topics else Snapshot()
         return ranges_between(start, end, snapshot, self._options.loss), snapshot
+
+    def _decide(self, start: Offsets, *, is_limited: bool) -> tuple[Snapshot, Positions, Positions]:
+        snapshot = self._look(start)
+        begin = self._begin(start, snapshot)
+        end = self._bounded(begin, snapshot)
+        return snapshot, begin, self._limited(begin, end) if is_limited else end
 
     def _look(self, start: Offsets) -> Snapshot:
         snapshot = self._view.snapshot(self._options.selection, start.positions)

@@ -118,6 +118,7 @@ def test_few_records_wait_for_more_or_for_the_delay(lake: Lake) -> None:
     assert query.step() == [(0, 0, 100), (1, 0, 20)]  # the first one never waits
     lake.write("t", 0, 9)
     assert query.step() is None
+    assert lake.waits == 1  # at the brokers, not in a loop of Spark's
     query.now_s = 60.0
     assert query.step() == [(0, 100, 109)]
     lake.write("t", 1, 10)
