@@ -12,6 +12,7 @@ import pytest
 
 from tests.spark.conftest import Topic, uncommit
 from tidelog.model.batch_codec import encode_batch
+from tidelog.model.errors import InvalidRequest
 from tidelog.spark.cluster import BATCHES_HEADERS, Cluster
 from tidelog.testing import LocalCluster
 
@@ -103,7 +104,7 @@ def test_an_audit_as_a_spark_job(spark: SparkSession, broker: LocalCluster, fill
 def test_the_commands(
     spark: SparkSession, broker: LocalCluster, filled: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tidelog.spark.jobs.__main__ import parser, run
+    from tidelog.spark.jobs.__main__ import explain, parser, run
     from tidelog.spark.jobs.progress import Line
 
     def told(*words: str) -> tuple[int, str]:
@@ -128,6 +129,11 @@ def test_the_commands(
         "k0",
         "total",
     ]
+    with pytest.raises(Exception, match="STREAM_FAILED") as raised:
+        told("archive", "nowhere", f"{target}-2")
+    assert explain(raised.value) == "topic 'nowhere' does not exist; create it first"
+    assert explain(InvalidRequest("no")) == "no"
+    assert explain(ValueError("no")) is None
 
 
 @pytest.mark.usefixtures("spark")

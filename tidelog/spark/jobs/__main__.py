@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidelog.model.errors import TidelogError
@@ -52,17 +54,29 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command; its exit status."""
     asked = parser().parse_args(arguments)
-    spark = SparkSession.builder.appName(f"tidelog {asked.command}").getOrCreate()
+    builder = SparkSession.builder.appName(f"tidelog {asked.command}").config("spark.ui.showConsoleProgress", "false")
+    spark = builder.getOrCreate()
     tell = Line()
     try:
         return run(spark, asked, tell)
-    except TidelogError as error:
+    except (TidelogError, PySparkException) as error:
+        message = explain(error)
+        if message is None:
+            raise
         tell.end()
-        print(f"error: {error.message}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         return 1
     finally:
         tell.end()
         spark.stop()
+
+
+def explain(error: Exception) -> str | None:
+    """What an error of ours says, also from within Spark's account of the process that raised it; None for others."""
+    if isinstance(error, TidelogError):
+        return error.message
+    found = re.findall(r"^tidelog\.[\w.]*errors\.\w+: (.+)$", str(error), re.MULTILINE)
+    return found[-1] if found else None
 
 
 def run(spark: SparkSession, asked: argparse.Namespace, tell: Line) -> int:
