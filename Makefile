@@ -41,7 +41,7 @@ lint: setup ## Check format, rules, types, layers, determinism and spelling
 test: setup ## Run all tests
 	$(BIN)/pytest -n 4 --dist worksteal
 
-spark: setup ## Run the tests of the Spark connector that need Java 17; two minutes
+spark: setup ## Run the tests of the Spark connector that need Java 17; a few minutes
 	$(BIN)/pytest -m spark
 
 sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
