@@ -8,7 +8,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint test sim sim-paxos sim-isr bench docs clean ci
+.PHONY: help setup demo fmt lint test spark sim sim-paxos sim-isr bench docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-9s %s\n", $$1, $$2 }'
@@ -40,6 +40,9 @@ lint: setup ## Check format, rules, types, layers, determinism and spelling
 
 test: setup ## Run all tests
 	$(BIN)/pytest -n 4 --dist worksteal
+
+spark: setup ## Run the tests of the Spark connector that need Java 17; a few minutes
+	$(BIN)/pytest -m spark
 
 sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
 	$(BIN)/tidelog sim --runs $(RUNS) $(if $(SEED),--seed $(SEED))

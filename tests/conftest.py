@@ -1,7 +1,8 @@
 """What every test gets: Hypothesis without a stopwatch and, unless asked otherwise, without dice.
 
 No test may depend on the machine's speed, and a red run must be red again. `--hypothesis-profile=explore` looks for
-new examples; what it finds becomes an `@example`. Slow tests run when they are asked for: `pytest -m slow`.
+new examples; what it finds becomes an `@example`. Slow tests run when they are asked for: `pytest -m slow`; those that
+start Spark, by `make spark`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.markexpr:
-        return
-    slow = pytest.mark.skip(reason="slow: run it with `pytest -m slow`")
+    asked: str = config.option.markexpr
+    _skip(items, "spark", "spark: run it with `make spark`", unless="spark" in asked)
+    _skip(items, "slow", "slow: run it with `pytest -m slow`", unless=bool(asked))
+
+
+def _skip(items: list[pytest.Item], marker: str, reason: str, *, unless: bool) -> None:
+    skip = pytest.mark.skip(reason=reason)
     for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(slow)
+        if not unless and item.get_closest_marker(marker):
+            item.add_marker(skip)

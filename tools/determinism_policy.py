@@ -12,6 +12,8 @@ ADAPTERS: Final = (
     "tidelog/broker/standalone/process.py",
     "tidelog/cli/",
     "tidelog/config/load.py",
+    "tidelog/spark/cluster.py",
+    "tidelog/spark/jobs/",
     "tidelog/storage/disk_files.py",
     "tidelog/testing/",
 )

@@ -6,13 +6,16 @@ Asked of any broker: one that does not lead a partition asks the one that does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.errors import decode_answer, error_from_code
-from tidelog.transport.session import ClusterSession
+
+if TYPE_CHECKING:  # who only wants the structs, as Spark's workers do, is spared aiohttp
+    from tidelog.transport.session import ClusterSession
 
 JSON_HEADERS = {"Content-Type": "application/json"}
 PARTITIONS_MAX = 1000

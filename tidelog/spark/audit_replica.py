@@ -1,0 +1,233 @@
+"""One replica of one partition, read from end to end by one task: what it holds, and what is wrong with it.
+
+The broker first checks its files itself (`verification`), which names what its disk has lost even if another replica
+gives it back a moment later. Then every record is read, from this broker's copy and no other: batches by their
+checksums, records by their structure, offsets by their order; and producers by their numbers, which tell what a log can
+not see by itself: a batch that is missing, is there twice, or came out of turn.
+
+No Spark here: it runs in executors, and in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote
+
+import msgspec
+import xxhash
+
+from tidelog.model.arrow import decode_to_arrow
+from tidelog.model.batch_header import BatchHeader, iter_batches
+from tidelog.model.errors import DamagedBatch, TidelogError
+from tidelog.model.ids import KEYED_PRODUCER_BIT
+from tidelog.model.producers import SEQUENCES
+from tidelog.spark.cluster import Cluster
+from tidelog.spark.errors import LossRule
+from tidelog.spark.planner import OffsetRange
+from tidelog.spark.range_reader import read_range
+from tidelog.transport.errors import decode_answer
+
+WINDOW_OFFSETS = 10_000
+"""Checksums are compared over windows of so many offsets."""
+ANOMALIES_MAX = 100
+"""Told of one replica; more are only counted."""
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    """Offsets that a disk has lost; `end_offset` is exclusive."""
+
+    start_offset: int
+    end_offset: int
+    reason: str
+
+
+class NamedBatch(msgspec.Struct, frozen=True):
+    """A batch as a replica's catalog names it."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    digest: str
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """A broker's answer about its own replica."""
+
+    log_start_offset: int
+    high_watermark: int
+    next_offset: int
+    damaged: list[Damaged]
+    batches: list[NamedBatch] | None = None
+
+
+_VERIFICATION = msgspec.json.Decoder(Verification)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaTask:
+    """What one task is to read: a range of one partition, at the broker with this id and address."""
+
+    range: OffsetRange
+    broker: int
+    address: str
+    cluster_id: str
+    has_gaps: bool
+    """True if gaps between offsets are in the nature of the topic's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """What is wrong at an offset: `gap`, `duplicate` or `disorder`."""
+
+    kind: str
+    offset: int
+    what: str
+
+
+@dataclass(slots=True)
+class ReplicaReport:
+    """What one task found. `windows` maps the first offset of a window to the checksum of its batches."""
+
+    broker: int
+    records: int = 0
+    bytes: int = 0
+    windows: dict[int, str] = field(default_factory=dict)
+    damaged: list[Damaged] = field(default_factory=list)
+    unread: list[Damaged] = field(default_factory=list)
+    """Damaged, and not repaired while it was waited for."""
+    anomalies: list[Anomaly] = field(default_factory=list)
+    anomaly_count: int = 0
+    error: str | None = None
+
+    def note(self, kind: str, offset: int, what: str) -> None:
+        """One more anomaly."""
+        self.anomaly_count += 1
+        if len(self.anomalies) < ANOMALIES_MAX:
+            self.anomalies.append(Anomaly(kind, offset, what))
+
+
+def verify(cluster: Cluster, task: ReplicaTask, offset: int, to: int, *, names_batches: bool = False) -> Verification:
+    """The broker's own check of a range, or of its beginning: go on at `next_offset`."""
+    one = task.range
+    target = (
+        f"/v3/clusters/{task.cluster_id}/topics/{quote(one.topic, safe='')}/partitions/{one.partition}"
+        f"/replicas/{task.broker}/verification?offset={offset}&to={to}&batches={str(names_batches).lower()}"
+    )
+    return decode_answer(_VERIFICATION, cluster.call("GET", target))
+
+
+def audit_replica(cluster: Cluster, task: ReplicaTask) -> ReplicaReport:
+    """Reads the replica. What it can not do is in the report, too."""
+    report = ReplicaReport(task.broker)
+    try:
+        report.damaged = _find_damaged(cluster, task)
+        reader = _Reader(task, report)
+        for batches in _pieces(cluster, task, report):
+            reader.take(batches)
+        reader.end()
+    except TidelogError as error:
+        report.error = error.message
+    return report
+
+
+def _find_damaged(cluster: Cluster, task: ReplicaTask) -> list[Damaged]:
+    found: list[Damaged] = []
+    offset = task.range.start
+    while offset < task.range.end:
+        answer = verify(cluster, task, offset, task.range.end)
+        found += [one for one in answer.damaged if one not in found]
+        offset = max(answer.next_offset, offset + 1)
+    return found
+
+
+def _pieces(cluster: Cluster, task: ReplicaTask, report: ReplicaReport) -> Iterator[memoryview]:
+    """All batches of the range that this broker can read; around what stays damaged."""
+    position = task.range.start
+    while position < task.range.end:
+        rest = replace(task.range, start=position)
+        try:
+            for piece in read_range(cluster, rest, None, LossRule(), replica=task.address):
+                yield piece
+                position = _end_of(piece)
+            return
+        except DamagedBatch:
+            answer = verify(cluster, task, position, task.range.end)
+            lost = [one for one in answer.damaged if one.end_offset > position]
+            if not lost:
+                continue  # repaired this moment
+            report.unread.append(lost[0])
+            position = lost[0].end_offset
+
+
+def _end_of(piece: memoryview) -> int:
+    return max(batch.header.next_offset for batch in iter_batches(piece))
+
+
+class _Reader:
+    """What is known of the log so far."""
+
+    def __init__(self, task: ReplicaTask, report: ReplicaReport) -> None:
+        self._task, self._report = task, report
+        self._next_offset: int | None = None
+        self._leader_epoch = -1
+        self._producers: dict[int, tuple[int, int]] = {}
+        """Producer id to its epoch and next sequence."""
+        self._digest = xxhash.xxh3_128()
+        self._window = -1
+
+    def take(self, piece: memoryview) -> None:
+        """Whole batches, in order. Raises `InvalidBatch` for one whose checksum or records are wrong."""
+        one = self._task.range
+        self._report.records += decode_to_arrow(piece, one.topic, one.partition, columns=["offset"]).num_rows
+        self._report.bytes += len(piece)
+        for batch in iter_batches(piece):
+            self._add_to_window(batch.header.base_offset, batch.data)
+            self._check_place(batch.header)
+            self._check_producer(batch.header)
+
+    def end(self) -> None:
+        """There is no more to come."""
+        if self._window >= 0:
+            self._report.windows[self._window * WINDOW_OFFSETS] = self._digest.hexdigest()
+
+    def _add_to_window(self, offset: int, data: memoryview) -> None:
+        window = offset // WINDOW_OFFSETS
+        if window != self._window:
+            self.end()
+            self._window, self._digest = window, xxhash.xxh3_128()
+        self._digest.update(data)
+
+    def _check_place(self, header: BatchHeader) -> None:
+        report, offset = self._report, header.base_offset
+        if self._next_offset is not None and offset < self._next_offset:
+            report.note("disorder", offset, f"a batch from {offset} on follows one that ends at {self._next_offset}")
+        elif self._next_offset is not None and offset > self._next_offset and not self._is_expected_gap(offset):
+            report.note("gap", self._next_offset, f"no records from {self._next_offset} to {offset - 1}")
+        if header.leader_epoch < self._leader_epoch:
+            report.note("disorder", offset, f"leader epoch {header.leader_epoch} follows {self._leader_epoch}")
+        self._next_offset, self._leader_epoch = header.next_offset, header.leader_epoch
+
+    def _is_expected_gap(self, offset: int) -> bool:
+        return self._task.has_gaps or any(one.end_offset == offset for one in self._report.unread)
+
+    def _check_producer(self, header: BatchHeader) -> None:
+        producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
+        if producer_id < 0:
+            return
+        known = self._producers.get(producer_id)
+        after = (sequence + header.record_count) % SEQUENCES
+        self._producers[producer_id] = epoch, after
+        if known is None or (epoch > known[0] and sequence == 0) or (epoch, sequence) == known:
+            return
+        who = f"producer {producer_id}, epoch {epoch}, sequence {sequence}"
+        if producer_id & KEYED_PRODUCER_BIT or (
+            epoch == known[0] and (known[1] - sequence) % SEQUENCES < SEQUENCES // 2
+        ):
+            self._report.note("duplicate", header.base_offset, f"{who}: expected {known[1]}")
+            self._producers[producer_id] = known
+        elif epoch < known[0]:
+            self._report.note("disorder", header.base_offset, f"{who}: after epoch {known[0]}")
+            self._producers[producer_id] = known
+        elif not any(one.end_offset <= header.base_offset for one in self._report.unread):
+            self._report.note("gap", header.base_offset, f"{who}: expected {known[1] if epoch == known[0] else 0}")

@@ -1,0 +1,146 @@
+"""What the replicas of a topic say together: are they alike, and is anything wrong?
+
+Each replica is read by one task (`audit_replica`); what they found is compared here. Where checksums of a window
+differ, the brokers' catalogs are asked for the first batch that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidelog.model.errors import InvalidRequest, TidelogError
+from tidelog.spark.audit_replica import WINDOW_OFFSETS, ReplicaReport, ReplicaTask, verify
+from tidelog.spark.cluster import Cluster
+from tidelog.spark.planner import OffsetRange
+from tidelog.transport.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a partition: on a broker, at an offset; -1 where it is about all of it."""
+
+    topic: str
+    partition: int
+    broker: int
+    offset: int
+    what: str
+
+    def __str__(self) -> str:
+        where = f"{self.topic}-{self.partition}" + (f", broker {self.broker}" if self.broker >= 0 else "")
+        return f"{where}: " + (f"offset {self.offset}: " if self.offset >= 0 else "") + self.what
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """`records` and `bytes` are of all replicas together."""
+
+    replicas: int
+    records: int
+    bytes: int
+    problems: tuple[Problem, ...]
+
+
+def plan_audit(cluster: Cluster, topics: Sequence[str]) -> tuple[list[ReplicaTask], list[Problem]]:
+    """A task for each replica of each partition, over what all its replicas have; and replicas that can not be read."""
+    metadata = cluster.metadata(list(topics))
+    missing = set(topics).difference(topic.name for topic in metadata.topics)
+    if missing:
+        raise InvalidRequest(f"topic {min(missing)!r} does not exist")
+    tasks: list[ReplicaTask] = []
+    problems: list[Problem] = []
+    for topic in metadata.topics:
+        for partition in topic.partitions:
+            tasks += _plan_partition(cluster, metadata, topic, partition, problems)
+    return tasks, problems
+
+
+def _plan_partition(
+    cluster: Cluster,
+    metadata: ClusterMetadata,
+    topic: TopicMetadata,
+    partition: PartitionMetadata,
+    problems: list[Problem],
+) -> list[ReplicaTask]:
+    addresses = {broker.node_id: broker.address for broker in metadata.brokers}
+    whole = OffsetRange(topic.name, partition.partition, 0, 0, topic.topic_id)
+    found: list[tuple[ReplicaTask, int, int]] = []
+    for broker in partition.replicas:
+        task = ReplicaTask(
+            whole, broker, addresses.get(broker, ""), metadata.cluster_id, has_gaps=topic.protocol != "isr"
+        )
+        try:
+            if broker not in addresses:
+                raise InvalidRequest("this broker is not live: its replica was not read")
+            extent = verify(cluster, task, 0, 0)
+        except TidelogError as error:
+            problems.append(Problem(topic.name, partition.partition, broker, -1, error.message))
+            continue
+        found.append((task, extent.log_start_offset, extent.high_watermark))
+    if not found:
+        return []
+    start, end = max(start for _, start, _ in found), min(end for _, _, end in found)
+    return [replace(task, range=replace(whole, start=min(start, end), end=end)) for task, _, _ in found if start < end]
+
+
+def conclude(
+    cluster: Cluster, tasks: Sequence[ReplicaTask], reports: Sequence[ReplicaReport], problems: Sequence[Problem]
+) -> AuditReport:
+    """What the reports of all replicas say together."""
+    found = list(problems)
+    partitions: dict[OffsetRange, list[tuple[ReplicaTask, ReplicaReport]]] = {}
+    for task, report in zip(tasks, reports, strict=True):
+        partitions.setdefault(task.range, []).append((task, report))
+        found += _problems_of(task, report)
+    for replicas in partitions.values():
+        found += _differences(cluster, replicas)
+    return AuditReport(
+        len(reports),
+        sum(report.records for report in reports),
+        sum(report.bytes for report in reports),
+        tuple(found),
+    )
+
+
+def _problems_of(task: ReplicaTask, report: ReplicaReport) -> list[Problem]:
+    key = task.range.topic, task.range.partition, task.broker
+    found = [Problem(*key, one.offset, f"{one.kind}: {one.what}") for one in report.anomalies]
+    if report.anomaly_count > len(report.anomalies):
+        found.append(Problem(*key, -1, f"{report.anomaly_count - len(report.anomalies)} more of the kind"))
+    for one in report.damaged:
+        state = "not repaired in time" if one in report.unread else "repaired since"
+        found.append(Problem(*key, one.start_offset, f"damaged up to {one.end_offset - 1} ({one.reason}); {state}"))
+    if report.error is not None:
+        found.append(Problem(*key, -1, f"not read to its end: {report.error}"))
+    return found
+
+
+def _differences(cluster: Cluster, replicas: Sequence[tuple[ReplicaTask, ReplicaReport]]) -> list[Problem]:
+    """Where replicas differ from the first that was read whole, which is the leader's if that was."""
+    whole = [(task, report) for task, report in replicas if report.error is None and not report.unread]
+    found = []
+    for task, report in whole[1:]:
+        first, reference = whole[0]
+        window = _first_difference(reference.windows, report.windows)
+        if window is not None:
+            offset = _first_batch(cluster, first, task, window)
+            what = f"another record than on broker {first.broker}, in the window of {WINDOW_OFFSETS} from {window} on"
+            found.append(Problem(task.range.topic, task.range.partition, task.broker, offset, what))
+    return found
+
+
+def _first_difference(one: Mapping[int, str], other: Mapping[int, str]) -> int | None:
+    return next((window for window in sorted({*one, *other}) if one.get(window) != other.get(window)), None)
+
+
+def _first_batch(cluster: Cluster, one: ReplicaTask, other: ReplicaTask, window: int) -> int:
+    """The first batch that the two brokers' catalogs name differently; the window's offset if there is none."""
+    offset, end = max(window, one.range.start), min(window + WINDOW_OFFSETS, one.range.end)
+    while offset < end:
+        mine = verify(cluster, one, offset, end, names_batches=True)
+        theirs = verify(cluster, other, offset, end, names_batches=True)
+        for a, b in zip(mine.batches or (), theirs.batches or (), strict=False):
+            if a != b:
+                return min(a.base_offset, b.base_offset)
+        offset = max(offset + 1, min(mine.next_offset, theirs.next_offset))
+    return window

@@ -1,0 +1,89 @@
+"""A batch query: both ends looked up once, and narrowed by what Spark tells of its filters.
+
+Filters only narrow what is read, and Spark applies them again to every row: a topic or a partition that can not match
+is left out, a bound on offsets is taken as it is, and a bound on timestamps through the brokers' time index: all
+records before the first one of that time are older. Pure but for the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from tidelog.model.ids import OFFSET_MAX, TopicPartition
+from tidelog.spark.offsets import Offsets
+from tidelog.spark.options import SourceOptions
+from tidelog.spark.planner import OffsetRange
+from tidelog.spark.ranges import check_exists, ranges_between, resolve
+from tidelog.spark.view import Snapshot, View
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """What the filters leave; None is everything. Offsets are [offset_min, offset_end)."""
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    offset_min: int = 0
+    offset_end: int = OFFSET_MAX
+    timestamp_ms_min: int | None = None
+
+    def by(self, kind: str, column: str, value: Any) -> Narrowing:
+        """Narrowed by one of Spark's filters, if it is of use here; `kind` is its class's name."""
+        if column in ("topic", "partition") and kind in ("EqualTo", "In"):
+            return self._one_of(column, value if kind == "In" else (value,))
+        if column == "offset" and isinstance(value, int):
+            return self._offsets(kind, value)
+        if column == "timestamp" and isinstance(value, datetime) and kind in ("GreaterThan", "GreaterThanOrEqual"):
+            time_ms = max(self.timestamp_ms_min or 0, int(value.timestamp() * 1000))
+            return replace(self, timestamp_ms_min=time_ms)
+        return self
+
+    def _one_of(self, column: str, values: Iterable[Any]) -> Narrowing:
+        wanted = frozenset(values)
+        if column == "topic":
+            return replace(self, topics=wanted if self.topics is None else self.topics & wanted)
+        return replace(self, partitions=wanted if self.partitions is None else self.partitions & wanted)
+
+    def _offsets(self, kind: str, value: int) -> Narrowing:
+        least = {"EqualTo": value, "GreaterThanOrEqual": value, "GreaterThan": value + 1}.get(kind, 0)
+        end = {"EqualTo": value + 1, "LessThanOrEqual": value + 1, "LessThan": value}.get(kind, OFFSET_MAX)
+        return replace(self, offset_min=max(self.offset_min, least), offset_end=min(self.offset_end, end))
+
+    def wants(self, partition: TopicPartition) -> bool:
+        """False if no record of the partition can match."""
+        return (self.topics is None or partition.topic in self.topics) and (
+            self.partitions is None or partition.partition in self.partitions
+        )
+
+
+def plan_query(options: SourceOptions, view: View, narrowing: Narrowing) -> tuple[list[OffsetRange], Snapshot]:
+    """The ranges of a batch query, and who leads what. Raises `InvalidRequest`, and `DataLoss` as the rule says."""
+    snapshot = view.snapshot(options.selection, {})
+    check_exists(options.selection.named, options.selection.assigned, snapshot)
+    start = Offsets(resolve(options.start, snapshot, view), snapshot.topic_ids)
+    end = Offsets(resolve(options.end, snapshot, view), snapshot.topic_ids)
+    ranges = [
+        one
+        for one in ranges_between(start, end, snapshot, options.loss)
+        if narrowing.wants(TopicPartition(one.topic, one.partition))
+    ]
+    return _narrowed(ranges, view, narrowing), snapshot
+
+
+def _narrowed(ranges: list[OffsetRange], view: View, narrowing: Narrowing) -> list[OffsetRange]:
+    begins = {}
+    if narrowing.timestamp_ms_min is not None and ranges:
+        begins = view.first_since({TopicPartition(*_key(one)): narrowing.timestamp_ms_min for one in ranges})
+    found = []
+    for one in ranges:
+        begin = begins.get(TopicPartition(*_key(one)), 0)
+        start = max(one.start, narrowing.offset_min, one.end if begin is None else begin)
+        found.append(replace(one, start=start, end=min(one.end, narrowing.offset_end)))
+    return [one for one in found if one.size > 0]
+
+
+def _key(one: OffsetRange) -> tuple[str, int]:
+    return one.topic, one.partition

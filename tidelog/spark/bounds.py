@@ -1,0 +1,92 @@
+"""Where a query begins and, in batch, ends: `startingOffsets`, `endingTimestamp` and so on, as the user wrote them.
+
+Kafka's precedence: one timestamp for all beats timestamps by partition, which beat offsets. In an offset, -2 is the
+earliest and -1 the latest. Pure; `resolve` looks the offsets up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import TopicPartition
+from tidelog.spark.offsets import parse_partitions
+from tidelog.spark.option_values import OptionValues
+
+EARLIEST = -2
+LATEST = -1
+
+Side = Literal["starting", "ending"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`offset` is EARLIEST or LATEST, for all. Else one of the others is given.
+
+    `latest_if_none` says what holds where no record is as young as the timestamp: the end, instead of an error.
+    """
+
+    offset: int | None = None
+    offsets: Mapping[TopicPartition, int] | None = None
+    timestamp_ms: int | None = None
+    timestamps_ms: Mapping[TopicPartition, int] | None = None
+    latest_if_none: bool = False
+
+    @property
+    def is_fixed(self) -> bool:
+        """True if looking it up again later gives the same: nobody writes before the earliest."""
+        if self.offsets is not None:
+            return LATEST not in self.offsets.values()
+        return self.offset == EARLIEST
+
+    def of(self, partition: TopicPartition) -> int | None:
+        """The offset, EARLIEST or LATEST; None if a timestamp decides. `InvalidRequest` if it is not given."""
+        if self.offsets is None:
+            return self.offset
+        return _named(self.offsets, partition, "offsets")
+
+    def timestamp_of(self, partition: TopicPartition) -> int | None:
+        """The timestamp (ms); None if an offset decides."""
+        if self.timestamp_ms is not None or self.timestamps_ms is None:
+            return self.timestamp_ms
+        return _named(self.timestamps_ms, partition, "timestamps")
+
+
+def _named(given: Mapping[TopicPartition, int], partition: TopicPartition, what: str) -> int:
+    if partition not in given:
+        raise InvalidRequest(
+            f"{what} by partition must name every partition, and {partition} is not there; -2 is the earliest offset, "
+            "-1 the latest"
+        )
+    return given[partition]
+
+
+def parse_bound(values: OptionValues, side: Side, default: int) -> Bound:
+    """The bound that a query's options ask for. Raises `InvalidRequest`."""
+    timestamp = values.number(f"{side}Timestamp", least=0)
+    by_partition = values.document(f"{side}OffsetsByTimestamp")
+    strategy = "latest"
+    if side == "starting":
+        strategy = values.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    latest_if_none = strategy == "latest"
+    text = values.text(f"{side}Offsets")
+    if timestamp is not None:
+        return Bound(timestamp_ms=timestamp, latest_if_none=latest_if_none)
+    if by_partition is not None:
+        return Bound(timestamps_ms=parse_partitions(by_partition, lowest=0), latest_if_none=latest_if_none)
+    word = None if text is None else {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
+    if text is not None and word is None:
+        return _parse_offsets(values, side)
+    offset = default if word is None else word
+    if side == "ending" and offset == EARLIEST:
+        raise InvalidRequest("endingOffsets can not be earliest: nothing would be read")
+    return Bound(offset=offset)
+
+
+def _parse_offsets(values: OptionValues, side: Side) -> Bound:
+    offsets = parse_partitions(values.document(f"{side}Offsets"), lowest=EARLIEST)
+    if side == "ending" and EARLIEST in offsets.values():
+        raise InvalidRequest("endingOffsets can not be -2 (earliest): nothing would be read")
+    return Bound(offsets=offsets)

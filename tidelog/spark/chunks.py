@@ -1,0 +1,109 @@
+"""A task's records, gathered into chunks: each one record batch of one partition.
+
+Where a record goes and where a chunk ends follow from the records that came before it and from nothing else, not from
+how they came in or how fast the brokers are. So a task that is repeated makes the same chunks (see `identity`).
+
+A record goes to the partition it names, or to its key's, as with every Kafka client. Without either it goes to one
+partition that changes when its chunk is full; where a task begins with that is drawn from its identity, so that tasks
+spread. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import xxhash
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import TopicPartition
+from tidelog.model.partitioner import partition_for_key
+from tidelog.spark.identity import Row
+from tidelog.spark.sink_rows import SinkRow
+
+CHUNK_BYTES = 512 << 10
+CHUNK_RECORDS = 10_000
+RECORD_OVERHEAD_BYTES = 24
+KEYS_REMEMBERED = 100_000
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Records of one partition that are appended together. `place` says which of the task's in that partition: a
+    number, and what follows a part of the chunk that is there already adds where it begins: `7+300`."""
+
+    partition: TopicPartition
+    place: str
+    rows: list[Row] = field(default_factory=list)
+    size: int = 0
+    cuts: list[int] = field(default_factory=list)
+    """How many rows there were whenever a batch of Spark's ended."""
+
+    def first(self, count: int) -> Chunk:
+        """Its beginning, at the same place."""
+        return Chunk(self.partition, self.place, self.rows[:count])
+
+    def after(self, count: int) -> Chunk:
+        """What follows that beginning."""
+        cuts = [cut - count for cut in self.cuts if cut > count]
+        return Chunk(self.partition, f"{self.place}+{count}", self.rows[count:], cuts=cuts)
+
+
+class Chunker:
+    """One task's. `partitions` says how many each topic has."""
+
+    def __init__(self, partitions: Mapping[str, int], scope: str) -> None:
+        self._partitions, self._scope = partitions, scope
+        self._open: dict[TopicPartition, Chunk] = {}
+        self._numbers: dict[TopicPartition, int] = {}
+        self._sticky: dict[str, int] = {}
+        self._keys: dict[tuple[str, bytes], int] = {}
+
+    def add(self, row: SinkRow) -> Chunk | None:
+        """Takes a record in; the chunk that this one fills, if it does. Raises `InvalidRequest` for a partition that
+        is not there."""
+        partition = TopicPartition(row.topic, self._partition_of(row))
+        chunk = self._open.get(partition)
+        if chunk is None:
+            number = self._numbers.get(partition, 0)
+            self._numbers[partition] = number + 1
+            chunk = self._open[partition] = Chunk(partition, str(number))
+        chunk.rows.append((row.timestamp_ms, row.key, row.value, row.headers))
+        chunk.size += RECORD_OVERHEAD_BYTES + len(row.key or b"") + len(row.value or b"")
+        if row.headers:
+            chunk.size += sum(len(name) + len(content or b"") + 10 for name, content in row.headers)
+        if chunk.size < CHUNK_BYTES and len(chunk.rows) < CHUNK_RECORDS:
+            return None
+        del self._open[partition]
+        if self._sticky.get(row.topic) == partition.partition:
+            self._sticky[row.topic] = (partition.partition + 1) % self._partitions[row.topic]
+        return chunk
+
+    def end_of_batch(self) -> None:
+        """One of Spark's batches ended: here the input may have ended in an earlier attempt."""
+        for chunk in self._open.values():
+            if not chunk.cuts or chunk.cuts[-1] < len(chunk.rows):
+                chunk.cuts.append(len(chunk.rows))
+
+    def rest(self) -> list[Chunk]:
+        """The chunks that are not full, when there is no more to come."""
+        found = [self._open[partition] for partition in sorted(self._open)]
+        self._open = {}
+        return found
+
+    def _partition_of(self, row: SinkRow) -> int:
+        count = self._partitions[row.topic]
+        if row.partition is not None:
+            if not 0 <= row.partition < count:
+                raise InvalidRequest(f"topic {row.topic!r} has {count} partitions, and no {row.partition}")
+            return row.partition
+        if row.key is None:
+            if row.topic not in self._sticky:
+                self._sticky[row.topic] = xxhash.xxh3_64_intdigest(self._scope.encode()) % count
+            return self._sticky[row.topic]
+        known = self._keys.get((row.topic, row.key))
+        if known is None:
+            if len(self._keys) >= KEYS_REMEMBERED:
+                self._keys.clear()
+            known = self._keys[row.topic, row.key] = partition_for_key(row.key, count)
+        return known

@@ -1,0 +1,243 @@
+"""A blocking client of one cluster, for Spark's processes: they have a thread and no event loop.
+
+It asks any broker for metadata and offsets, and a partition's leader for its records; it repeats what may be repeated
+until `timeout_s` has passed without progress (`Patience`). How an answer or its absence is to be read is decided where
+the other clients have it decided, in `transport.errors`.
+
+Spark keeps a task's process for later tasks, so a cluster's connections are kept, too (`shared_cluster`).
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from tidelog.adapters.system import SystemEntropy
+from tidelog.model.errors import TidelogError
+from tidelog.transport.backoff import Backoff
+from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, error_from_answer
+from tidelog.transport.metadata import ClusterMetadata
+from tidelog.transport.offsets import JSON_HEADERS, PARTITIONS_MAX, PartitionOffsets
+
+REQUEST_TIMEOUT_S = 30.0
+"""Of one try: a broker that says nothing for so long is given up."""
+BATCHES_HEADERS: Mapping[str, str] = MappingProxyType({"Content-Type": "application/vnd.tidelog.batches"})
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class OffsetsAsked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One partition of `POST /offsets`: also the first record from `timestamp` (ms) on, or a wait for another
+    `high_watermark`."""
+
+    topic: str
+    partition: int
+    timestamp: int | None = None
+    high_watermark: int | None = None
+
+
+class _OffsetsAnswer(msgspec.Struct, frozen=True):
+    partitions: list[PartitionOffsets]
+
+
+_METADATA = msgspec.json.Decoder(ClusterMetadata)
+_OFFSETS = msgspec.json.Decoder(_OffsetsAnswer)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer; an error status is one, too."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def check(self) -> Answer:
+        """Itself. Raises the error that it stands for, if it does."""
+        if self.status >= 300:
+            raise error_from_answer(self.status, self.headers, self.body)
+        return self
+
+
+class Patience:
+    """How long something is tried: until `timeout_s` have passed since the last progress."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._backoff = Backoff(SystemEntropy())
+        self._give_up_s = time.monotonic() + timeout_s
+
+    def progress(self) -> None:
+        """Something went well: all patience is back."""
+        self._backoff.reset()
+        self._give_up_s = time.monotonic() + self._timeout_s
+
+    def pause(self, error: TidelogError) -> None:
+        """Waits a little before the next try. Raises `error` if there is to be none."""
+        wait_s = self._backoff.next_s()
+        if time.monotonic() + wait_s >= self._give_up_s:
+            raise error
+        time.sleep(wait_s)
+
+
+class Cluster:
+    """Requests to the brokers of one cluster, one at a time. Not for several threads."""
+
+    def __init__(self, bootstrap: Sequence[str], *, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._addresses = list(bootstrap)
+        self._connections: dict[str, http.client.HTTPConnection] = {}
+
+    def close(self) -> None:
+        """Cuts all connections. The cluster can be used again."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def patience(self) -> Patience:
+        """For a caller with a loop of its own."""
+        return Patience(self.timeout_s)
+
+    # -- what any broker answers ---------------------------------------------------------------------------------
+
+    def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
+        """All brokers, and these topics, or all; those that do not exist are left out."""
+        query = "" if topics is None else "?topics=" + ",".join(quote(name, safe="") for name in topics)
+        found = decode_answer(_METADATA, self.call("GET", f"/metadata{query}"))
+        self._addresses = list(dict.fromkeys((*self._addresses, *(broker.address for broker in found.brokers))))
+        return found
+
+    def offsets(self, asked: Sequence[OffsetsAsked], *, wait_ms: int = 0) -> list[PartitionOffsets]:
+        """One entry for each, in their order; a partition's error is in its entry. With `wait_ms`, which is for one
+        request, answers as soon as a high watermark is not the one given."""
+        found: list[PartitionOffsets] = []
+        for start in range(0, len(asked), PARTITIONS_MAX):
+            document = {"partitions": asked[start : start + PARTITIONS_MAX], "wait_ms": wait_ms}
+            body = self.call("POST", "/offsets", body=msgspec.json.encode(document), headers=JSON_HEADERS)
+            found += decode_answer(_OFFSETS, body).partitions
+        return found
+
+    def call(
+        self, method: str, target: str, *, body: bytes | None = None, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> bytes:
+        """The body of a successful answer of any broker. Only for what may be done twice. Raises the last error."""
+        patience = self.patience()
+        while True:
+            address = self._addresses[0]
+            try:
+                return self.send(method, address, target, body=body, headers=headers).check().body
+            except TidelogError as error:
+                if error.definite and not error.retriable:
+                    raise
+                self._addresses = [*self._addresses[1:], address]
+                patience.pause(error)
+
+    # -- one try at one broker -----------------------------------------------------------------------------------
+
+    def send(
+        self,
+        method: str,
+        address: str,
+        target: str,
+        *,
+        body: bytes | bytearray | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> Answer:
+        """One try, the whole answer. Raises `ConnectFailed` or `NoAnswer`."""
+        response = self._begin(method, address, target, body, headers)
+        try:
+            content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise self.cut(address, error) from error
+        return Answer(response.status, dict(response.headers), content)
+
+    def open(self, address: str, target: str) -> Stream:
+        """One try at an answer that is read piece by piece. Raises `ConnectFailed`, `NoAnswer`, or the error that the
+        answer stands for."""
+        response = self._begin("GET", address, target, None, _NO_HEADERS)
+        if response.status >= 300:
+            raise error_from_answer(response.status, dict(response.headers), response.read())
+        return Stream(self, address, response)
+
+    def _begin(
+        self, method: str, address: str, target: str, body: bytes | bytearray | None, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = self._connect(address)
+        try:
+            connection.request(method, target, body, dict(headers))
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise self.cut(address, error) from error
+
+    def _connect(self, address: str) -> http.client.HTTPConnection:
+        parts = urlsplit(address)
+        assert parts.hostname is not None
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=REQUEST_TIMEOUT_S)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise ConnectFailed(f"no connection to {address}: {error}") from error
+        return connection
+
+    def cut(self, address: str, error: Exception) -> NoAnswer:
+        """A connection that failed once is never used again: what comes next on it is anybody's guess."""
+        self.drop(address)
+        return NoAnswer(f"{address}: no whole answer came ({error!r})")
+
+    def drop(self, address: str) -> None:
+        """Closes the connection to a broker; the next request makes another."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+
+class Stream:
+    """An answer that is read piece by piece, to its end or until `close`."""
+
+    def __init__(self, cluster: Cluster, address: str, response: http.client.HTTPResponse) -> None:
+        self._cluster, self._address, self._response = cluster, address, response
+        self._failure: NoAnswer | None = None
+
+    def number(self, header: str) -> int:
+        """A header that holds a number; -1 if it is not there."""
+        text = self._response.headers.get(header, "")
+        return int(text) if text.isascii() and text.isdigit() else -1
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Fills the buffer with the next bytes, as far as there are any; how many. Raises `NoAnswer` if the answer is
+        cut off, after the bytes that came before."""
+        if self._failure is None:
+            try:
+                return self._response.readinto(buffer)
+            except http.client.IncompleteRead as error:
+                self._failure = self._cluster.cut(self._address, error)
+                if error.partial:
+                    return len(error.partial)  # they are in the buffer, and as good as ever
+            except (OSError, http.client.HTTPException) as error:
+                self._failure = self._cluster.cut(self._address, error)
+        raise self._failure
+
+    def close(self) -> None:
+        """Gives up what was not read yet; the connection is only good for more if that is nothing."""
+        if not self._response.isclosed():
+            self._cluster.drop(self._address)
+
+
+_SHARED: dict[tuple[int, tuple[str, ...], float], Cluster] = {}
+
+
+def shared_cluster(bootstrap: tuple[str, ...], timeout_s: float) -> Cluster:
+    """This process's client of a cluster, with the connections that earlier tasks have left. Spark forks its workers,
+    hence the process id: sockets must not be shared with a parent."""
+    key = (os.getpid(), bootstrap, timeout_s)
+    if key not in _SHARED:
+        _SHARED[key] = Cluster(bootstrap, timeout_s=timeout_s)
+    return _SHARED[key]

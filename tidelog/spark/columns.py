@@ -1,0 +1,43 @@
+"""The columns of Spark's Kafka source, and subsets of them: a query that gives a schema reads only what is in it.
+
+Spark holds the first Arrow batch against its schema to the letter, so types are checked here, where the message can say
+what is expected. Pure; a schema is anything whose fields have a `name` and a `dataType`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tidelog.model.errors import InvalidRequest
+
+TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+
+
+def ddl(*, include_headers: bool) -> str:
+    """The whole schema, in Spark's notation."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in TYPES.items() if include_headers or name != "headers")
+
+
+def wanted_columns(schema: Iterable[Any]) -> list[str]:
+    """The columns of a query's schema, in its order. Raises `InvalidRequest` for others, or of other types."""
+    names = []
+    for field in schema:
+        kind = TYPES.get(field.name)
+        if kind is None:
+            raise InvalidRequest(f"there is no column {field.name!r}; choose from {', '.join(TYPES)}")
+        if field.dataType.simpleString() != kind:
+            raise InvalidRequest(f"column {field.name} is {kind}, not {field.dataType.simpleString()}: cast it later")
+        if not field.nullable:
+            raise InvalidRequest(f"column {field.name} can be null: leave NOT NULL out")
+        names.append(field.name)
+    return names

@@ -1,0 +1,41 @@
+"""Pieces of a range to the Arrow batches that Spark takes: at most 10,000 rows and some megabytes each.
+
+Spark converts each Arrow batch to its rows in one go; beyond some 8 MB that becomes slower, not faster. What a piece
+decompresses to is only known afterwards, so it is sliced then, which copies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from tidelog.model.arrow import decode_to_arrow
+from tidelog.model.ports import Buffer
+from tidelog.spark.planner import OffsetRange
+
+ROWS_MAX = 10_000
+BYTES_MAX = 8 << 20
+
+
+def decode_piece(piece: Buffer, one: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The records of the piece that lie in the range. Raises as `decode_to_arrow`."""
+    batch = decode_to_arrow(piece, one.topic, one.partition, columns=columns, start=one.start, end=one.end)
+    yield from slices(batch)
+
+
+def slices(batch: pa.RecordBatch, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> Iterator[pa.RecordBatch]:
+    """The batch in parts that are small enough, in order; a single row may be larger. None of them is empty."""
+    if batch.num_rows == 0:
+        return
+    if batch.num_rows == 1 or (batch.num_rows <= rows_max and batch.nbytes <= bytes_max):
+        yield batch
+        return
+    parts = max(-(-batch.num_rows // rows_max), min(batch.num_rows, -(-batch.nbytes // bytes_max)))
+    rows = -(-batch.num_rows // parts)
+    for start in range(0, batch.num_rows, rows):
+        part = batch.slice(start, rows)
+        if part.num_rows > 1 and part.nbytes > 2 * bytes_max:
+            yield from slices(part, rows_max, bytes_max)  # its rows are larger than the others'
+        else:
+            yield part

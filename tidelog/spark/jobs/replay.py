@@ -1,0 +1,73 @@
+"""An archive back into a topic: the same keys, values, headers and timestamps, in the same partitions and order.
+
+One task writes one partition, in the order of the offsets. The write has a name, and a chunk of it that is in the topic
+already is not appended again: a replay that was broken off is simply begun again. That holds for as long as brokers
+remember a producer (`producer.id.expiration.ms`, a day), and while the archive stays as it is.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession, functions
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.spark.cluster import Cluster
+from tidelog.spark.columns import ddl
+from tidelog.spark.jobs.archive import RECORDS
+from tidelog.spark.jobs.progress import Tell, quiet, watched
+from tidelog.spark.options import TIMEOUT_MS
+from tidelog.transport.addresses import parse_bootstrap
+
+
+def replay(
+    spark: SparkSession,
+    source: str,
+    bootstrap: str,
+    topic: str,
+    *,
+    archived_topic: str | None = None,
+    write_id: str | None = None,
+    by_key: bool = False,
+    tell: Tell = quiet,
+) -> int:
+    """Appends the records that `archive` wrote to `source`; how many there are. `archived_topic` says which, if it is
+    not `topic`; `by_key` has the records' keys choose partitions, as for a topic with another number of them.
+
+    Raises `InvalidRequest` if the topic has too few partitions.
+    """
+    records = spark.read.schema(f"{ddl(include_headers=True)}, `date` date").parquet(f"{source}/{RECORDS}")
+    chosen = records.where(functions.col("topic") == (archived_topic or topic)).drop("topic", "date")
+    with watched(spark, f"reading {source}", tell):
+        found = chosen.agg(functions.count("*").alias("records"), functions.max("partition").alias("last")).first()
+    assert found is not None
+    if found["records"] == 0:
+        return 0
+    _check_partitions(bootstrap, topic, 0 if by_key else found["last"])
+    tasks = found["last"] + 1
+    ordered = chosen.repartition(tasks, "partition").sortWithinPartitions("partition", "offset")
+    rows = ordered.drop("partition") if by_key else ordered
+    with watched(spark, f"writing {topic}", tell):
+        (
+            rows.write.format("tidelog")
+            .mode("append")
+            .option("bootstrap.servers", bootstrap)
+            .option("topic", topic)
+            .option("keepTimestamps", "true")
+            .option("writeId", write_id or f"replay of {source}")
+            .save()
+        )
+    return int(found["records"])
+
+
+def _check_partitions(bootstrap: str, topic: str, last: int) -> None:
+    cluster = Cluster(parse_bootstrap(bootstrap), timeout_s=TIMEOUT_MS / 1000)
+    try:
+        found = cluster.metadata([topic]).topics
+    finally:
+        cluster.close()
+    if not found:
+        raise InvalidRequest(f"topic {topic!r} does not exist; create it first")
+    if last >= len(found[0].partitions):
+        raise InvalidRequest(
+            f"the archive has a partition {last}, and topic {topic!r} has {len(found[0].partitions)} partitions; "
+            "by_key lets keys choose"
+        )

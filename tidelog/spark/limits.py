@@ -1,0 +1,54 @@
+"""How far one micro-batch goes: the share of each partition in `maxOffsetsPerTrigger` or `maxBytesPerTrigger`.
+
+Kafka's rule: each partition gets the share of the limit that it has of the backlog, rounded down, but at least one
+record, so that a small partition beside huge ones is not starved. The sum may exceed the limit by that much. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tidelog.model.ids import TopicPartition
+from tidelog.spark.options import Limits
+
+Positions = Mapping[TopicPartition, int]
+
+
+def backlog(begin: Positions, end: Positions) -> dict[TopicPartition, int]:
+    """How many offsets wait in each partition that has any."""
+    return {
+        partition: end[partition] - begin[partition] for partition in sorted(end) if end[partition] > begin[partition]
+    }
+
+
+def prorate(begin: Positions, end: Positions, weights: Mapping[TopicPartition, float], limit: float) -> Positions:
+    """Where a batch of at most `limit` ends; a record of a partition weighs `weights[partition]`."""
+    waiting = backlog(begin, end)
+    total = sum(count * weights[partition] for partition, count in waiting.items())
+    if total <= limit:
+        return end
+    taken = {}
+    for partition, count in waiting.items():
+        share = limit * (count / total)  # of the limit, in records: weights cancel out
+        taken[partition] = begin[partition] + min(count, max(1, math.floor(share)))
+    return {**end, **taken}
+
+
+def limit_records(begin: Positions, end: Positions, records_max: int) -> Positions:
+    """Where a batch of at most so many records ends (Kafka: `rateLimit`)."""
+    return prorate(begin, end, dict.fromkeys(end, 1.0), records_max)
+
+
+def limit_bytes(
+    begin: Positions, end: Positions, record_bytes: Mapping[TopicPartition, float], bytes_max: int
+) -> Positions:
+    """Where a batch of about so many bytes ends, for records of the mean sizes given."""
+    return prorate(begin, end, record_bytes, bytes_max)
+
+
+def is_worth_it(begin: Positions, end: Positions, limits: Limits, waited_s: float) -> bool:
+    """False if the batch should wait for more (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""
+    if limits.records_min is None or waited_s >= limits.delay_s_max:
+        return True
+    return sum(backlog(begin, end).values()) >= limits.records_min

@@ -1,0 +1,86 @@
+"""Positions of a query: of each partition the next offset to read, and of each topic its id.
+
+Spark keeps them as JSON in its checkpoint, and compares two positions as *strings*: the same content in another order
+would be new data, for ever. So there is one form, with everything sorted:
+
+    {"@topic_ids": {"orders": "9f0c..."}, "orders": {"0": 123, "1": 45}}
+
+It is the form of Spark's Kafka source but for the ids. They close a hole of that one's: a topic that was deleted and
+made again has the same name and other records, and whoever goes on at the old offset reads the wrong ones in silence.
+No topic can be called `@topic_ids`, since `@` is not allowed in a name.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import OFFSET_MAX, TopicPartition
+
+TOPIC_IDS = "@topic_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Next offsets to read. A partition that is not named has not been read from."""
+
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that have a partition here, sorted."""
+        return sorted({partition.topic for partition in self.positions})
+
+    def of_topic(self, topic: str) -> dict[int, int]:
+        """Partition number to next offset."""
+        return {partition.partition: offset for partition, offset in self.positions.items() if partition.topic == topic}
+
+    def moved(self, positions: Mapping[TopicPartition, int]) -> Offsets:
+        """With other positions for some partitions."""
+        return Offsets({**self.positions, **positions}, self.topic_ids)
+
+    def without(self, topics: Iterable[str]) -> Offsets:
+        """Without these topics."""
+        gone = set(topics)
+        return Offsets(
+            {partition: offset for partition, offset in self.positions.items() if partition.topic not in gone},
+            {topic: topic_id for topic, topic_id in self.topic_ids.items() if topic not in gone},
+        )
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """The one form, for `json.dumps`: equal positions give equal strings."""
+        found: dict[str, dict[str, Any]] = {TOPIC_IDS: dict(sorted(self.topic_ids.items()))}
+        for (topic, partition), offset in sorted(self.positions.items()):
+            found.setdefault(topic, {})[str(partition)] = offset
+        return found
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Mapping[str, Any]]) -> Offsets:
+        """What `to_json` made, after any trip through Spark. `InvalidRequest` for anything else."""
+        ids = document.get(TOPIC_IDS, {})
+        topics = {topic: entries for topic, entries in document.items() if topic != TOPIC_IDS}
+        if not all(isinstance(topic_id, str) for topic_id in ids.values()):
+            raise InvalidRequest(f"{TOPIC_IDS} in the checkpoint must map topics to ids, not {ids}")
+        return cls(parse_partitions(topics, lowest=0), dict(ids))
+
+
+def parse_partitions(document: Any, *, lowest: int) -> dict[TopicPartition, int]:
+    """`{"topic": {"0": number}}`, the form of all options that name a number for each partition. `InvalidRequest`."""
+    found: dict[TopicPartition, int] = {}
+    if not isinstance(document, Mapping):
+        raise InvalidRequest(f'expected {{"topic": {{"0": 123}}}}, not {document!r}')
+    for topic, entries in document.items():
+        if not isinstance(entries, Mapping):
+            raise InvalidRequest(f'topic {topic!r}: expected {{"0": 123}}, not {entries!r}')
+        for partition, number in entries.items():
+            if not (isinstance(partition, str) and partition.isascii() and partition.isdigit()):
+                raise InvalidRequest(f"topic {topic!r}: {partition!r} is no partition number")
+            if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= OFFSET_MAX:
+                raise InvalidRequest(f"{topic}-{partition}: {number!r} is not a number from {lowest} on")
+            found[TopicPartition(topic, int(partition))] = number
+    return found

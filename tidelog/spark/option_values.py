@@ -1,0 +1,93 @@
+"""Reading options as Spark hands them over: names in any case, all values strings.
+
+Every option that is there must have been asked for by the end (`finish`): a misspelt one would otherwise be ignored,
+and with `failOnDataloss` or `startingOffset` that costs data. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidelog.model.errors import InvalidRequest
+
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+)\s*([a-z]*)")
+
+
+class OptionValues:
+    """The options of one source or sink, and which of them were asked for."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        self._known: dict[str, str] = {}
+
+    def text(self, *names: str) -> str | None:
+        """The value under the first of these names that is given; the others are aliases. `InvalidRequest` if two are
+        and differ."""
+        for name in names:
+            self._known[name.lower()] = name
+        given = {name: self._values[name.lower()] for name in names if name.lower() in self._values}
+        if len(set(given.values())) > 1:
+            raise InvalidRequest(f"options {' and '.join(given)} contradict each other")
+        return next(iter(given.values()), None)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """`true` or `false`, in any case."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise InvalidRequest(f"option {name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+
+    def number(self, *names: str, least: int = 1) -> int | None:
+        """A whole number from `least` on."""
+        text = self.text(*names)
+        if text is None:
+            return None
+        if not text.strip().isascii() or not text.strip().isdigit() or int(text) < least:
+            raise InvalidRequest(f"option {names[0]} must be a number from {least} on, not {text!r}")
+        return int(text)
+
+    def duration_s(self, name: str, default_s: float) -> float:
+        """Spark's notation: `15m`, `30s`, `500ms`; a bare number is milliseconds."""
+        text = self.text(name)
+        if text is None:
+            return default_s
+        match = _DURATION.fullmatch(text.strip().lower())
+        unit_s = _UNITS_S.get(match[2] or "ms") if match else None
+        if match is None or unit_s is None:
+            raise InvalidRequest(f"option {name} must be a time such as 30s or 15m, not {text!r}")
+        return int(match[1]) * unit_s
+
+    def choice(self, name: str, choices: Iterable[str], default: str) -> str:
+        """One of a few words, in any case."""
+        text = (self.text(name) or default).lower()
+        words = list(choices)
+        if text not in words:
+            raise InvalidRequest(f"option {name} must be {' or '.join(words)}, not {text!r}")
+        return text
+
+    def document(self, name: str) -> Any:
+        """JSON; None if the option is not given."""
+        text = self.text(name)
+        try:
+            return None if text is None else json.loads(text)
+        except ValueError as error:
+            raise InvalidRequest(f"option {name} must be JSON: {error}") from None
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """`InvalidRequest`, with its reason, for an option of Kafka's that means nothing here."""
+        for name, reason in reasons.items():
+            if name.lower() in self._values:
+                raise InvalidRequest(f"option {name}: {reason}")
+
+    def finish(self, *passed: str) -> None:
+        """`InvalidRequest` for an option that nobody asked for and is not `passed`: Spark's own."""
+        ours = {*self._known, *(name.lower() for name in passed)}
+        unknown = [name for name in self._values if name not in ours]
+        if unknown:
+            raise InvalidRequest(f"unknown option {unknown[0]}; there are {', '.join(sorted(self._known.values()))}")

@@ -1,0 +1,182 @@
+"""The options of the source, with Spark's Kafka source's names, defaults and meanings.
+
+`docs/spark.md` has the table. What that source takes and this one can not honour is refused with the reason: an option
+that is accepted and ignored is a lie. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.spark.bounds import EARLIEST, LATEST, Bound, parse_bound
+from tidelog.spark.errors import LossRule
+from tidelog.spark.option_values import OptionValues
+from tidelog.transport.addresses import parse_bootstrap
+
+BOOTSTRAP = ("bootstrap.servers", "kafka.bootstrap.servers")
+TIMEOUT_MS = 120_000
+MAX_TRIGGER_DELAY_S = 900.0
+TASKS_MAX = 16
+
+NO_GROUPS = "there are no consumer groups in this version; a query's position is in its checkpoint. Leave it out"
+_REFUSED = {
+    "kafka.group.id": NO_GROUPS,
+    "groupIdPrefix": NO_GROUPS,
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.enable.auto.commit": "a query's position is in its checkpoint",
+    "kafka.key.deserializer": "keys are bytes; cast the column",
+    "kafka.value.deserializer": "values are bytes; cast the column",
+    "kafka.interceptor.classes": "there are no interceptors",
+    "fetchOffset.numRetries": "retries go on until kafkaConsumer.pollTimeoutMs; leave it out",
+    "fetchOffset.retryIntervalMs": "retries go on until kafkaConsumer.pollTimeoutMs; leave it out",
+}
+_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "filterPushdown")
+_SPARKS_OWN = ("path", "queryName")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which partitions: those `assigned`, all of the `topics` subscribed to, or all whose topic matches `pattern`."""
+
+    topics: tuple[str, ...] = ()
+    assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    pattern: str | None = None
+
+    def wants_topic(self, topic: str) -> bool:
+        """True for a topic of which something is wanted."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics or topic in self.assigned
+
+    def wanted(self, topic: str, partitions: int) -> tuple[int, ...]:
+        """The numbers wanted of a topic with so many partitions."""
+        numbers = self.assigned.get(topic)
+        return tuple(range(partitions)) if numbers is None else tuple(n for n in numbers if n < partitions)
+
+    @property
+    def named(self) -> tuple[str, ...] | None:
+        """The topics by name; None if a pattern chooses."""
+        return None if self.pattern is not None else (*self.topics, *self.assigned)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a micro-batch reads. Records are offsets: what compaction left out counts."""
+
+    records_max: int | None = None
+    records_min: int | None = None
+    delay_s_max: float = MAX_TRIGGER_DELAY_S
+    """How long a batch of fewer than `records_min` may be put off."""
+    bytes_max: int | None = None
+
+    @property
+    def is_none(self) -> bool:
+        """True if a batch reads whatever there is."""
+        return self.records_max is None and self.records_min is None and self.bytes_max is None
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How offset ranges become tasks."""
+
+    partitions_min: int | None = None
+    records_max: int | None = None
+    tasks_max: int = TASKS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All that a reader needs; plain values, since it travels to the executors."""
+
+    bootstrap: tuple[str, ...]
+    selection: Selection
+    start: Bound
+    end: Bound
+    limits: Limits
+    division: Division
+    loss: LossRule
+    includes_headers: bool
+    pushes_filters: bool
+    timeout_s: float
+    """Without progress for so long, a read or a look-up fails."""
+
+
+def parse_source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
+    """The options of a query that reads. Raises `InvalidRequest`, which names the option."""
+    values = OptionValues(options)
+    values.refuse(_REFUSED)
+    kind, other = ("streaming", _BATCH_ONLY) if is_streaming else ("batch", _STREAM_ONLY)
+    values.refuse(dict.fromkeys(other, f"makes no sense in a {kind} query; leave it out"))
+    found = SourceOptions(
+        bootstrap=parse_servers(values),
+        selection=_parse_selection(values),
+        start=parse_bound(values, "starting", LATEST if is_streaming else EARLIEST),
+        end=parse_bound(values, "ending", LATEST),
+        limits=_parse_limits(values),
+        division=Division(
+            values.number("minPartitions"),
+            values.number("maxRecordsPerPartition"),
+            values.number("maxTasks") or TASKS_MAX,
+        ),
+        loss=LossRule(values.flag("failOnDataLoss", True)),
+        includes_headers=values.flag("includeHeaders", False),
+        pushes_filters=values.flag("filterPushdown", False),
+        timeout_s=(values.number("kafkaConsumer.pollTimeoutMs") or TIMEOUT_MS) / 1000,
+    )
+    values.finish(*_SPARKS_OWN)
+    return found
+
+
+def parse_servers(values: OptionValues) -> tuple[str, ...]:
+    """Base URLs of `bootstrap.servers`, or of its alias."""
+    text = values.text(*BOOTSTRAP)
+    if text is None:
+        raise InvalidRequest("option bootstrap.servers is missing: give the address of a broker, such as HOST:8082")
+    return parse_bootstrap(text)
+
+
+def _parse_limits(values: OptionValues) -> Limits:
+    limits = Limits(
+        values.number("maxOffsetsPerTrigger"),
+        values.number("minOffsetsPerTrigger"),
+        values.duration_s("maxTriggerDelay", MAX_TRIGGER_DELAY_S),
+        values.number("maxBytesPerTrigger"),
+    )
+    if limits.records_max is not None and (limits.records_min or 0) > limits.records_max:
+        raise InvalidRequest("minOffsetsPerTrigger is more than maxOffsetsPerTrigger")
+    return limits
+
+
+def _parse_selection(values: OptionValues) -> Selection:
+    assigned = values.document("assign")
+    subscribed, pattern = values.text("subscribe"), values.text("subscribePattern")
+    if sum(given is not None for given in (assigned, subscribed, pattern)) != 1:
+        raise InvalidRequest("give exactly one of the options subscribe, subscribePattern and assign")
+    if assigned is not None:
+        return Selection(assigned=_parse_assigned(assigned))
+    if subscribed is not None:
+        topics = tuple(dict.fromkeys(name.strip() for name in subscribed.split(",") if name.strip()))
+        if not topics:
+            raise InvalidRequest("option subscribe names no topic")
+        return Selection(topics=topics)
+    assert pattern is not None
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise InvalidRequest(f"option subscribePattern is no regular expression: {error}") from None
+    return Selection(pattern=pattern)
+
+
+def _parse_assigned(document: object) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    if isinstance(document, dict):
+        for topic, numbers in document.items():
+            if isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers):
+                found[topic] = tuple(sorted({*numbers}))
+    if not isinstance(document, dict) or len(found) != len(document) or not any(found.values()):
+        raise InvalidRequest('option assign must be JSON such as {"orders": [0, 1]}')
+    return found

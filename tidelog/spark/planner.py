@@ -1,0 +1,92 @@
+"""Offset ranges become Spark's tasks.
+
+A task of a Python source costs some 25 ms before it reads a record, so one task for each partition, as Kafka's source
+has it, is the wrong default: small ranges are put together, whole, so that the records of a partition stay in order in
+one task. `minPartitions` and `maxRecordsPerPartition` cut ranges instead, and then each piece is a task, as with Kafka.
+
+The plan depends on nothing but the ranges and the options: a micro-batch that is repeated after a restart is planned
+as before, on however many machines, and whoever is the leader then. The sink counts on that. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from tidelog.spark.options import Division
+
+TASK_RECORDS = 250_000
+"""Up to so many records are not worth another task."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Records [start, end) of one partition; `topic_id` says of which topic of that name."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_id: str
+
+    @property
+    def size(self) -> int:
+        """Offsets, gaps included."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+Task = tuple[OffsetRange, ...]
+
+
+def plan(ranges: Sequence[OffsetRange], division: Division) -> list[Task]:
+    """The tasks of one batch. No range is lost, none is read twice, and pieces of a partition keep their order."""
+    ranges = sorted(one for one in ranges if one.size > 0)
+    if division.partitions_min is not None or division.records_max is not None:
+        pieces = _cut_to(ranges, division.records_max)
+        return [(piece,) for piece in _cut_into(pieces, division.partitions_min)]
+    return _gather(ranges, division.tasks_max)
+
+
+def _gather(ranges: Sequence[OffsetRange], tasks_max: int) -> list[Task]:
+    """Whole ranges into few tasks, the largest first, each to where least is (Graham's LPT rule)."""
+    records = sum(one.size for one in ranges)
+    count = min(len(ranges), tasks_max, max(1, math.ceil(records / TASK_RECORDS)))
+    bins: list[list[OffsetRange]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for one in sorted(ranges, key=lambda one: (-one.size, one)):
+        least = loads.index(min(loads))
+        bins[least].append(one)
+        loads[least] += one.size
+    return sorted(tuple(sorted(found)) for found in bins if found)
+
+
+def _cut_to(ranges: Sequence[OffsetRange], records_max: int | None) -> list[OffsetRange]:
+    if records_max is None:
+        return list(ranges)
+    return [piece for one in ranges for piece in _cut(one, math.ceil(one.size / records_max))]
+
+
+def _cut_into(ranges: Sequence[OffsetRange], partitions_min: int | None) -> list[OffsetRange]:
+    """Kafka's rule: what is smaller than its share stays whole, the others share what is left."""
+    if partitions_min is None or len(ranges) >= partitions_min:
+        return list(ranges)
+    share = sum(one.size for one in ranges) / partitions_min
+    large = [one for one in ranges if one.size > share]
+    records, count = sum(one.size for one in large), partitions_min - (len(ranges) - len(large))
+    found = []
+    for one in ranges:
+        pieces = max(1, round(one.size / records * count)) if one.size > share else 1
+        found += _cut(one, pieces)
+    return found
+
+
+def _cut(one: OffsetRange, pieces: int) -> list[OffsetRange]:
+    """Pieces that differ by one record at most; never an empty one."""
+    pieces = min(pieces, one.size)
+    edges = [one.start + one.size * number // pieces for number in range(pieces + 1)]
+    return [replace(one, start=start, end=end) for start, end in pairwise(edges)]

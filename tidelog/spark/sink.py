@@ -1,0 +1,70 @@
+"""The writers that Spark calls: in the driver at a batch's end, in executors for its rows.
+
+There is nothing to commit or to take back: a record that was appended is there, for readers too, whether or not the
+rest of its batch ever comes; and when the batch is repeated it is not appended again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from tidelog.adapters.system import SystemEntropy
+from tidelog.spark.cluster import shared_cluster
+from tidelog.spark.sink_options import SinkOptions
+from tidelog.spark.task_writer import TaskWriter
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+RANDOM_BYTES = 16
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """What a task reports to the driver."""
+
+    records: int
+    batches: int
+
+
+class TidelogStreamWriter(DataSourceStreamArrowWriter):
+    """Of a streaming query. Its id outlives restarts; a batch keeps its number when it is repeated."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One task's rows."""
+        context = TaskContext.get()
+        assert context is not None
+        query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        assert query_id is not None and batch_id is not None, "not a micro-batch of a streaming query"
+        return _write(iterator, self._options, f"stream/{query_id}/{batch_id}", context)
+
+
+class TidelogWriter(DataSourceArrowWriter):
+    """Of a batch query: known by its `writeId`, or by chance, which still covers the attempts of a task."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._write_id = options.write_id or SystemEntropy().token_hex(RANDOM_BYTES)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One task's rows."""
+        context = TaskContext.get()
+        assert context is not None
+        return _write(iterator, self._options, f"write/{self._write_id}", context)
+
+
+def _write(
+    iterator: Iterator[pa.RecordBatch], options: SinkOptions, write: str, context: TaskContext
+) -> WriterCommitMessage:
+    attempt = "" if options.is_idempotent else f"/{SystemEntropy().token_hex(RANDOM_BYTES)}"
+    scope = f"{write}/{context.partitionId()}{attempt}"
+    cluster = shared_cluster(options.bootstrap, options.timeout_s)
+    written = TaskWriter(cluster, options, scope).write(iterator)
+    return TaskWritten(written.records, written.batches)

@@ -1,0 +1,59 @@
+"""The options of the sink. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.model.batch_header import Compression
+from tidelog.model.errors import InvalidRequest
+from tidelog.spark.option_values import OptionValues
+from tidelog.spark.options import TIMEOUT_MS, parse_servers
+
+_REFUSED = {
+    "kafka.acks": "acks=all is all there is: a task's records are on the disks of all in-sync replicas when it ends",
+    "kafka.enable.idempotence": "use idempotence",
+    "kafka.transactional.id": "there are no transactions; see idempotence and writeId in docs/spark.md",
+    "kafka.key.serializer": "keys are bytes or text",
+    "kafka.value.serializer": "values are bytes or text",
+    "kafka.partitioner.class": "use the partition column",
+}
+_SPARKS_OWN = ("path", "checkpointLocation", "queryName")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """All that a task that writes needs; plain values, since it travels to the executors."""
+
+    bootstrap: tuple[str, ...]
+    topic: str | None
+    """Instead of a column."""
+    compression: Compression
+    is_idempotent: bool
+    write_id: str | None
+    """Names a batch write, so that it can be repeated."""
+    keeps_timestamps: bool
+    timeout_s: float
+    """Without progress for so long, a task fails."""
+
+
+def parse_sink_options(options: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
+    """The options of a query that writes. Raises `InvalidRequest`, which names the option."""
+    values = OptionValues(options)
+    values.refuse(_REFUSED)
+    if is_streaming:
+        values.refuse({"writeId": "a streaming query is known by its id and its batches' numbers; leave it out"})
+    codec = values.choice("kafka.compression.type", [one.label for one in Compression], Compression.NONE.label)
+    found = SinkOptions(
+        bootstrap=parse_servers(values),
+        topic=values.text("topic"),
+        compression=next(one for one in Compression if one.label == codec),
+        is_idempotent=values.flag("idempotence", True),
+        write_id=values.text("writeId"),
+        keeps_timestamps=values.flag("keepTimestamps", False),
+        timeout_s=(values.number("kafka.delivery.timeout.ms") or TIMEOUT_MS) / 1000,
+    )
+    values.finish(*_SPARKS_OWN)
+    if found.write_id is not None and not found.is_idempotent:
+        raise InvalidRequest("writeId makes no sense with idempotence=false")
+    return found

@@ -1,0 +1,84 @@
+"""Spark's rows to records: `key`, `value`, `topic`, `partition` and `headers`, as Spark's Kafka sink has them.
+
+Keys and values are binary or text. A column of another name is ignored, as there, so that what was read can be written
+as it is. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.records import Header
+from tidelog.spark.sink_options import SinkOptions
+
+_CONTENT = ("binary", "string")
+_HEADERS = "array<struct<key:string,value:binary>>"
+_EXPECTED = {
+    "key": _CONTENT,
+    "value": _CONTENT,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": (_HEADERS,),
+    "timestamp": ("timestamp",),
+}
+
+
+class SinkRow(NamedTuple):
+    """One record to write. `partition` is None where the key decides."""
+
+    topic: str
+    partition: int | None
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+def check_schema(schema: Any, options: SinkOptions) -> None:
+    """`InvalidRequest` if rows of this Spark schema can not be written."""
+    kinds = {field.name: field.dataType.simpleString() for field in schema}
+    if "value" not in kinds:
+        raise InvalidRequest("there is no column 'value'")
+    if options.topic is None and "topic" not in kinds:
+        raise InvalidRequest("say where to: with the option topic, or a column 'topic'")
+    if options.keeps_timestamps and "timestamp" not in kinds:
+        raise InvalidRequest("keepTimestamps needs a column 'timestamp'")
+    for name, kind in kinds.items():
+        if kind not in _EXPECTED.get(name, (kind,)) and (name != "timestamp" or options.keeps_timestamps):
+            raise InvalidRequest(f"column {name} must be {' or '.join(_EXPECTED[name])}, not {kind}: cast it")
+
+
+def sink_rows(batch: pa.RecordBatch, options: SinkOptions, now_ms: int) -> Iterator[SinkRow]:
+    """The records of an Arrow batch, in its order. Raises `InvalidRequest` for a row without a topic."""
+    count = batch.num_rows
+    columns = {name: batch.column(position) for position, name in enumerate(batch.schema.names)}
+    topics = [options.topic] * count if options.topic is not None else columns["topic"].to_pylist()
+    numbers = columns["partition"].to_pylist() if "partition" in columns else [None] * count
+    times = _times_ms(columns["timestamp"], now_ms) if options.keeps_timestamps else [now_ms] * count
+    keys = _contents(columns["key"]) if "key" in columns else [None] * count
+    headers = columns["headers"].to_pylist() if "headers" in columns else [None] * count
+    values = _contents(columns["value"])
+    for topic, number, time_ms, key, value, found in zip(topics, numbers, times, keys, values, headers, strict=True):
+        if topic is None:
+            raise InvalidRequest("a row has null in column 'topic', and there is no option topic")
+        yield SinkRow(topic, number, time_ms, key, value, _headers(found) if found else ())
+
+
+def _contents(column: pa.Array) -> list[bytes | None]:
+    found: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+    return found
+
+
+def _times_ms(column: pa.Array, now_ms: int) -> list[int]:
+    micros = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    return [now_ms if micro is None else micro // 1000 for micro in micros]
+
+
+def _headers(found: list[dict[str, Any] | None]) -> tuple[Header, ...]:
+    if any(one is None or one["key"] is None for one in found):
+        raise InvalidRequest("a header is null, or has no key")
+    return tuple((one["key"], one["value"]) for one in found if one is not None)

@@ -1,0 +1,130 @@
+"""The positions of a streaming query: where it begins, how far each micro-batch goes, what ranges that is.
+
+Spark asks in a certain order, and repeats itself: `initial` is asked twice for a query's first batch, and again after a
+restart if that batch was never committed; one that was planned and not committed is planned again, with the end that
+is in Spark's log and with no `latest` before.
+
+*The pinned start.* A start such as "latest" is another one each time it is looked up. Spark's log keeps only the ends
+of batches, so if the first batch failed, the restarted query would begin later, and records would be skipped in
+silence. So the first batch of such a query is empty: its end is its start, which is in the log from then on, and
+whatever happens later happens to batch 1. (Kafka's source keeps its start in a file of its own in the checkpoint; a
+Python source is not told where that is.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tidelog.model.ids import TopicPartition
+from tidelog.spark.limits import Positions, backlog, is_worth_it, limit_bytes, limit_records
+from tidelog.spark.offsets import Offsets
+from tidelog.spark.options import Selection, SourceOptions
+from tidelog.spark.planner import OffsetRange
+from tidelog.spark.ranges import check_exists, drop_lost_topics, ranges_between, resolve
+from tidelog.spark.view import Snapshot, View
+
+NEWS_MS = 500
+"""How long a look-up that finds nothing new waits for it. Spark asks again at once."""
+
+
+class StreamPlanner:
+    """One streaming query's, in its driver. `now_s` is monotonic."""
+
+    def __init__(self, options: SourceOptions, view: View, now_s: Callable[[], float]) -> None:
+        self._options, self._view, self._now_s = options, view, now_s
+        self._initial: Offsets | None = None
+        self._must_pin = False
+        self._target: Offsets | None = None
+        self._newest: Offsets | None = None
+        self._planned_s = -math.inf
+
+    def initial(self) -> Offsets:
+        """Where a new query begins; the same however often it is asked."""
+        if self._initial is None:
+            selection = self._options.selection
+            snapshot = self._look(Offsets())
+            check_exists(selection.named, selection.assigned, snapshot)
+            positions = resolve(self._options.start, snapshot, self._view)
+            self._initial = Offsets(positions, snapshot.topic_ids)
+            self._must_pin = not self._options.start.is_fixed
+        return self._initial
+
+    def freeze(self) -> None:
+        """`Trigger.AvailableNow`: what there is now is all that will be read."""
+        snapshot = self._look(Offsets())
+        self._target = Offsets(snapshot.ends, snapshot.topic_ids)
+
+    def latest(self, start: Offsets, *, is_limited: bool) -> Offsets:
+        """How far the batch that begins at `start` goes. `start` itself if there is to be none."""
+        if self._must_pin:
+            self._must_pin = False
+            return start
+        snapshot, begin, end = self._decide(start, is_limited=is_limited)
+        if self._target is None and not backlog(begin, end):
+            self._view.wait_for_news(snapshot.ends, NEWS_MS)
+            snapshot, begin, end = self._decide(start, is_limited=is_limited)
+        if not backlog(begin, end) and set(begin) == set(start.positions):
+            return start
+        self._planned_s = self._now_s()
+        return Offsets(end, {topic: snapshot.topic_ids[topic] for topic in Offsets(end).topics})
+
+    @property
+    def newest(self) -> Offsets | None:
+        """The ends of all partitions when they were last looked at; None before that."""
+        return self._newest
+
+    def ranges(self, start: Offsets, end: Offsets) -> tuple[list[OffsetRange], Snapshot]:
+        """What a batch reads, and who leads what. Raises `DataLoss` as the loss rule says."""
+        self._must_pin = False  # this batch was decided before
+        topics = tuple(end.topics)
+        snapshot = self._view.snapshot(Selection(topics=topics), end.positions) if topics else Snapshot()
+        return ranges_between(start, end, snapshot, self._options.loss), snapshot
+
+    def _decide(self, start: Offsets, *, is_limited: bool) -> tuple[Snapshot, Positions, Positions]:
+        snapshot = self._look(start)
+        begin = self._begin(start, snapshot)
+        end = self._bounded(begin, snapshot)
+        return snapshot, begin, self._limited(begin, end) if is_limited else end
+
+    def _look(self, start: Offsets) -> Snapshot:
+        snapshot = self._view.snapshot(self._options.selection, start.positions)
+        self._newest = Offsets(snapshot.ends, snapshot.topic_ids)
+        return snapshot
+
+    def _begin(self, start: Offsets, snapshot: Snapshot) -> Positions:
+        """Where the next batch begins in each partition: new ones at their beginning."""
+        kept = drop_lost_topics(start, snapshot, self._options.loss)
+        for partition, position in kept.positions.items():
+            extent = snapshot.extents.get(partition)
+            if extent is not None and extent.end < position:
+                self._options.loss.lost(f"{partition} ends at {extent.end}, and was read up to {position} before")
+        new = {one: extent.start for one, extent in snapshot.extents.items() if one not in kept.positions}
+        for partition, position in new.items():
+            if position > 0 and start.topic_ids.get(partition.topic) == snapshot.topic_ids[partition.topic]:
+                self._options.loss.lost(f"{partition} is new, and its records before {position} have been deleted")
+        return {**new, **kept.positions}
+
+    def _bounded(self, begin: Positions, snapshot: Snapshot) -> Positions:
+        """The end of what may be read: never before `begin`, never beyond the target."""
+        return {one: max(position, self._end_of(one, snapshot)) for one, position in begin.items()}
+
+    def _end_of(self, partition: TopicPartition, snapshot: Snapshot) -> int:
+        end = snapshot.extents[partition].end if partition in snapshot.extents else 0
+        if self._target is None:
+            return end
+        if self._target.topic_ids.get(partition.topic) != snapshot.topic_ids.get(partition.topic):
+            return 0
+        return min(end, self._target.positions.get(partition, 0))
+
+    def _limited(self, begin: Positions, end: Positions) -> Positions:
+        limits = self._options.limits
+        waiting = backlog(begin, end)
+        if self._target is None and waiting and not is_worth_it(begin, end, limits, self._now_s() - self._planned_s):
+            return begin
+        if limits.records_max is not None:
+            end = limit_records(begin, end, limits.records_max)
+        if limits.bytes_max is not None and waiting:
+            sizes = self._view.record_bytes({one: begin[one] for one in waiting})
+            end = limit_bytes(begin, end, {one: sizes.get(one, 1.0) for one in end}, limits.bytes_max)
+        return end

@@ -1,0 +1,150 @@
+"""What a query's driver sees of the cluster at one moment: which partitions there are, their ends and leaders.
+
+`View` is what the planning of batches asks for; `ClusterView` asks a real cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+from urllib.parse import quote
+
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownPartition, UnknownTopic
+from tidelog.model.ids import TopicPartition
+from tidelog.spark.cluster import Cluster, OffsetsAsked, Patience
+from tidelog.spark.options import Selection
+from tidelog.transport.metadata import ClusterMetadata
+from tidelog.transport.offsets import PartitionOffsets
+
+SETTLE_S = 5.0
+"""A leader just elected may know less to be committed than was read from the one before it, for some moments."""
+SAMPLE_BYTES = 64 << 10
+
+
+class Extent(NamedTuple):
+    """Where the committed records of a partition begin and end."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All partitions that a query wants, as far as their topics exist."""
+
+    extents: Mapping[TopicPartition, Extent] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    leaders: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Base URLs; without those that had no leader just now."""
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where each partition ends."""
+        return {partition: extent.end for partition, extent in self.extents.items()}
+
+
+class View(Protocol):
+    """What planning needs to know. Every method tries for the query's timeout, and raises the last error then."""
+
+    def snapshot(self, selection: Selection, at_least: Mapping[TopicPartition, int]) -> Snapshot:
+        """All wanted partitions. Where an end is below `at_least`, looks again for a while before saying so."""
+        ...
+
+    def first_since(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset of that time or later, of each; None if there is none."""
+        ...
+
+    def record_bytes(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """About how large records are there, in each partition, as stored."""
+        ...
+
+    def wait_for_news(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
+        """Returns when any of these partitions ends elsewhere, or after `wait_ms`."""
+        ...
+
+
+class ClusterView:
+    """`View` of a real cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def snapshot(self, selection: Selection, at_least: Mapping[TopicPartition, int]) -> Snapshot:
+        """See `View`."""
+        patience, settling = self._cluster.patience(), Patience(min(SETTLE_S, self._cluster.timeout_s))
+        while True:
+            try:
+                found = self._look(selection)
+            except LeaderNotAvailable as error:
+                patience.pause(error)
+                continue
+            behind = [one for one, extent in found.extents.items() if extent.end < at_least.get(one, 0)]
+            if not behind:
+                return found
+            try:
+                settling.pause(LeaderNotAvailable(f"{behind[0]} ends before what was read of it"))
+            except LeaderNotAvailable:
+                return found
+
+    def first_since(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """See `View`."""
+        asked = [OffsetsAsked(*partition, timestamp=time_ms) for partition, time_ms in timestamps_ms.items()]
+        return {found.key: found.offset for found in self._offsets(asked)}
+
+    def record_bytes(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """See `View`: of the batches at that place."""
+        return {partition: self._sample(partition, offset) for partition, offset in positions.items()}
+
+    def wait_for_news(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
+        """See `View`."""
+        if ends:
+            asked = [OffsetsAsked(*partition, high_watermark=end) for partition, end in ends.items()]
+            self._cluster.offsets(asked, wait_ms=wait_ms)
+
+    def _look(self, selection: Selection) -> Snapshot:
+        metadata = self._cluster.metadata(selection.named)
+        topics = [topic for topic in metadata.topics if not topic.is_internal and selection.wants_topic(topic.name)]
+        asked = [
+            OffsetsAsked(topic.name, number)
+            for topic in topics
+            for number in selection.wanted(topic.name, len(topic.partitions))
+        ]
+        extents = {found.key: Extent(*found.extent()) for found in self._offsets(asked)} if asked else {}
+        return Snapshot(extents, {topic.name: topic.topic_id for topic in topics}, _leaders(metadata))
+
+    def _offsets(self, asked: list[OffsetsAsked]) -> list[PartitionOffsets]:
+        """As `Cluster.offsets`, when none of them is an error that may pass. Raises `LeaderNotAvailable` for a topic
+        that was deleted meanwhile: looking again tells."""
+        patience = self._cluster.patience()
+        while True:
+            found = self._cluster.offsets(asked)
+            error = next((one.error for one in found if one.error is not None), None)
+            if error is None:
+                return found
+            if isinstance(error, (UnknownTopic, UnknownPartition)):
+                raise LeaderNotAvailable(error.message)
+            if error.definite and not error.retriable:
+                raise error
+            patience.pause(error)
+
+    def _sample(self, partition: TopicPartition, offset: int) -> float:
+        path = f"/topics/{quote(partition.topic, safe='')}/partitions/{partition.partition}/batches"
+        try:
+            data = self._cluster.call("GET", f"{path}?offset={offset}&max_bytes={SAMPLE_BYTES}")
+        except TidelogError:
+            return 1.0  # out of range, or gone: whoever reads it says so
+        headers = [batch.header for batch in iter_batches(data)]
+        records = sum(header.record_count for header in headers)
+        return max(1.0, sum(header.size for header in headers) / records) if records else 1.0
+
+
+def _leaders(metadata: ClusterMetadata) -> dict[TopicPartition, str]:
+    addresses = {broker.node_id: broker.address for broker in metadata.brokers}
+    return {
+        TopicPartition(topic.name, one.partition): addresses[one.leader]
+        for topic in metadata.topics
+        for one in topic.partitions
+        if one.leader in addresses
+    }
