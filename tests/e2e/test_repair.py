@@ -181,6 +181,7 @@ def is_marked(path: Path) -> bool:
     return path.with_suffix(".catalog").stat().st_size >= (RECORDS + 2) * ROW_BYTES
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_damaged_everywhere_is_answered_by_name_until_one_good_copy_is_back(
     cluster: LocalCluster,
 ) -> None:

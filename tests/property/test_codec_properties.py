@@ -182,7 +182,7 @@ def outcome_of_arrow(data: bytes, records_min: int, **options: Any) -> list[Stor
     return list(map(StoredRecord, rows.column("offset").to_pylist(), times, *columns, lists))
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(st.one_of(damaged_batches(), lying_batches()))
 def test_a_sealed_lie_is_refused_or_read_alike_by_all_decoders(data: bytes) -> None:
     records = outcome_of_decoding(data)

@@ -246,7 +246,7 @@ def seeds(quick: int, slow: int) -> list[Any]:
     return [*range(quick), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(quick, slow))]
 
 
-@pytest.mark.parametrize("seed", seeds(12, 80))
+@pytest.mark.parametrize("seed", seeds(6, 80))
 def test_nothing_acknowledged_is_lost(seed: int) -> None:
     async def story(stage: Stage) -> None:
         rng = random_of(seed)
@@ -260,7 +260,7 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
     play(story, seed)
 
 
-@pytest.mark.parametrize("seed", seeds(8, 80))
+@pytest.mark.parametrize("seed", seeds(4, 80))
 def test_nothing_is_lost_that_only_memories_held(seed: int) -> None:
     """With `ack.durability=replicated`, while one at most has forgotten what it accepted."""
 
