@@ -247,6 +247,12 @@ class PaxosReplica:
         return self.applied.high_watermark
 
     @property
+    def agreed_end(self) -> int:
+        """The end of what is agreed on, as far as it is known here. The log here may still lack some of it: whose
+        payloads this journal has not, or that is below its floor and yet to be copied from another's log."""
+        return self.engine.node.replica.applied.next_offset
+
+    @property
     def is_readable(self) -> bool:
         """False while the log is being emptied, and when the replica is closed."""
         return not self._is_closed and not self.applying.is_cutting

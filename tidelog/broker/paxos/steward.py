@@ -64,10 +64,11 @@ class _Watch:
     marked_s: float
     old_end: int | None = None
     new_end: int | None = None
-    """High watermarks, the old one `BEHIND_S` older."""
+    """Ends of what was agreed on, the old one `BEHIND_S` older."""
     engine_ids: tuple[int, ...] = ()
     begin_end: int = 0
-    """The high watermark when these members were first seen in force."""
+    """The end of what was agreed on when these members were first seen in force. The leader's log may end before: what
+    it lacks, only those may have who are to go."""
 
     def note(self, engine_ids: tuple[int, ...], end: int) -> None:
         """These are the members in force."""
@@ -75,7 +76,7 @@ class _Watch:
             self.engine_ids, self.begin_end = engine_ids, end
 
     def mark(self, end: int, now_s: float) -> None:
-        """Takes note of the high watermark."""
+        """Takes note of the end of what is agreed on."""
         if self.new_end is None or now_s - self.marked_s >= BEHIND_S:
             self.old_end, self.new_end, self.marked_s = self.new_end, end, now_s
 
@@ -168,9 +169,9 @@ class Steward:
         if replica.leader_epoch != info.leader_epoch or not replica.knows_members:
             return None
         watch = self._watches[partition_id]
-        watch.mark(replica.high_watermark, self._clock.monotonic_s())
+        watch.mark(replica.agreed_end, self._clock.monotonic_s())
         now = _member_set(replica.voters)
-        watch.note(replica.voters.ids, replica.high_watermark)
+        watch.note(replica.voters.ids, replica.agreed_end)
         if is_report_due(info, now):
             where = (partition_id.topic_id, partition_id.partition)
             return MembersAsked(*where, info.leader_epoch, info.partition_epoch, now)
