@@ -14,7 +14,7 @@ import pytest
 from tidelog.sim.counters import SOMETIMES
 from tidelog.sim.main import Ring, Summary, replay_command, run
 
-SEEDS = 12
+SEEDS = 8
 RINGS = (Ring.LOG, Ring.BROKER)
 """Seeds of clusters are run in `cluster/test_seeds.py`."""
 
