@@ -83,7 +83,7 @@ class Patience:
         wait_s = self._backoff.next_s()
         if time.monotonic() + wait_s >= self._give_up_s:
             raise error
-        time.sleep(wait_s)
+        time.sleep(wait_s)  # a task has a process of its own, and no event loop
 
 
 class Cluster:

@@ -74,8 +74,8 @@ def test_a_stream_that_breaks_off_is_taken_up_where_it_ended(broker: ScriptedBro
 
 
 @pytest.mark.parametrize("refusal", [error(50302), error(50307), error(50305), error(50306), error(50001)])
-def test_what_may_pass_is_tried_again(broker: ScriptedBroker, refusal: object) -> None:
-    broker.answers = [refusal, batches(log(0, 10), 10)]  # type: ignore[list-item]
+def test_what_may_pass_is_tried_again(broker: ScriptedBroker, refusal: Script) -> None:
+    broker.answers = [refusal, batches(log(0, 10), 10)]
     assert read(broker, 0, 10) == [*range(10)]
 
 
@@ -106,8 +106,8 @@ def test_patience_ends(broker: ScriptedBroker) -> None:
         (error(41601, Tidelog_Log_Start_Offset="0", Tidelog_Log_End_Offset="5"), OffsetOutOfRange),
     ],
 )
-def test_the_last_error_is_told_as_it_came(broker: ScriptedBroker, refusal: object, raised: type[TidelogError]) -> None:
-    broker.answers = [refusal] * 10  # type: ignore[list-item]
+def test_the_last_error_is_told_as_it_came(broker: ScriptedBroker, refusal: Script, raised: type[TidelogError]) -> None:
+    broker.answers = [refusal] * 10
     with pytest.raises(raised):
         read(broker, 20, 40, timeout_s=0.3)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -53,9 +54,9 @@ def create(broker: LocalCluster, partitions: int = 2, configs: dict[str, str] | 
     return topic
 
 
-def read(cluster: Cluster, topic: str) -> list[dict[str, object]]:
+def read(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
     snapshot = ClusterView(cluster).snapshot(Selection(topics=(topic,)), {})
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
     for key, extent in sorted(snapshot.extents.items()):
         one = OffsetRange(*key, extent.start, extent.end, snapshot.topic_ids[topic])
         for piece in read_range(cluster, one, None, LossRule()):
@@ -88,7 +89,7 @@ def test_what_is_written_twice_is_appended_once(
         pieces = [batch.slice(start, 700 + attempt) for start in range(0, 3000, 700 + attempt)]
         assert TaskWriter(cluster, wanted, "stream/q/7/0").write(pieces).records == 3000
     found = read(cluster, topic)
-    assert sorted(str(row["value"], "utf-8") for row in found) == sorted(values)  # type: ignore[call-overload]
+    assert sorted(str(row["value"], "utf-8") for row in found) == sorted(values)
     assert [row["value"] for row in found if row["key"] == b"k3"] == [v.encode() for v in values[3::17]]
 
 
@@ -119,7 +120,7 @@ def test_attempts_whose_input_just_ended_are_completed(
     for seen in (3, 4, 9, 10, 10):
         TaskWriter(cluster, options(topic), "stream/q/7/0").write(pieces[:seen])
         assert len(read(cluster, topic)) == 100 * seen
-    assert sorted(str(row["value"], "utf-8") for row in read(cluster, topic)) == [  # type: ignore[call-overload]
+    assert sorted(str(row["value"], "utf-8") for row in read(cluster, topic)) == [
         f"{number:05}" for number in range(1000)
     ]
     with pytest.raises(NotRepeatable):

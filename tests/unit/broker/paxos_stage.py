@@ -275,7 +275,7 @@ class Site:
         return [
             (row.base_offset, row.position, row.number)  # type: ignore[union-attr]  # there is no damage here
             for row in self.replica.log.entries(self.replica.log.log_start_offset)
-            if row.kind == 4  # type: ignore[union-attr]
+            if row.kind == 4  # type: ignore[union-attr]  # as above
         ]
 
 

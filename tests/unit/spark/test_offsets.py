@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -15,13 +16,11 @@ positions = st.dictionaries(st.builds(TopicPartition, topics, st.integers(0, 300
 
 
 @given(positions, st.randoms(use_true_random=False))
-def test_equal_positions_are_equal_strings_after_any_trip(
-    found: dict[TopicPartition, int], order: st.DataObject
-) -> None:
+def test_equal_positions_are_equal_strings_after_any_trip(found: dict[TopicPartition, int], order: Random) -> None:
     ids = {partition.topic: f"id of {partition.topic}" for partition in found}
     text = json.dumps(Offsets(found, ids).to_json())
     shuffled = list(found.items())
-    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    order.shuffle(shuffled)
     assert json.dumps(Offsets(dict(shuffled), dict(reversed(ids.items()))).to_json()) == text
     again = Offsets.from_json(json.loads(text))
     assert again == Offsets(found, ids)
