@@ -77,6 +77,25 @@ class NotAReplica(TidelogError):
     code = 40404
 
 
+class UnknownInstance(TidelogError):
+    """No such REST consumer instance; it was deleted, has expired, or never was."""
+
+    code = 40403
+
+
+class UnknownGroup(TidelogError):
+    """No such consumer group (Kafka: GROUP_ID_NOT_FOUND)."""
+
+    code = 40405
+
+
+class UnknownMember(TidelogError):
+    """The coordinator knows no such member: it has left, or was expelled, and joins anew if it wants (Kafka:
+    UNKNOWN_MEMBER_ID)."""
+
+    code = 40406
+
+
 class NotFound(TidelogError):
     """No such route, cluster, broker, config or task."""
 
@@ -104,6 +123,18 @@ class RequestTimeout(TidelogError):
 
     code = 40801
     retriable = True
+
+
+class InstanceExists(TidelogError):
+    """A REST consumer instance of this name is there already."""
+
+    code = 40902
+
+
+class IllegalState(TidelogError):
+    """A REST consumer that has subscribed cannot be assigned partitions, and the other way round; or has neither."""
+
+    code = 40903
 
 
 class OutOfOrderSequence(TidelogError):
@@ -143,6 +174,37 @@ class BrokerRemoved(TidelogError):
     """The broker was removed from its cluster; it should stop, and comes back only if it is started again."""
 
     code = 40910
+
+
+class FencedMember(TidelogError):
+    """The member's epoch is not the one in force: it was expelled, or is a process of the past (Kafka:
+    FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH)."""
+
+    code = 40911
+
+
+class InstanceIdInUse(TidelogError):
+    """Another live member has this `group.instance.id` (Kafka: UNRELEASED_INSTANCE_ID)."""
+
+    code = 40912
+
+
+class GroupNotEmpty(TidelogError):
+    """Not possible while the group has members (Kafka: NON_EMPTY_GROUP)."""
+
+    code = 40913
+
+
+class NotOwned(TidelogError):
+    """A commit for a partition that its member does not own, or not since that epoch; nothing was kept."""
+
+    code = 40915
+
+
+class StaleCommit(TidelogError):
+    """A later commit of the same member is kept already; this one came late."""
+
+    code = 40916
 
 
 class LengthRequired(TidelogError):
@@ -185,6 +247,30 @@ class UnprocessableBody(TidelogError):
     """A well-formed body that breaks a rule: no records, duplicate ids, a key that is too long."""
 
     code = 42206
+
+
+class ConsumerConfigRefused(TidelogError):
+    """A REST consumer cannot have this setting."""
+
+    code = 42204
+
+
+class UnsupportedAssignor(TidelogError):
+    """The coordinator has no such assignor (Kafka: UNSUPPORTED_ASSIGNOR)."""
+
+    code = 42211
+
+
+class MetadataTooLong(TidelogError):
+    """A commit's metadata exceeds `offset.metadata.max.bytes` (Kafka: OFFSET_METADATA_TOO_LARGE)."""
+
+    code = 42212
+
+
+class GroupFull(TidelogError):
+    """The group has as many members as it may have (Kafka: GROUP_MAX_SIZE_REACHED)."""
+
+    code = 42213
 
 
 class IdempotencyKeyReused(TidelogError):
@@ -252,6 +338,14 @@ class NotController(TidelogError):
     retriable = True
 
 
+class CoordinatorNotAvailable(TidelogError):
+    """The group has no coordinator now, or it is still reading its state; nothing was done (Kafka:
+    COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR)."""
+
+    code = 50309
+    retriable = True
+
+
 class DiskFull(TidelogError):
     """No space; nothing was appended, and writes resume by themselves when there is space."""
 
@@ -266,6 +360,14 @@ class TimedOutAfterAppend(TidelogError):
     """Appended by the leader, not known to be committed in time (also NOT_ENOUGH_REPLICAS_AFTER_APPEND)."""
 
     code = 50401
+    retriable = True
+
+
+class CoordinatorLost(TidelogError):
+    """The coordinator was replaced, or cut off, while it was writing; whether it is in force is unknown. Requests about
+    groups may be repeated."""
+
+    code = 50403
     retriable = True
 
 

@@ -1,0 +1,254 @@
+"""What a consumer group's coordinator can be asked, and what it answers; between clients, brokers and the coordinator.
+
+The protocol is that of KIP-848: the coordinator assigns, and one call, the heartbeat, carries all that a member has to
+say (what it wants, what it owns) and all that it is told (its epoch, what it may own). A member never owns a partition
+before whoever owned it has said that it does not any more, or was expelled; nobody else stops meanwhile.
+
+    member_epoch 0: join    > 0: "I am here"    -1: leave for good    -2: leave, and keep the place of `instance_id`
+
+Whoever joins has drawn its own `member_id` (KIP-1082): so a repeated join is the same one. Every request but a commit
+may be repeated without harm, and a commit, too: `sequence` tells a late one from a new one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.model.errors import InvalidRequest
+
+JOIN: Final = 0
+LEAVE: Final = -1
+LEAVE_STATIC: Final = -2
+NO_EPOCH: Final = -1
+"""The member epoch of whoever commits without being a member."""
+NO_OFFSET: Final = -1
+"""In an answer: nothing was committed."""
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
+
+
+class TopicPartitions(msgspec.Struct, frozen=True):
+    """Partitions of one topic, ascending."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+# -- requests --------------------------------------------------------------------------------------------------------
+
+
+class GroupRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of what is asked about one group."""
+
+    group: str
+
+
+class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """ "I am here." Answered by `HeartbeatAnswer`. None means "as I said before"; a join must say it all.
+
+    Raises `UnknownMember`, `FencedMember`: the member owns nothing any more, and joins anew; `InstanceIdInUse`,
+    `UnsupportedAssignor`, `GroupFull`, `InvalidRequest`.
+    """
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    """Of a static member (`group.instance.id`): who comes back with it within the session has its place again."""
+    client_id: str = ""
+    client_host: str = ""
+    rack: str | None = None
+    topics: tuple[str, ...] | None = None
+    """Subscribed by name; those that do not exist are waited for."""
+    pattern: str | None = None
+    """Subscribed by a regular expression (Python's `re`, full match), beside `topics`; "" takes it back."""
+    assignor: str | None = None
+    """`uniform`, `range` or `roundrobin`; the group goes by what most of its members want."""
+    session_timeout_ms: int | None = None
+    """Expelled after so long a silence; the broker's default if it was never said."""
+    rebalance_timeout_ms: int | None = None
+    """Expelled if it keeps a partition that it was told to give away for so long."""
+    owned: tuple[TopicPartitions, ...] | None = None
+    """What the member owns now. Must be said after each answer that had an `assignment`."""
+    wait_ms: int = 0
+    """How long the answer may wait for news (a long poll); it is never waited for after a join or a leave."""
+
+
+class CommittedOffset(msgspec.Struct, frozen=True):
+    """The place of a group in a partition: `offset` is the next one to be read."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class CommitOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """Keeps places. Answered by `CommitAnswer`, which says it of each partition; or raises as `Heartbeat`, or
+    `GroupNotEmpty` for whoever is no member (`member_id` "") where there are members.
+
+    A member's commit counts for partitions that it owns, since an epoch that is not later than `member_epoch`
+    (KIP-1251): a late commit of what it owned once, or owns again, does not."""
+
+    member_id: str = ""
+    member_epoch: int = NO_EPOCH
+    sequence: int = 0
+    """Rises with each commit of a member; one that comes late is not obeyed any more (and answered as `stale`)."""
+    offsets: tuple[CommittedOffset, ...]
+
+
+class FetchOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """Asks for places: of these partitions, or of all that there are (None). Answered by `OffsetsAnswer`.
+
+    With a member, its epoch must be the one in force (`FencedMember`): so nobody begins where a coordinator of the past
+    believes it should."""
+
+    member_id: str = ""
+    member_epoch: int = NO_EPOCH
+    partitions: tuple[TopicPartitions, ...] | None = None
+
+
+class SetOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """An operator's reset: these places, whatever they were; an `offset` of `NO_OFFSET` takes the place away. Answered
+    by `GroupDone`. Raises `GroupNotEmpty`, as long as anybody could commit over it."""
+
+    offsets: tuple[CommittedOffset, ...]
+
+
+class DeleteGroup(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """Forgets a group and its places. Answered by `GroupDone`. Raises `UnknownGroup`, `GroupNotEmpty`."""
+
+
+class DescribeGroup(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """Answered by `GroupDescription`. Raises `UnknownGroup`."""
+
+
+class ListGroups(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unknown_fields=True):
+    """The groups of one partition of `__consumer_offsets`, of its leader. Answered by `GroupsListed`."""
+
+    partition: int
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True):
+    """Where the member stands. It gives up what it owns and `assignment` lacks, says so (`owned`), and owns the rest."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    """Be heard again within this time, from this answer on."""
+    session_timeout_ms: int
+    """In force for this member."""
+    assignment: tuple[TopicPartitions, ...] | None
+    """All that the member may own now; None if that is what it said it owns."""
+    coordinator: int = -1
+    """Node id of the broker that is worth asking next time."""
+
+
+class CommitVerdict(msgspec.Struct, frozen=True):
+    """What became of one place."""
+
+    topic: str
+    partition: int
+    code: int = 0
+    """0: it is kept. Else an error's: 40401, 40402; 40915: not owned, or not by this epoch; 40916: a later commit of
+    this member is kept already; 42212: the metadata is too long."""
+    message: str = ""
+
+
+class CommitAnswer(msgspec.Struct, frozen=True, tag=True):
+    """One for each place of the request, in its order."""
+
+    verdicts: tuple[CommitVerdict, ...]
+
+
+class OffsetsAnswer(msgspec.Struct, frozen=True, tag=True):
+    """Of partitions that were named and have no place, `offset` is `NO_OFFSET`."""
+
+    offsets: tuple[CommittedOffset, ...]
+
+
+class MemberDescription(msgspec.Struct, frozen=True):
+    """One member, as its coordinator sees it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack: str | None
+    member_epoch: int
+    topics: tuple[str, ...]
+    pattern: str
+    owned: tuple[TopicPartitions, ...]
+    """What it may own, and what it has not given away yet."""
+    target: tuple[TopicPartitions, ...]
+    """What it will own when all is settled."""
+
+
+class GroupDescription(msgspec.Struct, frozen=True, tag=True):
+    """One group. `state` as Kafka's: `Empty`, `Assigning`, `Reconciling`, `Stable`."""
+
+    group: str
+    state: str
+    group_epoch: int
+    assignor: str
+    coordinator: int
+    members: tuple[MemberDescription, ...]
+    is_simple: bool = False
+    """It has places, and never had a member."""
+
+
+class GroupListed(msgspec.Struct, frozen=True):
+    """One group of a list."""
+
+    group: str
+    state: str
+    members: int
+    coordinator: int
+    is_simple: bool = False
+
+
+class GroupsListed(msgspec.Struct, frozen=True, tag=True):
+    groups: tuple[GroupListed, ...]
+
+
+class GroupDone(msgspec.Struct, frozen=True, tag=True):
+    """It is in force."""
+
+
+GROUP_REQUESTS: Final = (
+    Heartbeat,
+    CommitOffsets,
+    FetchOffsets,
+    SetOffsets,
+    DeleteGroup,
+    DescribeGroup,
+    ListGroups,
+)
+GROUP_ANSWERS: Final = (HeartbeatAnswer, CommitAnswer, OffsetsAnswer, GroupDescription, GroupsListed, GroupDone)
+
+
+def check_group_name(name: str, what: str = "group") -> str:
+    """The name of a group, member or instance, if it is one. Raises `InvalidRequest`."""
+    if _NAME.fullmatch(name) is None:
+        shown = ascii(name if len(name) <= 80 else f"{name[:80]}...")
+        raise InvalidRequest(f"{shown} is no {what} name: use 1 to 255 of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+def pairs(listed: Sequence[TopicPartitions]) -> list[tuple[str, int]]:
+    """(topic, partition), sorted."""
+    return sorted((entry.topic, partition) for entry in listed for partition in entry.partitions)
+
+
+def grouped(partitions: Sequence[tuple[str, int]]) -> tuple[TopicPartitions, ...]:
+    """The other way round; by topic, sorted, each partition once."""
+    found = dict[str, list[int]]()
+    for topic, partition in sorted(dict.fromkeys(partitions)):
+        found.setdefault(topic, []).append(partition)
+    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in found.items())
