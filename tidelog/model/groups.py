@@ -136,7 +136,7 @@ class ListGroups(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unk
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Where the member stands. It gives up what it owns and `assignment` lacks, says so (`owned`), and owns the rest."""
+    """Where the member stands. It gives up what it owns and `assignment` lacks, says so (`owned`), and has the rest."""
 
     member_id: str
     member_epoch: int
