@@ -58,20 +58,21 @@ def next_step(
     member's log has on its disk what was there when `now` came in force."""
     if is_report_due(info, now):
         return None
+    steps = _steps(info, now, is_live, has_caught_up)
+    return next((step for step in steps if _is_sound(step.of(now), is_live) and _is_sound(step.of(now), keeps)), None)
+
+
+def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: Judge) -> list[MemberStep]:
+    """Those that lead to the wanted members, the best first. If one who is to go cannot be spared yet, another may: a
+    vote that nobody casts any more, since its disk has forgotten its promises, goes before the one that others need."""
     missing = [one for one in info.wanted if one.engine_id >= now.next_engine_id]
     going = [one for one in now.members if one.engine_id not in ids_of(info.wanted)]
-    going.sort(key=lambda one: (one.node_id == info.leader, is_live(one), one.engine_id))
+    going.sort(key=lambda one: (is_live(one), one.engine_id))
     replaced = [one for one in going if one.node_id in [other.node_id for other in info.wanted]]
-    step = None
-    if replaced:
-        step = MemberStep(remove=replaced[0])
-    elif going and (len(now.members) > len(info.wanted) or not missing):
-        step = MemberStep(remove=going[0])
-    else:
-        ready = [one for one in missing if has_caught_up(one)]
-        step = MemberStep(add=ready[0]) if ready else None
-    is_sound = step is not None and all(_is_met(step.of(now), judge) for judge in (is_live, keeps))
-    return step if is_sound else None
+    if replaced or (going and (len(now.members) > len(info.wanted) or not missing)):
+        others = [one for one in replaced or going if one.node_id != info.leader]
+        return [MemberStep(remove=one) for one in others or replaced or going]
+    return [MemberStep(add=one) for one in missing if has_caught_up(one)][:1]
 
 
 def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
@@ -82,8 +83,8 @@ def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
     return is_late or ids != ids_of(info.members) or (ids == wanted and info.is_moving)
 
 
-def _is_met(after: MemberSet, judge: Judge) -> bool:
-    """By a majority of them?"""
+def _is_sound(after: MemberSet, judge: Judge) -> bool:
+    """For a majority of them?"""
     return sum(map(judge, after.members)) > len(after.members) // 2
 
 

@@ -225,6 +225,13 @@ def test_nobody_goes_before_a_majority_of_those_who_stay_have_all_that_was_there
     assert changes_of(cluster) == ["+3/4"]
 
 
+def test_a_vote_that_nobody_casts_any_more_goes_before_one_that_cannot_be_spared() -> None:
+    cluster = PaxosCluster()
+    cluster.reassign(1)
+    cluster.behind_for_long = {3}
+    assert changes_of(cluster) == ["-3/3", "-2/2"]
+
+
 def test_who_misses_its_turn_gets_another_id() -> None:
     cluster = PaxosCluster(5)
     cluster.reassign(4, 5, 3)
