@@ -12,7 +12,8 @@ are being changed the log may be one step ahead of what is known here, and there
 somebody in vain costs an epoch, and no more: whether it leads is for the log to say.
 
 A leader that is to go itself goes last, and not by its own hand: when nothing else is left to do, the next one is
-named, and removes it.
+named, and removes it. Unless the next one cannot be elected: then the log is ahead, and has only members that are to
+go; the lead goes round until one of them leads, and reports it.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ def _leader(was: PartitionInfo, now: PartitionInfo) -> NodeId:
     stays = was.leader if was.leader in now.isr else NO_LEADER
     if not is_electable(now):
         return stays
+    if now.leader in now.isr and now.leader != was.leader:
+        return now.leader
     leader = now.leader if now.leader in now.isr else now.isr[0]
     return _successor(now, leader) if _is_last_to_go(now, leader) else leader
 

@@ -321,6 +321,21 @@ def test_a_leader_that_is_to_go_leads_on_while_nobody_that_stays_is_live() -> No
     assert cluster.led == (2, 3, (2, 1))
 
 
+def test_a_leader_that_is_to_go_leads_on_if_the_log_has_no_other_member_any_more() -> None:
+    cluster = PaxosCluster(2, 1)
+    cluster.reassign(2)
+    cluster.advance()
+    step = cluster.step()
+    assert cluster.led[0] == 2 and step is not None
+    cluster.log = step.of(cluster.log)
+    cluster.call_off()
+    assert cluster.led[0] == 1, "of what is known here, only 2 is left to go"
+    cluster.lose(ReignEnd.YIELD)
+    assert cluster.led[0] == 2, "1 was removed, and cannot be elected"
+    assert changes_of(cluster) == ["+1/3", "-2/2"]
+    assert (cluster.led[0], cluster.partition.replicas, cluster.partition.is_moving) == (1, (1,), False)
+
+
 # -- what is told ------------------------------------------------------------------------------------------------------
 
 
