@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -126,6 +126,55 @@ class DescribeGroup(GroupRequest, frozen=True, tag=True, kw_only=True):
     """Answered by `GroupDescription`. Raises `UnknownGroup`."""
 
 
+class InstanceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a REST consumer instance was created with; it never changes."""
+
+    format: Literal["binary", "json"] = "binary"
+    reset: Literal["earliest", "latest", "none"] = "latest"
+    """Where it begins in partitions of which the group has no place (`auto.offset.reset`)."""
+    auto_commit: bool = False
+    fetch_bytes_min: int = 1
+    request_timeout_ms: int = 1000
+    """How long a read waits for records, if it does not say."""
+
+
+class CreateInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """A REST consumer instance. Answered by `GroupDone`. Raises `InstanceExists`, also when it is repeated."""
+
+    instance: str
+    settings: InstanceSettings
+
+
+class ConfigureInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """What an instance reads, as a whole: a subscription (`topics` or `pattern`), partitions, or nothing. Answered by
+    `GroupDone`. Raises `UnknownInstance`; `IllegalState` for one that subscribed and is assigned partitions, or the
+    other way round: it has to say that it reads nothing first."""
+
+    instance: str
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    assigned: tuple[TopicPartitions, ...] = ()
+
+
+class DeleteInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """Forgets an instance; its member, if it is one, leaves by itself before. Answered by `GroupDone`. Raises
+    `UnknownInstance`."""
+
+    instance: str
+
+
+class DescribeInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
+    """Answered by `InstanceDescription`. Raises `UnknownInstance`."""
+
+    instance: str
+
+
+class ListInstances(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unknown_fields=True):
+    """The instances of one partition of `__consumer_offsets`, of its leader. Answered by `InstancesListed`."""
+
+    partition: int
+
+
 class ListGroups(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unknown_fields=True):
     """The groups of one partition of `__consumer_offsets`, of its leader. Answered by `GroupsListed`."""
 
@@ -217,6 +266,31 @@ class GroupsListed(msgspec.Struct, frozen=True, tag=True):
     groups: tuple[GroupListed, ...]
 
 
+class InstanceDescription(msgspec.Struct, frozen=True, tag=True):
+    """One REST consumer instance: how it was created, and what it reads."""
+
+    settings: InstanceSettings
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    assigned: tuple[TopicPartitions, ...] = ()
+
+    @property
+    def is_subscribed(self) -> bool:
+        """True if it is a member of its group: the one whose id is the instance's name."""
+        return bool(self.topics or self.pattern)
+
+
+class InstanceListed(msgspec.Struct, frozen=True):
+    """One instance of a list."""
+
+    group: str
+    instance: str
+
+
+class InstancesListed(msgspec.Struct, frozen=True, tag=True):
+    instances: tuple[InstanceListed, ...]
+
+
 class GroupDone(msgspec.Struct, frozen=True, tag=True):
     """It is in force."""
 
@@ -229,8 +303,22 @@ GROUP_REQUESTS: Final = (
     DeleteGroup,
     DescribeGroup,
     ListGroups,
+    CreateInstance,
+    ConfigureInstance,
+    DeleteInstance,
+    DescribeInstance,
+    ListInstances,
 )
-GROUP_ANSWERS: Final = (HeartbeatAnswer, CommitAnswer, OffsetsAnswer, GroupDescription, GroupsListed, GroupDone)
+GROUP_ANSWERS: Final = (
+    HeartbeatAnswer,
+    CommitAnswer,
+    OffsetsAnswer,
+    GroupDescription,
+    GroupsListed,
+    GroupDone,
+    InstanceDescription,
+    InstancesListed,
+)
 
 
 def check_group_name(name: str, what: str = "group") -> str:
