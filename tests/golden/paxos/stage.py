@@ -32,6 +32,7 @@ from tidelog.replication.paxos.events import (
     Timer,
     TimerFired,
     Truncate,
+    VotersFound,
 )
 from tidelog.replication.paxos.messages import Message
 from tidelog.replication.paxos.node import PaxosNode
@@ -136,9 +137,9 @@ class Stage:
         """Groups of ids, as "1,2,3"; what is settled is an open slot of anybody's."""
         quorums = [Majority(map(int, group.split(","))) for group in groups]
         quorum: Quorum = quorums[0] if len(quorums) == 1 else Joint(quorums)
-        open_slots = [n.replica.slots[settling].value for n in self.nodes.values() if settling in n.replica.slots]
-        values = tuple(value for value in open_slots[:1] if settling is not None)
-        return self.do(node, Reconfigure(node, quorum, position, values))
+        open_slots = [n.replica.slots[settling] for n in self.nodes.values() if settling in n.replica.slots]
+        found = tuple(VotersFound(slot.position, slot.value) for slot in open_slots[:1] if settling is not None)
+        return self.do(node, Reconfigure(node, quorum, quorums[0], position, found))
 
     def enlist(self, node: int) -> list[Effect]:
         return self.do(node, Enlist())

@@ -30,6 +30,7 @@ from tidelog.replication.paxos.messages import (
 from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.proposer import Proposer
 from tidelog.replication.paxos.recover import Fence, Founding
+from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import NOP, Prefix, Slot, Status, StoredLog, Value
 from tidelog.replication.paxos.voters import Membership, Phase, VoterSet
@@ -197,7 +198,7 @@ def fill_replaces_a_ghost_by_nop() -> list[Patch]:
 
     def without_ghosts(self: Fill, position: int, reported: dict[int, Slot]) -> Settled | None:
         settled = decide(self, position, reported)
-        if settled is not None and not settled.is_learned and not self._quorum.is_met(reported):
+        if settled is not None and not settled.is_learned and not self._reign.quorum.is_met(reported):
             return Settled(position, NOP, False, True)
         return settled
 
@@ -277,7 +278,7 @@ def candidate_does_not_copy_first() -> list[Patch]:
         self._may_write = True
         actions: list[Action] = []
         for settled in self._settled:
-            if self._is_news(settled.value):
+            if self._reign.is_news(settled.position, settled.value):
                 return [VotersFound(settled.position, settled.value), *self.lose(self.number)]
             if not settled.is_learned and settled.position >= self._replica.applied.position:
                 actions += self._proposals.propose(settled.position, settled.value)
@@ -288,7 +289,7 @@ def candidate_does_not_copy_first() -> list[Patch]:
 
 def open_voters_are_ignored() -> list[Patch]:
     """What a quorum shows about voters is proposed again like anything else."""
-    return [(Proposer, "_is_news", lambda self, value: False)]
+    return [(Reign, "is_news", lambda self, position, value: False)]
 
 
 def voters_chosen_by_the_old_alone() -> list[Patch]:
@@ -374,6 +375,16 @@ def window_not_drained_and_void_voters_take_effect() -> list[Patch]:
         return on_applied(self, position, voters, Verdict.APPLIED if voters is not None else verdict)
 
     return [*window_not_drained(), (Membership, "on_applied", take_all)]
+
+
+def who_is_only_asked_must_tell() -> list[Patch]:
+    """Nothing above a number: of that, a majority of all voters who may be in force must convince, at any position."""
+    return [(Reign, "deciders", lambda self, position: self.quorum)]
+
+
+def old_voters_tell_for_the_new() -> list[Patch]:
+    """A majority of the old must convince of that, and at positions where the new may be in force, too."""
+    return [(Reign, "deciders", lambda self, position: self.in_force)]
 
 
 def voters_newer_than_the_log_on_disk() -> list[Patch]:

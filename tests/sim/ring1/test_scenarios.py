@@ -11,13 +11,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.golden.paxos.stage import Stage
+from tests.golden.paxos.stage import Stage, name_of
 from tests.sim.ring1.mutants import (
     Patch,
     damaged_replica_does_not_vote,
     emptied_replica_votes,
     faulty_told_as_no_value,
     mutated,
+    old_voters_tell_for_the_new,
+    who_is_only_asked_must_tell,
 )
 from tidelog.replication.paxos.events import Timer
 
@@ -136,3 +138,105 @@ def test_t6_is_down_for_good_without_its_rule() -> None:
         stage = everybody_is_damaged_elsewhere()
         assert not any(is_elected(stage, node) for node in (1, 2, 3))
         assert all(first_of_log(stage, node) != COMMITTED for node in (1, 2, 3))
+
+
+# -- voters that change: 1, 2 and 3 decide, and node 4 is to be one of them --------------------------------------------
+
+
+def elected_for_new_voters(leader: int, voters: str) -> Stage:
+    """Old and new voters have elected a leader to write who they are, at position 2."""
+    stage = Stage(3, learners=1)
+    stage.elect(leader)
+    stage.run()
+    stage.fire(4, Timer.CATCHUP)
+    stage.enlist(4)
+    stage.reconfigure(leader, "1,2,3", voters)
+    stage.elect(leader)
+    stage.run()
+    return stage
+
+
+def the_voter_to_be_added_has_lost_what_it_accepted() -> Stage:
+    """VOTERS reach nodes 3 and 4 only. Node 1 sees them at node 3, which then stays down; node 4 forgets which they
+    were. Two of the old three have accepted nothing, so nothing is chosen there: only the new ones cannot tell."""
+    stage = elected_for_new_voters(2, "1,2,3,4")
+    stage.slow.add(2)
+    stage.append_voters(2, "1,2,3,4")
+    stage.deliver(2, 3)
+    stage.deliver(2, 4)
+    for node in (2, 4):
+        stage.crash(node)
+    stage.lose_name(4, 2)
+    stage.drop_all()
+    stage.slow.clear()
+    stage.elect(1)
+    stage.run(1, 3)
+    stage.reconfigure(1, "1,2,3", "1,2,3,4", settling=2)
+    stage.crash(3)
+    for node in (2, 4):
+        stage.start(node)
+    stage.elect(1)
+    stage.run()
+    return stage
+
+
+def test_a_voter_to_be_added_holds_up_nobody_by_what_it_has_lost() -> None:
+    stage = the_voter_to_be_added_has_lost_what_it_accepted()
+    assert stage.learned(1)[2] == "nop"
+    assert is_elected(stage, 1)
+
+
+def test_a_voter_to_be_added_holds_up_all_without_that_rule() -> None:
+    with mutated(who_is_only_asked_must_tell):
+        stage = the_voter_to_be_added_has_lost_what_it_accepted()
+        assert stage.nodes[1].unsettled == (2,)
+
+
+def new_voters_have_decided_and_a_disk_lost_it() -> Stage:
+    """Node 4 takes the place of node 3; nodes 2 and 4 alone choose the voters' first batch, at position 4. Node 2 is
+    down, and node 4 loses that batch, and what told who votes. Of the old voters, 1 has VOTERS as accepted, and 3
+    nothing at all. Neither has accepted the batch, and both asked together are a majority of the old."""
+    stage = elected_for_new_voters(2, "1,2,4")
+    stage.append_voters(2, "1,2,4")
+    stage.deliver(2, 1)
+    stage.deliver(1, 2)
+    stage.run(2, 4)
+    for node in (2, 4):
+        stage.reconfigure(node, "1,2,4", position=2)
+    stage.elect(2)
+    stage.run(2, 4)
+    stage.append(2, "a")
+    stage.run(2, 4)
+    assert stage.learned(2)[4] == "a"
+    stage.drop_all()
+    stage.crash(2)
+    stage.crash(4)
+    stage.lose_name(4, 2)
+    stage.damage(4, 4)
+    stage.elect(3)
+    stage.run(1, 3)
+    stage.reconfigure(3, "1,2,3", "1,2,4", settling=2)
+    stage.start(4)
+    stage.elect(3)
+    stage.run()
+    return stage
+
+
+def accepted(stage: Stage, node: int, position: int) -> str:
+    return name_of(stage.nodes[node].replica.slots[position].value)
+
+
+def test_what_only_the_new_voters_can_know_is_not_for_the_old_to_deny() -> None:
+    stage = new_voters_have_decided_and_a_disk_lost_it()
+    assert stage.nodes[3].unsettled == (4,)
+    stage.start(2)
+    ask_again(stage, 3)
+    ask_again(stage, 3)
+    assert stage.nodes[3].is_idle, "node 2 has told it who votes"
+    assert [accepted(stage, node, 4) for node in (2, 4)] == ["a", "a"]
+
+
+def test_what_the_new_voters_chose_is_lost_without_that_rule() -> None:
+    with mutated(old_voters_tell_for_the_new):
+        stage = new_voters_have_decided_and_a_disk_lost_it()
+        assert [accepted(stage, node, 4) for node in (1, 4)] == ["nop", "nop"], "most of the new voters"

@@ -26,7 +26,8 @@ from tidelog.replication.paxos.events import (
     Refused,
     Truncate,
 )
-from tidelog.replication.paxos.proposer import Proposer, Reign
+from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import WITH_PAYLOAD, Kind, Value
 

@@ -140,10 +140,12 @@ class Reconfigure(msgspec.Struct, frozen=True):
 
     node: int
     quorum: Quorum
+    in_force: Quorum
+    """Of the voters in force; `quorum` itself, unless that joins others to them."""
     position: int
     """Of the applied VOTERS value that made the voters in force; -1 for the first ones."""
-    settling: tuple[Value, ...] = ()
-    """VOTERS values found open whose voters `quorum` includes besides those in force."""
+    settling: tuple[VotersFound, ...] = ()
+    """VOTERS whose voters `quorum` includes besides those in force."""
 
 
 Event = (
@@ -248,8 +250,8 @@ class VotersFound(msgspec.Struct, frozen=True):
     """A quorum's promises show VOTERS that are not settled, and that this attempt's quorum does not include. They may
     be chosen, and others may decide already; so the attempt ends, with `Lost`, and has written nothing.
 
-    The payload is at hand, as with a promise. Try again with these voters' majority joined to the quorum, and the value
-    in `Reconfigure.settling`, until the position is applied.
+    The payload is at hand, as with a promise. Try again with these voters' majority joined to the quorum, and this in
+    `Reconfigure.settling`, until the position is applied.
     """
 
     position: int

@@ -19,6 +19,9 @@ the highest is taken. If there is none, the position waits, and with it the elec
 A slot that has lost even its value's name (UNKNOWN) is the same case: number m, and the value of (position, m), of
 which there is one, is intact where another replica shows it under m.
 
+To end, a fill needs the promises of the whole quorum of its reign. For "nothing above m" it counts only those without
+whom nothing is chosen at that position (`reign.py`): others cannot have had it chosen, faulty or not.
+
 The same round, without a vote of its own, is the fence of a replica that lost its disk (`recover.py`).
 """
 
@@ -30,8 +33,8 @@ from typing import NamedTuple
 from tidelog.replication.paxos.events import Action, Send
 from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply
 from tidelog.replication.paxos.numbers import NO_NUMBER
-from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value
-from tidelog.replication.quorum import Quorum
+from tidelog.replication.paxos.reign import Reign
+from tidelog.replication.paxos.state import NOP, UNKNOWN, Slot, Value
 
 
 class Settled(NamedTuple):
@@ -47,15 +50,7 @@ class Settled(NamedTuple):
 class Fill:
     """The promise phase under one number, from `start` on, where the caller's own log stops being complete."""
 
-    def __init__(
-        self,
-        number: int,
-        quorum: Quorum,
-        start: int,
-        *,
-        voters_position: int = -1,
-        settling: tuple[Value, ...] = (),
-    ) -> None:
+    def __init__(self, number: int, reign: Reign, start: int) -> None:
         self.start = start
         self.end: int | None = None
         """All open positions are below: fixed when a quorum has promised, for a later answer cannot show anything
@@ -64,9 +59,7 @@ class Fill:
         """Somebody who answered (`source`) has learned everything below."""
         self.source: int | None = None
         self._number = number
-        self._quorum = quorum
-        self._voters_position = voters_position
-        self._settling = settling
+        self._reign = reign
         self._answers: dict[int, dict[int, Slot]] = {}
         self._open: list[int] = []
 
@@ -86,18 +79,18 @@ class Fill:
             return []
         request = PromiseRequest(self._number, self.start)
         again = self.end is not None
-        return [Send(node, request) for node in self._quorum.members if again or node not in self._answers]
+        return [Send(node, request) for node in self._reign.quorum.members if again or node not in self._answers]
 
     def promised(self, sender: int, response: PromiseResponse) -> list[Settled]:
         """Takes in a promise; returns the positions that it settles."""
         assert response.number == self._number and response.reply is Reply.ACCEPT
-        if self.is_complete or sender not in self._quorum or not self.is_informed(response):
+        if self.is_complete or sender not in self._reign.quorum or not self.is_informed(response):
             return []
         self._answers[sender] = {slot.position: slot for slot in response.slots}
         if response.learned_end > self.learned_end:
             self.learned_end, self.source = response.learned_end, sender
         if self.end is None:
-            if not self._quorum.is_met(self._answers):
+            if not self._reign.quorum.is_met(self._answers):
                 return []
             self.end = max(self.learned_end, *(max(slots, default=-1) + 1 for slots in self._answers.values()))
             self._open = list(range(self.start, self.end))
@@ -110,7 +103,7 @@ class Fill:
     def is_informed(self, response: PromiseResponse) -> bool:
         """Does the sender know, for good, whose quorum this is? Only such answers count, so that voters who have once
         begun to decide are never forgotten by a majority of themselves."""
-        return response.learned_end > self._voters_position
+        return response.learned_end > self._reign.voters_position
 
     def settled_to(self, position: int) -> None:
         """Everything below is applied here: nothing need wait there any more."""
@@ -128,22 +121,19 @@ class Fill:
         for slot in reported.values():
             if slot.learned:
                 has_payload = _is_intact(slot.value, reported)
-                may_copy = has_payload or self._may_go_unread(slot)
+                may_copy = has_payload or not self._reign.is_news(position, slot.value)  # voters must be read first
                 return Settled(position, slot.value, True, has_payload) if may_copy else None
+        deciders = self._reign.deciders(position)
         for number in sorted({slot.number for slot in reported.values()}, reverse=True):
-            if not self._quorum.is_met(self._none_above(number, reported)):
+            if not deciders.is_met(self._none_above(number, reported)):
                 return None
             held = [slot.value for slot in reported.values() if slot.number == number]
             value = next((value for value in held if value != UNKNOWN), UNKNOWN)
             if _is_intact(value, reported):
                 return Settled(position, value, False, True)
-        if self._quorum.is_met(self._none_above(NO_NUMBER, reported)):
+        if deciders.is_met(self._none_above(NO_NUMBER, reported)):
             return Settled(position, NOP, False, True)
         return None
-
-    def _may_go_unread(self, slot: Slot) -> bool:
-        """VOTERS that are new to the caller must be read first."""
-        return slot.value.kind is not Kind.VOTERS or slot.value in self._settling
 
     def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
         """Those who have promised and have accepted nothing above this number there."""

@@ -69,9 +69,10 @@ from tidelog.replication.paxos.messages import (
     WriteResponse,
 )
 from tidelog.replication.paxos.numbers import NO_NUMBER, next_number
-from tidelog.replication.paxos.proposer import Proposer, Reign
+from tidelog.replication.paxos.proposer import Proposer
 from tidelog.replication.paxos.recover import Fence, Founding
 from tidelog.replication.paxos.refusals import Request, refusal
+from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status, StoredLog
 from tidelog.replication.quorum import Quorum
@@ -87,7 +88,7 @@ class PaxosNode:
         self._window = window
         self._proposer: Proposer | None = None
         self._heard = NO_NUMBER
-        self._go_by(Reign(node, quorum, voters_position))
+        self._go_by(Reign(node, quorum, quorum, voters_position))
         self._actions: deque[Action] = deque()
 
     @property
@@ -230,7 +231,7 @@ class PaxosNode:
         assert event.position < max(self.replica.applied.position, 0), "voters come from what is applied here"
         ended = self._demote()
         self._proposer = None
-        self._go_by(Reign(event.node, event.quorum, event.position, event.settling))
+        self._go_by(Reign(event.node, event.quorum, event.in_force, event.position, event.settling))
         return ended
 
     def _elected(self) -> LogCoordinator:

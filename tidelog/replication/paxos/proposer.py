@@ -11,26 +11,13 @@ deadline. (A quorum of IGNORED aborts a Mesos process; a lost message there wait
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 from tidelog.replication.paxos.events import Action, Applied, Chosen, Lost, Send, SetTimer, Timer, VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import LearnRequest, PromiseResponse, Reply, WriteResponse
 from tidelog.replication.paxos.proposals import Proposals
+from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
-from tidelog.replication.paxos.state import Kind, Value
-from tidelog.replication.quorum import Quorum
-
-
-class Reign(NamedTuple):
-    """On what terms a proposer acts: who it is, and who decides."""
-
-    node: int
-    quorum: Quorum
-    voters_position: int = -1
-    """Of the VOTERS that `quorum` comes from."""
-    settling: tuple[Value, ...] = ()
-    """VOTERS that are not applied, and whose quorums it includes all the same."""
 
 
 class Proposer(ABC):
@@ -41,13 +28,7 @@ class Proposer(ABC):
         self.is_lost = False
         self._reign = reign
         self._replica = replica
-        self._fill = Fill(
-            number,
-            reign.quorum,
-            replica.applied.position,
-            voters_position=reign.voters_position,
-            settling=reign.settling,
-        )
+        self._fill = Fill(number, reign, replica.applied.position)
         self._settled: list[Settled] = []
         self._may_write = False
         self._proposals = Proposals(number, reign.quorum)
@@ -93,7 +74,7 @@ class Proposer(ABC):
         if end is None or self._may_write or self.is_lost or not self._knows_voters():
             return []
         is_open = [settled for settled in self._settled if settled.position >= max(applied, self._fill.learned_end)]
-        found = [VotersFound(settled.position, settled.value) for settled in is_open if self._is_news(settled.value)]
+        found = [VotersFound(s.position, s.value) for s in is_open if self._reign.is_news(s.position, s.value)]
         if found:
             return [*found, *self.lose(self.number)]
         if not self._fill.is_complete or applied < self._fill.learned_end:
@@ -104,10 +85,6 @@ class Proposer(ABC):
             if not settled.is_learned:
                 actions += self._proposals.propose(settled.position, settled.value)
         return [*actions, *self._on_quorum(end)]
-
-    def _is_news(self, value: Value) -> bool:
-        """Is this about voters who are not asked here? If they are chosen, every quorum shows them so."""
-        return value.kind is Kind.VOTERS and value not in self._reign.settling
 
     @abstractmethod
     def _on_quorum(self, end: int) -> list[Action]:

@@ -30,7 +30,8 @@ from msgspec import structs
 
 from tidelog.replication.paxos.events import Action, Applied, Proceed, Send, SetTimer, Timer
 from tidelog.replication.paxos.messages import RecoverRequest, RecoverResponse
-from tidelog.replication.paxos.proposer import Proposer, Reign
+from tidelog.replication.paxos.proposer import Proposer
+from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status
 from tidelog.replication.quorum import Quorum

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.replication.paxos.events import Append, Delete, Elect, Enlist, Found, Reason, Rejoin, Truncate
 from tidelog.replication.paxos.numbers import NODE_MAX, owner_of
-from tidelog.replication.paxos.proposer import Reign
+from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status
 

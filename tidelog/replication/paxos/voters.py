@@ -27,7 +27,7 @@ import msgspec
 
 from tidelog.model.cluster import Voter
 from tidelog.replication.paxos.apply import Verdict
-from tidelog.replication.paxos.events import Reconfigure
+from tidelog.replication.paxos.events import Reconfigure, VotersFound
 from tidelog.replication.paxos.numbers import LEARNER_BASE
 from tidelog.replication.paxos.state import Value
 from tidelog.replication.quorum import Joint, Majority, Quorum
@@ -196,7 +196,8 @@ class Membership:
 
     def reconfigure(self, me: int) -> Reconfigure:
         """What the engine is to go by from now on, under this engine id."""
-        return Reconfigure(me, self.quorum(), self.position, tuple(found.value for found in self._found))
+        settling = tuple(VotersFound(found.position, found.value) for found in self._found)
+        return Reconfigure(me, self.quorum(), self.voters.majority, self.position, settling)
 
     def voter_of(self, node_id: int, incarnation: str) -> Voter | None:
         """The voter that this disk is, or is about to be."""

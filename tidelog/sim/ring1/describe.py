@@ -126,8 +126,10 @@ def event_text(event: e.Event) -> str:
             return f"stored {sequence}"
         case e.Elect(number) | e.Rejoin(number):
             return f"{type(event).__name__.lower()} {number_text(number)}"
-        case e.Reconfigure(node, quorum, position, settling):
-            found = f" settling {', '.join(map(value_text, settling))}" if settling else ""
+        case e.Reconfigure(node, quorum, _, position, settling):
+            found = (
+                f" settling {', '.join(f'{f.position}={value_text(f.value)}' for f in settling)}" if settling else ""
+            )
             return f"reconfigure as {node}: {quorum_text(quorum)} from {position}{found}"
         case _:
             return _request_text(event)

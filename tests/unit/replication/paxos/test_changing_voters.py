@@ -148,7 +148,7 @@ def test_voters_that_lost_their_position_are_of_no_account() -> None:
 def test_voters_that_are_asked_are_settled() -> None:
     node = voter()
     quorum = Joint([THREE, Majority([1, 2, 3, 4])])
-    node.step(Reconfigure(1, quorum, -1, (VOTERS,)))
+    node.step(Reconfigure(1, quorum, THREE, -1, (VotersFound(1, VOTERS),)))
     elect(node)
     tell(node, 2, Slot(1, N11, VOTERS))
     effects = tell(node, 3)
@@ -157,7 +157,7 @@ def test_voters_that_are_asked_are_settled() -> None:
 
 def test_other_voters_at_the_same_position_are_news_all_the_same() -> None:
     node = voter()
-    node.step(Reconfigure(1, THREE, -1, (VOTERS,)))
+    node.step(Reconfigure(1, THREE, THREE, -1, (VotersFound(1, VOTERS),)))
     elect(node)
     assert kinds(tell(node, 2, Slot(1, N21, OTHERS)), VotersFound) == [VotersFound(1, OTHERS)]
 
@@ -183,7 +183,7 @@ def test_voters_are_found_when_they_can_be_read(is_learned: bool) -> None:
 
 def test_a_promise_of_who_does_not_know_the_voters_does_not_count() -> None:
     node = voter(learned(0, BARRIER), learned(1, VOTERS))
-    node.step(Reconfigure(1, THREE, 1))
+    node.step(Reconfigure(1, THREE, THREE, 1))
     elect(node)
     effects = tell(node, 2, learned_end=1)
     assert not writes(effects)
@@ -298,7 +298,7 @@ def test_a_learner_becomes_a_voter() -> None:
     node = PaxosNode(LEARNER_BASE + 7, THREE, stored, window=4)
     node.step(Started())
     assert refusals(node.step(Enlist())) == ["not_member"]
-    node.step(Reconfigure(4, THREE, -1))
+    node.step(Reconfigure(4, THREE, THREE, -1))
     assert node.node == 4
     effects = node.step(Enlist())
     assert not kinds(effects, StatusChanged), "not before it is on disk"
@@ -314,7 +314,8 @@ def test_only_who_never_voted_is_enlisted(status: Status) -> None:
 
 def test_other_voters_are_asked_what_they_have_learned() -> None:
     node = voter()
-    node.step(Reconfigure(1, Majority([1, 8, 9]), -1))
+    others = Majority([1, 8, 9])
+    node.step(Reconfigure(1, others, others, -1))
     asked = {effect.to for _ in range(3) for effect in node.step(TimerFired(Timer.CATCHUP)) if isinstance(effect, Send)}
     assert asked == {8, 9}
 

@@ -7,13 +7,15 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.replication.paxos.events import Send
+from tidelog.replication.paxos.events import Send, VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply
+from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.state import NOP, Kind, Slot, Value
-from tidelog.replication.quorum import Majority
+from tidelog.replication.quorum import Joint, Majority
 
 NUMBER = 100
+FOUND = VotersFound(1, Value(Kind.VOTERS, 5, digest=b"1,2,3"))
 
 
 def value(number: int) -> Value:
@@ -25,7 +27,8 @@ def accept(*slots: Slot, learned_end: int = 0) -> PromiseResponse:
 
 
 def new_fill(members: int = 3, start: int = 0) -> Fill:
-    return Fill(NUMBER, Majority(range(members)), start)
+    voters = Majority(range(members))
+    return Fill(NUMBER, Reign(0, voters, voters), start)
 
 
 def asked(fill: Fill) -> list[int]:
@@ -121,6 +124,39 @@ def test_a_learned_value_is_taken_even_if_nobody_has_its_payload() -> None:
     fill = new_fill()
     fill.promised(1, accept(Slot(0, 5, value(5), learned=True, faulty=True)))
     assert fill.promised(2, accept()) == [Settled(0, value(5), True, False)]
+
+
+def joined_fill() -> Fill:
+    """Members 0, 1 and 2 are in force; VOTERS that put 3 in the place of 0 are found open at position 1."""
+    in_force, others = Majority((0, 1, 2)), Majority((1, 2, 3))
+    return Fill(NUMBER, Reign(0, Joint([in_force, others]), in_force, settling=(FOUND,)), 0)
+
+
+def test_up_to_voters_found_open_those_in_force_tell_that_nothing_is_chosen() -> None:
+    """Of the others, only one has promised, and has lost what it accepted there."""
+    fill = joined_fill()
+    fill.promised(0, accept())
+    fill.promised(1, accept())
+    lost = [Slot(position, 5, Value(Kind.UNKNOWN), faulty=True) for position in (0, 1, 2)]
+    assert fill.promised(3, accept(*lost)) == [Settled(0, NOP, False, True), Settled(1, NOP, False, True)]
+    assert fill.unsettled == (2,), "the others may decide there"
+    assert fill.promised(2, accept()) == [Settled(2, NOP, False, True)]
+
+
+def test_what_those_in_force_have_lost_is_waited_for() -> None:
+    fill = joined_fill()
+    fill.promised(0, accept(Slot(1, 5, FOUND.value, faulty=True)))
+    assert fill.promised(1, accept()) == []
+    fill.promised(3, accept())
+    assert fill.unsettled == (1,)
+    assert fill.promised(2, accept())[0] == Settled(1, NOP, False, True), "two of them have nothing there"
+
+
+def test_any_intact_copy_of_voters_found_will_do() -> None:
+    fill = joined_fill()
+    fill.promised(0, accept())
+    fill.promised(1, accept())
+    assert fill.promised(3, accept(Slot(1, 5, FOUND.value)))[1] == Settled(1, FOUND.value, False, True)
 
 
 def allowed(answers: dict[int, Slot | None], quorum: int) -> set[Value]:

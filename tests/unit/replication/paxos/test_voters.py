@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.model.cluster import Voter
 from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import VotersFound
 from tidelog.replication.paxos.numbers import NODE_MAX
 from tidelog.replication.paxos.state import Kind, Value
 from tidelog.replication.paxos.voters import (
@@ -195,7 +196,7 @@ def test_voters_found_decide_with_the_old_until_their_position_is_applied() -> N
     assert membership.on_found(5, FOUND, FOUR)
     assert not membership.on_found(5, FOUND, FOUR), "once is enough"
     assert groups(membership) == [(1, 2, 3), (1, 2, 3, 4)]
-    assert membership.reconfigure(1).settling == (FOUND,)
+    assert membership.reconfigure(1).settling == (VotersFound(5, FOUND),)
     assert (membership.reconfigure(1).position, membership.is_settled) == (-1, False)
     assert not membership.on_applied(4, None, Verdict.APPLIED)
     assert membership.on_applied(5, None, Verdict.NOTHING), "something else was chosen there"
@@ -210,7 +211,7 @@ def test_several_that_are_found_decide_together() -> None:
     assert groups(membership) == [(1, 2, 3), (1, 2, 3, 4), (1, 2)]
     assert membership.on_applied(5, FOUR, Verdict.APPLIED)
     assert groups(membership) == [(1, 2, 3, 4), (1, 2)]
-    assert membership.reconfigure(1).settling == (other,)
+    assert membership.reconfigure(1).settling == (VotersFound(6, other),)
 
 
 def test_what_was_applied_already_is_not_found() -> None:

@@ -1,0 +1,40 @@
+"""On what terms a proposer acts: who it is, and who decides.
+
+A reign asks one quorum from beginning to end: a majority of the voters in force, as far as its node has applied the
+log, and of all who may follow them by VOTERS found open (`Joint`). What is *written* needs all of these. What may have
+been chosen before needs less to find out: whoever was asked besides, nothing is chosen at a position without a majority
+of the voters in force *there*. Up to the first VOTERS found open, these are the ones that the node goes by, and if a
+majority of them accepted nothing above some number, it does not matter what the others would say. So a voter that is
+only being added cannot hold up, by what it has lost, those who never needed it. Behind these VOTERS it is unknown who
+is in force, and all are asked. The proof is in docs/replication-paxos.md ("Changing the voters").
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.replication.paxos.events import VotersFound
+from tidelog.replication.paxos.state import Kind, Value
+from tidelog.replication.quorum import Quorum
+
+
+class Reign(NamedTuple):
+    """Of one proposer, from its promises to its last write."""
+
+    node: int
+    quorum: Quorum
+    """Who promises, and accepts: `in_force`, and all who may be."""
+    in_force: Quorum
+    voters_position: int = -1
+    """Of the VOTERS that `in_force` comes from."""
+    settling: tuple[VotersFound, ...] = ()
+    """VOTERS that are not applied, and whose quorums it includes all the same."""
+
+    def deciders(self, position: int) -> Quorum:
+        """Without whose quorum nothing is chosen at this position."""
+        first = min((found.position for found in self.settling), default=position)
+        return self.in_force if position <= first else self.quorum
+
+    def is_news(self, position: int, value: Value) -> bool:
+        """Is this about voters who are not asked? If they are chosen, every quorum shows them so."""
+        return value.kind is Kind.VOTERS and VotersFound(position, value) not in self.settling
