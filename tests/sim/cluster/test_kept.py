@@ -22,6 +22,7 @@ KEPT_OF_MAJORITIES = {
     "leader-that-still-copied": "a leader that still copied the log removed the only member that had all of it",
     "members-that-kept-nothing-durable": "the only replica left had what it had copied in memory alone",
     "replica-opened-on-a-full-disk": "a replica that met a full disk when it was opened never took part again",
+    "rot-of-what-only-a-journal-kept": "bits turned over in a batch that its log did not know to be on the disk yet",
     "vote-that-nobody-casts": "a move waited for ever: who was to go first was needed as long as a dead one voted",
 }
 """The same, of partitions that commit by majority; longer runs, each with a shorter test beside the code."""

@@ -24,6 +24,7 @@ from tidelog.sim.cluster.shadows import Held, held
 from tidelog.sim.cluster.world import World
 from tidelog.sim.machine import Machine
 from tidelog.sim.medium import Medium
+from tidelog.storage.log_manager import log_directory
 from tidelog.storage.rows import Kind, RowCodec
 
 FLIPS_MAX = 3
@@ -102,9 +103,8 @@ class DataRot:
         medium, book = self._medium(node), self._ledger.books[partition_id]
         if book.is_gone:
             return []
-        directory = f"topics/{partition_id.topic_id}/{partition_id.partition}/"
-        files = {path: bytes(file.durable) for path, file in medium.walk().items() if path.startswith(directory)}
-        known = _known_durable(partition_id, files)
+        files = durable_files(medium, log_directory(partition_id))
+        known = known_durable(partition_id, files)
         committed = {batch for batch in book.batches if batch.base >= book.start and batch.base in known}
         segments = [path for path in files if path.endswith(".log")]
         return [one for path in segments for one in _in_file(node, path, files[path]) if one[0] in committed]
@@ -141,7 +141,14 @@ class DataRot:
         return position, before
 
 
-def _known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[int]:
+def durable_files(medium: Medium, directory: str) -> dict[str, bytes]:
+    """By path, what a power cut leaves of the files of a log. Those of a directory below are another log's: the journal
+    in a Paxos replica's numbers its entries as the log does its records, and is durable much earlier."""
+    files = {path: file for path, file in medium.walk().items() if path.rpartition("/")[0] == directory}
+    return {path: bytes(file.durable) for path, file in files.items()}
+
+
+def known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[int]:
     """Base offsets of the batches that the catalog says were on the disk when something later was written."""
     codec = RowCodec(partition_id)
     catalogs = [content for path, content in files.items() if path.endswith(".catalog")]

@@ -23,7 +23,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Kind
 from tidelog.sim import rot
-from tidelog.sim.cluster.data_rot import DataRot
+from tidelog.sim.cluster.data_rot import DataRot, durable_files
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.shadows import Held, held
@@ -99,9 +99,7 @@ class JournalRot:
                 yield from _payloads_in(path, file)
 
     def _files(self, node: int, partition_id: PartitionId) -> dict[str, bytes]:
-        directory = f"{log_directory(partition_id)}/{JOURNAL}/"
-        files = self._medium(node).walk()
-        return {path: bytes(file.durable) for path, file in files.items() if path.startswith(directory)}
+        return durable_files(self._medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
 
     def _is_elsewhere(self, node: int, partition_id: PartitionId, payload: Payload) -> bool:
         others = [other for other in self._ledger.members(partition_id) if other != node]
