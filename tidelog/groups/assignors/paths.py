@@ -1,0 +1,97 @@
+"""As even as it can be: moving partitions along *cost-reducing paths* until there are none.
+
+Such a path leads from a member to one that has at least two partitions fewer; each step hands a partition to somebody
+who subscribes to its topic. An assignment without one is optimal: neither its largest nor its smallest share nor the
+sum of the squares can be better (Harvey, Ladner, Lovasz and Tamir, "Semi-matchings for bipartite graphs and load
+balancing", 2003). Shortest paths are taken first, for each step moves a partition.
+
+The search begins at who has most. If no path leads from there, none ever will: all that can be reached from it has
+about as much, and is set aside. It is bounded all the same: shares that would take too many steps stay as they are,
+whole and exclusive, and the next assignment goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple, TypeAlias
+
+from tidelog.groups.assignors.shares import Shares
+
+_STEPS_PER_ITEM_MAX: Final = 100
+"""How often each partition and each subscription may be looked at."""
+
+
+class _Step(NamedTuple):
+    giver: str
+    topic: str
+    taker: str
+
+
+_Found: TypeAlias = dict[str, _Step | None]
+"""The last step to each member that was found; none to the first."""
+
+
+class Evening:
+    """One search for all paths there are."""
+
+    def __init__(self, shares: Shares, subscribers: Mapping[str, Sequence[str]]) -> None:
+        self._shares = shares
+        self._subscribers = subscribers
+        self._settled = dict[str, None]()
+        self._settled_topics = dict[str, None]()
+        items = sum(shares.count.values()) + sum(map(len, subscribers.values()))
+        self._steps_left = _STEPS_PER_ITEM_MAX * items
+
+    def run(self) -> None:
+        count = self._shares.count
+        most = [(-has, member) for member, has in count.items()]
+        heapify(most)
+        while most and self._steps_left > 0:
+            has, member = heappop(most)
+            if member in self._settled or -has != count[member]:
+                continue
+            path = self._path_from(member)
+            for step in path:
+                self._shares.hand(*step)
+            if path:
+                heappush(most, (-count[member], member))
+                heappush(most, (-count[path[0].taker], path[0].taker))
+
+    def _path_from(self, source: str) -> list[_Step]:
+        """A shortest path to whoever has least at its end; last step first. Empty: all reached is set aside."""
+        count = self._shares.count
+        found: _Found = {source: None}
+        topics = dict[str, None]()
+        frontier = [source]
+        while frontier:
+            frontier = list(self._next(frontier, found, topics))
+            target = min(frontier, key=lambda member: (count[member], member), default=source)
+            if count[target] <= count[source] - 2:
+                return _walked(target, found)
+        self._settled.update(dict.fromkeys(found))
+        self._settled_topics.update(topics)
+        return []
+
+    def _next(self, frontier: Sequence[str], found: _Found, topics: dict[str, None]) -> Iterator[str]:
+        """Whom the frontier's members could hand a partition to, and who was not found before."""
+        for giver in frontier:
+            for topic in reversed(self._shares.held[giver]):
+                self._steps_left -= 1
+                if topic in topics or topic in self._settled_topics:
+                    continue
+                topics[topic] = None
+                for taker in self._subscribers[topic]:
+                    self._steps_left -= 1
+                    if taker not in found:
+                        found[taker] = _Step(giver, topic, taker)
+                        yield taker
+
+
+def _walked(target: str, found: _Found) -> list[_Step]:
+    steps = list[_Step]()
+    step = found[target]
+    while step is not None:
+        steps.append(step)
+        step = found[step.giver]
+    return steps

@@ -1,0 +1,25 @@
+"""Each topic by itself, in runs: of 10 partitions, three members get 0 to 3, 4 to 6 and 7 to 9.
+
+So that topics of one size, subscribed to by the same members, are aligned: whoever has partition 7 of the orders has
+partition 7 of the payments, and can join them. The price: with many topics the first members have one more of each.
+As Kafka's range assignor: by member id, and what a member owned does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer, subscribers_of
+
+
+def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
+    """See the module."""
+    given = dict[str, list[Partition]]()
+    for topic, subscribers in subscribers_of(members, topics).items():
+        each, longer = divmod(topics[topic], len(subscribers))
+        first = 0
+        for rank, member in enumerate(subscribers):
+            end = first + each + (rank < longer)
+            given.setdefault(member, []).extend((topic, partition) for partition in range(first, end))
+            first = end
+    return answer(members, given)

@@ -1,0 +1,28 @@
+"""All partitions, topic by topic, dealt out in turn; who does not subscribe to a topic is passed over.
+
+As Kafka's round-robin assignor: even where all subscribe to the same topics, and what a member owned does not count.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer, subscribers_of
+
+
+def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
+    """See the module."""
+    ring = sorted(member.member_id for member in members)
+    seat_of = {member: seat for seat, member in enumerate(ring)}
+    given = dict[str, list[Partition]]()
+    turn = 0
+    for topic, subscribers in subscribers_of(members, topics).items():
+        seats = [seat_of[member] for member in subscribers]
+        at = bisect_left(seats, turn)
+        for partition in range(topics[topic]):
+            seat = seats[at % len(seats)]
+            given.setdefault(ring[seat], []).append((topic, partition))
+            turn = (seat + 1) % len(ring)
+            at = at % len(seats) + 1
+    return answer(members, given)

@@ -1,0 +1,57 @@
+"""Who has which partitions, while they are handed from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.groups.assignors.subscriber import Partition, Subscriber
+
+
+class Shares:
+    """Of each member, by id: partitions by topic, and how many. What it was given last, it hands on first."""
+
+    def __init__(self, given: Mapping[str, Sequence[Partition]]) -> None:
+        self.count = {member: len(has) for member, has in given.items()}
+        self.held: dict[str, dict[str, list[Partition]]] = {member: {} for member in given}
+        for member, has in given.items():
+            for partition in has:
+                self.held[member].setdefault(partition[0], []).append(partition)
+
+    def give(self, member: str, partition: Partition) -> None:
+        self.held[member].setdefault(partition[0], []).append(partition)
+        self.count[member] += 1
+
+    def hand(self, giver: str, topic: str, taker: str) -> None:
+        """One partition of the topic, from one to the other."""
+        partitions = self.held[giver][topic]
+        self.give(taker, partitions.pop())
+        self.count[giver] -= 1
+        if not partitions:
+            del self.held[giver][topic]
+
+    def lists(self) -> dict[str, list[Partition]]:
+        return {
+            member: [partition for partitions in held.values() for partition in partitions]
+            for member, held in self.held.items()
+        }
+
+
+def kept(
+    members: Sequence[Subscriber], topics: Mapping[str, int]
+) -> tuple[dict[str, list[Partition]], list[Partition]]:
+    """What each member may keep of what it has, by id, and what nobody has of topics that somebody wants; ascending."""
+    holder = dict[Partition, str]()
+    wanted = dict[str, None]()
+    given = dict[str, list[Partition]]()
+    for member in sorted(members):
+        subscribed = topics.keys() & member.topics
+        wanted.update(dict.fromkeys(sorted(subscribed)))
+        mine = [
+            partition
+            for partition in sorted(set(member.owned))
+            if partition[0] in subscribed and 0 <= partition[1] < topics[partition[0]] and partition not in holder
+        ]
+        holder.update(dict.fromkeys(mine, member.member_id))
+        given[member.member_id] = mine
+    every = ((topic, number) for topic in sorted(wanted) for number in range(topics[topic]))
+    return given, [partition for partition in every if partition not in holder]

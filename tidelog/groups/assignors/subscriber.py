@@ -1,0 +1,40 @@
+"""What an assignor is given, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+Partition: TypeAlias = tuple[str, int]
+
+
+class Subscriber(NamedTuple):
+    """A member of a group: what it wants, and what it has been given before."""
+
+    member_id: str
+    topics: tuple[str, ...]
+    owned: tuple[Partition, ...] = ()
+
+
+class Assignor(Protocol):
+    """Partitions for every member, ascending; `topics` says how many partitions there are. Member ids are distinct."""
+
+    def __call__(
+        self, members: Sequence[Subscriber], topics: Mapping[str, int]
+    ) -> dict[str, tuple[Partition, ...]]: ...
+
+
+def subscribers_of(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, list[str]]:
+    """The existing topics that anybody subscribes to, by name, and the ids of who does, ascending."""
+    found = dict[str, list[str]]()
+    for member in sorted(members):
+        for topic in dict.fromkeys(member.topics):
+            if topic in topics:
+                found.setdefault(topic, []).append(member.member_id)
+    return {topic: found[topic] for topic in sorted(found)}
+
+
+def answer(members: Sequence[Subscriber], given: Mapping[str, list[Partition]]) -> dict[str, tuple[Partition, ...]]:
+    """What an assignor returns: all members, those that were given nothing as well."""
+    assert len({member.member_id for member in members}) == len(members), "member ids are distinct"
+    return {member.member_id: tuple(sorted(given.get(member.member_id, ()))) for member in sorted(members)}

@@ -1,0 +1,64 @@
+"""Even and sticky. Where all subscribe to the same topics, two members differ by one partition at most, and no other
+assignment as even as that moves fewer; `uneven.py` is for members that subscribe to different topics.
+
+P partitions and n members: each has a share of P div n, and P mod n of them one more: those that have more than a share
+now, then the others, by id. Everybody keeps what fits into its share; the rest is dealt out in turn to those who lack.
+So a member that joins is given its share by those who have too much, and nobody else is disturbed; of one that leaves,
+only its own partitions move.
+
+Of its surplus a member gives away first what it has most of: the share of each topic that it reads stays alike. For the
+same reason partitions are dealt out, not cut into runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from tidelog.groups.assignors import uneven
+from tidelog.groups.assignors.shares import kept
+from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer
+
+
+def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
+    """See the module."""
+    wanted = dict.fromkeys(frozenset(topics.keys() & names) for names in dict.fromkeys(m.topics for m in members))
+    if len(wanted) > 1:
+        return answer(members, uneven.share_out(members, topics))
+    return answer(members, _share_out(members, topics))
+
+
+def _share_out(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, list[Partition]]:
+    given, free = kept(members, topics)
+    share, longer = divmod(len(free) + sum(map(len, given.values())), len(given) or 1)
+    room = dict.fromkeys(given, share)
+    for member in sorted(given, key=lambda member: len(given[member]) <= share)[:longer]:
+        room[member] += 1
+    for member, has in given.items():
+        given[member], surplus = _divided(has, room[member])
+        free.extend(surplus)
+    _deal(sorted(free), given, room)
+    return given
+
+
+def _divided(has: list[Partition], count: int) -> tuple[list[Partition], list[Partition]]:
+    """What a member keeps, and what it gives away: last what it has fewest of."""
+    if len(has) <= count:
+        return has, []
+    seen = dict[str, int]()
+    ranked = list[tuple[int, Partition]]()
+    for partition in sorted(has):
+        rank = seen[partition[0]] = seen.get(partition[0], -1) + 1
+        ranked.append((rank, partition))
+    ordered = [partition for _, partition in sorted(ranked)]
+    return ordered[:count], ordered[count:]
+
+
+def _deal(free: list[Partition], given: dict[str, list[Partition]], room: Mapping[str, int]) -> None:
+    lacking = deque(member for member, has in given.items() if len(has) < room[member])
+    for partition in free:
+        member = lacking.popleft()
+        given[member].append(partition)
+        if len(given[member]) < room[member]:
+            lacking.append(member)
+    assert not lacking, "the shares add up to all partitions"
