@@ -18,7 +18,6 @@ from msgspec import Meta, Raw, Struct, field
 from tidelog.broker.http.params import INT32_MAX
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import OFFSET_MAX
-from tidelog.model.ports import Buffer
 
 T = TypeVar("T")
 
@@ -150,21 +149,6 @@ def stored_json(text: Raw) -> bytes | None:
     """A JSON value as it is stored: its exact text. None, no key or a tombstone, for null and for an absent field."""
     data = bytes(text)
     return None if data in (b"", _NULL) else data
-
-
-def is_json(data: Buffer) -> bool:
-    """True if stored bytes are one JSON value that can stand inside a JSON answer."""
-    try:
-        text = bytes(data)
-        if not text.isascii():
-            text.decode()
-        _ANY.decode(text)
-    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
-        return False
-    return True
-
-
-_ANY: Final = msgspec.json.Decoder(Raw)
 
 
 def milliseconds(moment: datetime) -> int:

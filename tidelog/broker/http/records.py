@@ -8,45 +8,19 @@ is one, however small `max_bytes` is. This is the one read that opens batches, s
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
 
 from aiohttp import web
-from msgspec import Raw, Struct
 
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import encode, send_records
 from tidelog.broker.http.context import Call, Context
-from tidelog.broker.http.json_body import is_json
 from tidelog.broker.http.media import Embedded, embedded_wanted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
 from tidelog.broker.partition_handle import FetchedBatches, ReadHandle
-from tidelog.model.batch_codec import decode_batch
-from tidelog.model.batch_header import RecordBatch, iter_batches
-from tidelog.model.errors import FormatMismatch, InvalidBatch, InvalidRequest, TooLarge
+from tidelog.broker.shown_records import open_batch, show, size_of
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.errors import InvalidRequest
 from tidelog.model.records import StoredRecord
-
-RECORD_OVERHEAD_BYTES = 32
-"""What a record counts towards `max_bytes` beside its key, value and headers."""
-_NULL = Raw(b"null")
-
-
-class HeaderShown(Struct, frozen=True):
-    """A record header; the value is base64, or null."""
-
-    key: str
-    value: bytes | None
-
-
-class RecordShown(Struct, frozen=True):
-    """A stored record. `key` and `value` are base64 or JSON, as `Accept` asks; `timestamp` is in ms, -1 is none."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: Raw
-    value: Raw
-    headers: list[HeaderShown]
 
 
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
@@ -65,7 +39,9 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     if not records and wait_s:
         await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
         fetched, records = await _read(context, partition, offset, bytes_max)
-    body = encode([_shown(partition, record, embedded) for record in records])
+    body = encode(
+        [show(partition.topic, partition.partition, record, as_json=embedded is Embedded.JSON) for record in records]
+    )
     return await send_records(context, call, body, position_headers(call, fetched), embedded.value)
 
 
@@ -94,11 +70,11 @@ async def _read(
         records: list[StoredRecord] = []
         size = 0
         for batch in iter_batches(fetched.data):
-            decoded = _open(batch, context.limits.decoded_bytes_max)
+            decoded = open_batch(batch, context.limits.decoded_bytes_max)
             for record in decoded:
                 if record.offset < offset:
                     continue
-                size += _size(record)
+                size += size_of(record)
                 if records and size > bytes_max:
                     return fetched, records
                 records.append(record)
@@ -106,46 +82,3 @@ async def _read(
         if records or fetched.next_offset <= offset:
             return fetched, records
         offset = fetched.next_offset
-
-
-def _open(batch: RecordBatch, decoded_bytes_max: int) -> list[StoredRecord]:
-    """The records of a stored batch. `FormatMismatch`, saying where to go on, if it has none that can be shown."""
-    try:
-        return decode_batch(batch, decompressed_bytes_max=decoded_bytes_max)
-    except (InvalidBatch, TooLarge) as error:
-        raise FormatMismatch(
-            f"the records from offset {batch.header.base_offset} on cannot be opened ({error.message}); "
-            f"read them as raw batches, or go on at offset {batch.header.next_offset}"
-        ) from None
-
-
-def _size(record: StoredRecord) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
-    return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
-
-
-def _shown(partition: ReadHandle, record: StoredRecord, embedded: Embedded) -> RecordShown:
-    form = _as_json if embedded is Embedded.JSON else _as_base64
-    return RecordShown(
-        partition.topic,
-        partition.partition,
-        record.offset,
-        record.timestamp_ms,
-        form(record.key, "key", record.offset),
-        form(record.value, "value", record.offset),
-        [HeaderShown(name, value) for name, value in record.headers],
-    )
-
-
-def _as_base64(data: bytes | None, _field: str, _offset: int) -> Raw:
-    return _NULL if data is None else Raw(b'"%b"' % b64encode(data))
-
-
-def _as_json(data: bytes | None, field: str, offset: int) -> Raw:
-    if data is None:
-        return _NULL
-    if not is_json(data):
-        raise FormatMismatch(
-            f"the {field} of the record at offset {offset} is not JSON; read it with Accept: {Embedded.BINARY.value}"
-        )
-    return Raw(data)

@@ -35,6 +35,7 @@ from tidelog.broker.http.route import Handler, Operation, Query, ResourceOf, Rou
 from tidelog.broker.http.route import any_topic_resource as topics
 from tidelog.broker.http.route import cluster_resource as cluster
 from tidelog.broker.http.route import topic_resource as topic
+from tidelog.broker.shown_records import RecordShown
 
 _INTEGER: Final[Mapping[str, object]] = {"type": "integer", "minimum": 0}
 _TEXT: Final[Mapping[str, object]] = {"type": "string"}
@@ -144,7 +145,7 @@ OWN: Final = (
     _always("/openapi.json", _OPEN, ops.get_openapi, dict),
     Route("GET", "/metadata", _DESCRIBE, topics, bulk.get_metadata, None, bulk.MetadataShown, query=(_TOPICS,)),
     Route("POST", "/offsets", _DESCRIBE, topics, bulk.post_offsets, bulk.OffsetsRequest, bulk.OffsetsAnswer),
-    Route("GET", f"{_PARTITION}/records", _READ, topic, records.get_records, None, list[records.RecordShown],
+    Route("GET", f"{_PARTITION}/records", _READ, topic, records.get_records, None, list[RecordShown],
           query=_READ_RECORDS, answer_media=(Embedded.BINARY.value, Embedded.JSON.value)),
     Route("POST", f"{_PARTITION}/batches", _WRITE, topic, batches.post_batches, None, batches.BatchesReceipt,
           (200, 204), _PRODUCE_BATCHES, (BATCHES_TYPE,), has_raw_body=True),

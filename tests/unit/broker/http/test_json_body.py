@@ -18,12 +18,12 @@ from tidelog.broker.http.json_body import (
     JsonRecords,
     RecordV3,
     decode_body,
-    is_json,
     iso_time,
     json_decoder,
     milliseconds,
     stored_json,
 )
+from tidelog.broker.shown_records import is_json
 from tidelog.model.errors import InvalidRequest
 
 JSON_RECORDS = json_decoder(JsonRecords)
