@@ -20,6 +20,7 @@ KEPT_OF_MAJORITIES = {
     "lead-given-to-a-removed-member": "a move was called off too late, and nobody who was still a member got the lead",
     "leader-without-an-id": "a replica without an id, whose disk had voted, was named leader, and its broker died",
     "leader-that-still-copied": "a leader that still copied the log removed the only member that had all of it",
+    "marked-and-killed-before-it-forgot": "a voter whose disk said that it may have forgotten was not counted as lost",
     "members-that-kept-nothing-durable": "the only replica left had what it had copied in memory alone",
     "replica-opened-on-a-full-disk": "a replica that met a full disk when it was opened never took part again",
     "rot-of-what-only-a-journal-kept": "bits turned over in a batch that its log did not know to be on the disk yet",

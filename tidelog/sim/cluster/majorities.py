@@ -50,10 +50,10 @@ class Majorities:
         self.logs[partition_id].lost.update(dict.fromkeys(self._ids_on(partition_id, info, node)))
 
     def loses_memory(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
-        """Whoever answered from memory there never votes under that id again. True if that is the end of the partition:
-        nobody can tell any more what was agreed on."""
+        """Whoever may have answered from memory there never votes under that id again. True if that is the end of the
+        partition: nobody can tell any more what was agreed on."""
         log = self.logs[partition_id]
-        ids = [one for one in self._ids_on(partition_id, info, node) if one in log.lazy]
+        ids = [one for one in self._ids_on(partition_id, info, node) if log.is_lazy(one)]
         log.lost.update(dict.fromkeys(ids))
         return bool(ids) and self._is_beyond_help(log)
 

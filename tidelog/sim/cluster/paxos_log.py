@@ -26,7 +26,7 @@ from tidelog.broker.paxos.reigns import epoch_of
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied, Elected, Jumped, Proposed
 from tidelog.replication.paxos.messages import PromiseResponse, WriteResponse
-from tidelog.replication.paxos.state import NOP, Kind, Prefix, Record, Slot, Status, Value
+from tidelog.replication.paxos.state import NOP, Kind, Metadata, Prefix, Record, Slot, Status, Value
 from tidelog.replication.paxos.voters import VoterSet
 from tidelog.replication.quorum import Joint, Quorum
 from tidelog.sim.cluster.book import Book
@@ -60,7 +60,7 @@ class PaxosLog:
         self.lost: dict[int, None] = {}
         """Engine ids whose journals are gone, or may have forgotten something."""
         self.lazy: dict[int, None] = {}
-        """Engine ids that answered from memory."""
+        """Engine ids that answer from memory, or whose disks may say so already: who dies so never votes again."""
         self._durable_of = durable_of
         self._same: dict[int, tuple[int, ...]] = {}
         """By engine id: all ids of its disk."""
@@ -92,15 +92,34 @@ class PaxosLog:
         """A replica that starts has this on its disk; as good as written, whoever was told of it before."""
         if not isinstance(record, Slot) or record.number in self.truth.attempts:
             self.stored(actor.engine_id, record)
+        if isinstance(record, Metadata):  # the mark that it may forget is read, and gone with the id
+            self.rests(actor.engine_id)
 
     def stored(self, engine_id: int, record: Record) -> None:
         """This is durable, under whatever name the disk goes."""
-        for one in self._same.get(engine_id, (engine_id,)):
+        for one in self.names_of(engine_id):
             self._stored_as(one, record)
+
+    def begins_to_be_lazy(self, engine_id: int) -> None:
+        """The mark that it may forget is on its way to the disk. Who finds it there at a start asks for another id,
+        whether anything was answered from memory by then or not."""
+        self.lazy[engine_id] = None
+
+    def rests(self, engine_id: int) -> None:
+        """Its disk says that it forgets nothing."""
+        for one in self.names_of(engine_id):
+            self.lazy.pop(one, None)
+
+    def is_lazy(self, engine_id: int) -> bool:
+        """Would it be dead if it died now?"""
+        return any(one in self.lazy for one in self.names_of(engine_id))
+
+    def names_of(self, engine_id: int) -> tuple[int, ...]:
+        """All ids that the disk with this one goes by, or did."""
+        return self._same.get(engine_id, (engine_id,))
 
     def accepts_in_memory(self, engine_id: int, records: tuple[Record, ...]) -> None:
         """These are answered before they are durable (`ack.durability=replicated`)."""
-        self.lazy[engine_id] = None
         for record in records:
             if isinstance(record, Slot):
                 self.stored(engine_id, record)
@@ -138,7 +157,7 @@ class PaxosLog:
 
     def renamed(self, before: int, now: int) -> None:
         """A disk goes by another id, and remembers what it said under the one before, as it will say more."""
-        ids = tuple(dict.fromkeys((*self._same.get(before, (before,)), now)))
+        ids = tuple(dict.fromkeys((*self.names_of(before), now)))
         self._same.update(dict.fromkeys(ids, ids))
         for holders in self._all_holders():
             if before in holders:

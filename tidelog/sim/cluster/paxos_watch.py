@@ -30,7 +30,8 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.messages import PromiseResponse, Reply, WriteRequest, WriteResponse
 from tidelog.replication.paxos.node import PaxosNode
-from tidelog.replication.paxos.state import Kind, Record
+from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.state import Kind, Metadata, Record
 from tidelog.replication.paxos.voters import VoterSet, decode_voters
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.paxos_log import Actor, PaxosLog
@@ -50,6 +51,10 @@ class Seen:
     life: int
     unstored: list[tuple[int, int, Record]] = field(default_factory=list)
     """(sequence, engine id, record) of what is not known to be durable."""
+
+    @property
+    def core(self) -> Replica:
+        return self.replica.engine.node.replica
 
     @property
     def actor(self) -> Actor:
@@ -91,7 +96,7 @@ class PaxosWatch:
             self._seen[replica.engine.node] = seen
             for engine_id in replica.engine.former_ids:
                 log.renamed(engine_id, seen.actor.engine_id)
-            core = replica.engine.node.replica
+            core = seen.core
             records: list[Record] = [core.metadata, *core.slots.values()]
             for record in records:
                 self._judge(log.found, seen.actor, record)
@@ -150,12 +155,16 @@ class PaxosWatch:
         while seen.unstored and seen.unstored[0][0] <= sequence:
             _, asked_as, record = seen.unstored.pop(0)
             self._judge(seen.log.stored, asked_as, record)
+            if isinstance(record, Metadata) and not (record.may_forget or seen.core.metadata.may_forget):
+                seen.log.rests(asked_as)
 
     def _look(self, seen: Seen, effect: Effect) -> None:
-        log, core = seen.log, seen.replica.engine.node.replica
+        log, core = seen.log, seen.core
         match effect:
             case Persist(sequence, records, _, is_soon):
                 seen.unstored += [(sequence, seen.actor.engine_id, record) for record in records]
+                if core.metadata.may_forget:
+                    log.begins_to_be_lazy(seen.actor.engine_id)
                 if is_soon:
                     log.accepts_in_memory(seen.actor.engine_id, records)
             case Applied():
@@ -185,7 +194,7 @@ class PaxosWatch:
         return decode_voters(bytes(payload))
 
     def _said(self, seen: Seen, message: object) -> None:
-        core = seen.replica.engine.node.replica
+        core = seen.core
         match message:
             case PromiseResponse(reply=Reply.ACCEPT) | WriteResponse(reply=Reply.ACCEPT):
                 slot = core.slots.get(message.position) if isinstance(message, WriteResponse) else None
