@@ -253,12 +253,14 @@ class GroupDescription(msgspec.Struct, frozen=True, tag=True):
 
 
 class GroupListed(msgspec.Struct, frozen=True):
-    """One group of a list."""
+    """One group of a list: as it is described, with its members counted."""
 
     group: str
     state: str
-    members: int
+    group_epoch: int
+    assignor: str
     coordinator: int
+    members: int
     is_simple: bool = False
 
 
