@@ -1,0 +1,201 @@
+"""No two members ever hand out records of one partition at the same time, whatever is lost, late or slow.
+
+The coordinator is a small model, as impatient as the protocol allows: it expels a member the moment its session or its
+rebalance timeout is over, and gives its partitions to the next who asks. Members' clocks run up to a tenth too slowly.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from tidelog.consumer.membership import LEASE_SHARE, Membership
+from tidelog.model.errors import TidelogError, UnknownMember
+from tidelog.model.groups import JOIN, LEAVE, Heartbeat, HeartbeatAnswer, grouped, pairs
+from tidelog.model.ids import TopicPartition
+
+SESSION_S, REBALANCE_S = 10, 15
+PARTITIONS = [TopicPartition("t", number) for number in range(4)]
+
+
+@dataclass
+class Known:
+    """A member, as the coordinator knows it."""
+
+    expires_s: float = 0
+    rebalance_s: float | None = None
+    held: set[TopicPartition] = field(default_factory=set)
+
+
+class Coordinator:
+    def __init__(self) -> None:
+        self.members: dict[str, Known] = {}
+        self.epoch = 1
+
+    def expire(self, now_s: float) -> None:
+        for member_id, known in list(self.members.items()):
+            if now_s >= min(known.expires_s, now_s + 1 if known.rebalance_s is None else known.rebalance_s):
+                del self.members[member_id]
+                self.epoch += 1
+
+    def target(self, member_id: str) -> set[TopicPartition]:
+        turn = sorted(self.members).index(member_id)
+        return set(PARTITIONS[turn :: len(self.members)])
+
+    def handle(self, request: Heartbeat, now_s: float) -> HeartbeatAnswer:
+        if request.member_epoch == LEAVE:
+            self.members.pop(request.member_id, None)
+            self.epoch += 1
+        if request.member_epoch == JOIN and request.member_id not in self.members:
+            self.members[request.member_id] = Known()
+            self.epoch += 1
+        known = self.members.get(request.member_id)
+        if known is None:
+            raise UnknownMember("expelled")
+        known.expires_s = now_s + SESSION_S
+        target = self.target(request.member_id)
+        if request.owned is not None:
+            owned = {TopicPartition(*pair) for pair in pairs(request.owned)}
+            known.held -= {partition for partition in known.held - target if partition not in owned}
+        taken = {partition for other in self.members.values() for partition in other.held}
+        known.held |= target - taken
+        self.watch(now_s)
+        return HeartbeatAnswer(
+            request.member_id, self.epoch, 1000, SESSION_S * 1000, grouped(sorted(known.held & target))
+        )
+
+    def watch(self, now_s: float) -> None:
+        """Patience begins when there is something to give up, told or not."""
+        for member_id, known in self.members.items():
+            if known.held <= self.target(member_id):
+                known.rebalance_s = None
+            elif known.rebalance_s is None:
+                known.rebalance_s = now_s + REBALANCE_S
+
+
+@dataclass
+class Process:
+    """A consumer: its membership, its clock, what is on its way."""
+
+    it: Membership
+    rate: float
+    request: tuple[Heartbeat, float] | None = None
+    answer: tuple[str, HeartbeatAnswer | TidelogError, float] | None = None
+
+    def clock(self, now_s: float) -> float:
+        return now_s * self.rate
+
+
+class Fate(enum.Enum):
+    """Of a heartbeat. What is slow is lost if the next one overtakes it."""
+
+    ANSWERED = 1
+    SLOW_ANSWER = 2
+    SLOW_REQUEST = 3
+
+
+class World:
+    """Three processes, one coordinator, and what is on its way between them."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.coordinator = Coordinator()
+        self.names = 0
+        self.processes = [Process(self.new_member(), rate) for rate in (LEASE_SHARE, 1.0, 1.2)]
+
+    def name(self) -> str:
+        self.names += 1
+        return f"m{self.names}"
+
+    def new_member(self) -> Membership:
+        return Membership("g", self.name(), topics=["t"], rebalance_timeout_ms=REBALANCE_S * 1000)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.coordinator.expire(self.now_s)
+        self.coordinator.watch(self.now_s)
+
+    def beat(self, process: Process, fate: Fate) -> None:
+        """Whatever was under way before is lost, or comes too late."""
+        if process.it.is_out:
+            process.it.rejoin(self.name())
+        now_s = process.clock(self.now_s)
+        process.request = (process.it.heartbeat(now_s), now_s)
+        if fate is not Fate.SLOW_REQUEST:
+            self.hear(process)
+        if fate is Fate.ANSWERED:
+            self.answer(process)
+
+    def hear(self, process: Process) -> None:
+        if process.request is None:
+            return
+        (request, sent_s), process.request = process.request, None
+        answer: HeartbeatAnswer | TidelogError
+        try:
+            answer = self.coordinator.handle(request, self.now_s)
+        except UnknownMember as error:
+            answer = error
+        process.answer = (request.member_id, answer, sent_s)
+
+    def answer(self, process: Process) -> None:
+        if process.answer is None:
+            return
+        (member_id, answer, sent_s), process.answer = process.answer, None
+        if process.it.is_out or process.it.member_id != member_id:
+            return
+        if isinstance(answer, HeartbeatAnswer):
+            process.it.answered(answer, sent_s)
+        else:
+            process.it.failed(answer, process.clock(self.now_s))
+            assert not process.it.owned
+
+    def leave(self, process: Process) -> None:
+        last = process.it.leave()
+        if last is not None:
+            process.request = (last, process.clock(self.now_s))
+
+    def check(self) -> None:
+        handed_out: dict[TopicPartition, str] = {}
+        for process in self.processes:
+            if process.it.may_deliver(process.clock(self.now_s)):
+                for partition in process.it.owned:
+                    other = handed_out.setdefault(partition, process.it.member_id)
+                    assert other == process.it.member_id, f"{partition}: {other} and {process.it.member_id}"
+
+
+def step(world: World, random: Random) -> None:
+    """Something happens. Beats are what happens most, and most of them are answered."""
+    process = random.choice(world.processes)
+    match random.choices(range(6), weights=(8, 6, 2, 2, 2, 0.3))[0]:
+        case 0:
+            world.beat(process, random.choices(list(Fate), weights=(4, 1, 1))[0])
+        case 1:
+            world.pass_time(random.choice((0.1, 1, 2, 4, 8)))
+        case 2:
+            world.hear(process)
+        case 3:
+            world.answer(process)
+        case 4:
+            process.it.gave_up(process.it.to_give_up)
+        case _:
+            world.leave(process)
+    world.check()
+
+
+@pytest.mark.parametrize("seeds", [range(250), pytest.param(range(250, 20_000), marks=pytest.mark.slow)])
+def test_each_partition_is_handed_out_by_one_and_in_the_end_by_somebody(seeds: range) -> None:
+    for seed in seeds:
+        world, random = World(), Random(seed)
+        for _ in range(80):
+            step(world, random)
+        for _ in range(6):
+            world.pass_time(3)
+            for process in world.processes:
+                world.beat(process, Fate.ANSWERED)
+                process.it.gave_up(process.it.to_give_up)
+                world.check()
+        owned = [partition for process in world.processes for partition in process.it.owned]
+        assert sorted(owned) == PARTITIONS, f"seed {seed}"
