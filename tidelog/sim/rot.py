@@ -11,10 +11,11 @@ from tidelog.sim.medium import Medium
 
 
 def flip_bit(medium: Medium, path: str, position: int, bit: int = 0) -> None:
-    """Turns one bit over."""
+    """Turns one bit over that is on the disk."""
     node = _take(medium, path, "bit_flip")
-    for image in (node.data, node.durable):
-        image[position] ^= 1 << bit
+    node.durable[position] ^= 1 << bit
+    if position < len(node.data):  # else a process that was killed has cut the file, and the disk has not yet
+        node.data[position] ^= 1 << bit
 
 
 def overwrite(medium: Medium, path: str, position: int, payload: bytes) -> None:

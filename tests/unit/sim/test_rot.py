@@ -33,6 +33,17 @@ def test_flip_bit(disk: SimDisk) -> None:
     assert after.medium.statistics.faults["bit_flip"] == 1
 
 
+def test_what_rots_is_on_the_disk_whatever_a_killed_process_has_left_in_the_cache(disk: SimDisk) -> None:
+    disk.open("a").truncate(10)
+    disk.open("b").pwritev([bytes(1024)], 1024)
+    after = disk.kill()
+    rot.flip_bit(after.medium, "a", 100, 3)
+    assert len(content(after, "a")) == 10
+    with pytest.raises(IndexError):
+        rot.flip_bit(after.medium, "b", 1024, 3)
+    assert bytes(after.medium.walk()["a"].durable[99:102]) == b"aia"
+
+
 def test_overwrite_and_cut(disk: SimDisk) -> None:
     rot.overwrite(disk.medium, "a", 512, bytes(512))
     rot.cut(disk.medium, "b", 10)

@@ -88,10 +88,10 @@ class DiskStrikes:
         node = strike.nodes[0]
         async with self._world.keepers[node].down(Machine.cut_power):
             medium = self._world.machine(node).disk.medium
-            paths = [path for path, file in medium.walk().items() if path.startswith(METADATA) and file.data]
+            paths = [path for path, file in medium.walk().items() if path.startswith(METADATA) and file.durable]
             if paths and self._takes(node):
                 path = rng.choice(paths)
-                rot.flip_bit(medium, path, rng.randrange(len(medium.walk()[path].data)), rng.randrange(8))
+                rot.flip_bit(medium, path, rng.randrange(len(medium.walk()[path].durable)), rng.randrange(8))
                 self._world.truth.saw("metadata rotted")
             await asyncio.sleep(strike.lasts_s)
 
