@@ -23,6 +23,7 @@ KEPT_OF_MAJORITIES = {
     "marked-and-killed-before-it-forgot": "a voter whose disk said that it may have forgotten was not counted as lost",
     "members-that-kept-nothing-durable": "the only replica left had what it had copied in memory alone",
     "replica-opened-on-a-full-disk": "a replica that met a full disk when it was opened never took part again",
+    "rot-of-a-journals-end": "a payload turned over that its journal did not know to be durable, and cut off as torn",
     "rot-of-what-only-a-journal-kept": "bits turned over in a batch that its log did not know to be on the disk yet",
     "vote-that-nobody-casts": "a move waited for ever: who was to go first was needed as long as a dead one voted",
 }

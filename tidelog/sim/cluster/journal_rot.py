@@ -6,24 +6,27 @@ What may rot is said by the same fault atlas as for batches, and on the same bro
   replica must say so, never that it has nothing there.
 - *anything* in the journal, heads, rows, promises, if a majority of everybody who may vote is left without it. The
   replica must notice what it has forgotten, and never vote under that id again.
+
+Neither hits an entry that the journal does not know to be durable, nor the rows that say how far it is: there it could
+not tell damage from a torn end, and would forget without noticing, which no majority of the others makes good.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from tidelog.broker.quorum.stored import Identity
-from tidelog.model.batch_header import iter_batches
+from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Kind
 from tidelog.sim import rot
-from tidelog.sim.cluster.data_rot import DataRot, durable_files
+from tidelog.sim.cluster.data_rot import DataRot, durable_files, known_durable
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.shadows import Held, held
@@ -31,6 +34,7 @@ from tidelog.sim.cluster.world import World
 from tidelog.sim.machine import Machine
 from tidelog.sim.medium import Medium
 from tidelog.storage.log_manager import JOURNAL, log_directory
+from tidelog.storage.rows import ROW_BYTES, RowCodec
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
 JOURNAL_ROT = "rot of a journal"
@@ -47,6 +51,14 @@ class Payload(NamedTuple):
     position: int
     size: int
     batches: list[Held]
+
+
+class Piece(NamedTuple):
+    """Some bytes of a file."""
+
+    path: str
+    begin: int
+    end: int
 
 
 class JournalRot:
@@ -80,7 +92,7 @@ class JournalRot:
         found = [
             (partition_id, payload)
             for partition_id in sorted(self._ledger.majorities.logs)
-            for payload in self._payloads(node, partition_id)
+            for payload in payloads_in(partition_id, self._files(node, partition_id))
             if self._is_elsewhere(node, partition_id, payload)
         ]
         if not found:
@@ -92,11 +104,6 @@ class JournalRot:
         else:
             rot.flip_bit(medium, payload.path, payload.position + rng.randrange(payload.size), rng.randrange(8))
         self._note(node, partition_id, payload.path, "payload")
-
-    def _payloads(self, node: int, partition_id: PartitionId) -> Iterator[Payload]:
-        for path, file in self._files(node, partition_id).items():
-            if path.endswith(".log"):
-                yield from _payloads_in(path, file)
 
     def _files(self, node: int, partition_id: PartitionId) -> dict[str, bytes]:
         return durable_files(self._medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
@@ -111,19 +118,17 @@ class JournalRot:
 
     def _of_anything(self, node: int, rng: random.Random) -> None:
         found = [
-            (partition_id, path)
+            (partition_id, pieces)
             for partition_id in sorted(self._ledger.majorities.logs)
             if self._ledger.may_forget(partition_id, node)
-            for path, content in self._files(node, partition_id).items()
-            if content
+            for pieces in pieces_in(partition_id, self._files(node, partition_id))
         ]
         if not found:
             self._world.truth.saw("fault withheld")
             return
-        partition_id, path = rng.choice(found)
-        medium = self._medium(node)
-        position = rng.randrange(len(medium.walk()[path].durable))
-        rot.flip_bit(medium, path, position, rng.randrange(8))
+        partition_id, pieces = rng.choice(found)
+        path, begin, end = rng.choice(pieces)
+        rot.flip_bit(self._medium(node), path, rng.randrange(begin, end), rng.randrange(8))
         self._ledger.forgets(partition_id, node)
         self._note(node, partition_id, path, "anything")
 
@@ -133,16 +138,46 @@ class JournalRot:
         self._world.truth.saw(f"journal rotted: {what}")
 
 
-def _payloads_in(path: str, content: bytes) -> Iterator[Payload]:
-    """Of values with batches."""
-    position = 0
-    try:
-        for entry in iter_batches(content):
+def payloads_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator[Payload]:
+    """Of values with batches, of all entries that a journal knows to be durable."""
+    known = known_durable(partition_id, files)
+    for path, content in files.items():
+        for position, entry in _entries_in(path, content):
             data = bytes(entry.data)
-            for payload in _payload_of(data):
+            for payload in _payload_of(data) if entry.header.base_offset in known else ():
                 batches = [held(batch) for batch in iter_batches(payload)]
                 yield Payload(path, position + data.rindex(payload), len(payload), batches)
-            position += len(data)
+
+
+def pieces_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator[list[Piece]]:
+    """What may rot of a journal's files, for each that has something."""
+    known = known_durable(partition_id, files)
+    rows = {path: list(RowCodec(partition_id).bodies(content)) for path, content in files.items() if _is_catalog(path)}
+    newest = max((row.durable for found in rows.values() for row in found if row is not None), default=0)
+    for path, content in files.items():
+        if path in rows:
+            slots = [slot for slot, row in enumerate(rows[path]) if row is None or row.durable < newest]
+            pieces = [Piece(path, slot * ROW_BYTES, (slot + 1) * ROW_BYTES) for slot in slots]
+        elif path.endswith(".log"):
+            entries = [(at, entry) for at, entry in _entries_in(path, content) if entry.header.base_offset in known]
+            pieces = [Piece(path, at, at + len(entry.data)) for at, entry in entries]
+        else:
+            pieces = [Piece(path, 0, len(content))] if content else []
+        if pieces:
+            yield pieces
+
+
+def _is_catalog(path: str) -> bool:
+    return path.endswith(".catalog")
+
+
+def _entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
+    """The entries of a segment, and where they lie."""
+    position = 0
+    try:
+        for entry in iter_batches(content) if path.endswith(".log") else ():
+            yield position, entry
+            position += len(entry.data)
     except TidelogError:
         pass  # what stands behind another damage is left alone
 
