@@ -1,0 +1,50 @@
+"""The core of a group coordinator: `decide(shard, request, ...) -> Decision(records, answer)`.
+
+Pure. Deciding looks at the shard and changes nothing; the records take effect when `Shard.apply` is given them.
+Whatever is refused raises a `TidelogError`, and then nothing has happened. A request that comes a second time, because
+its first answer was lost, finds its work done and gets the same answer.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from tidelog.groups import decide_groups, decide_members, decide_places
+from tidelog.groups.decision import Decision
+from tidelog.groups.settings import GroupSettings, Now, TopicsView
+from tidelog.groups.shard import Shard
+from tidelog.model.groups import (
+    CommitOffsets,
+    DeleteGroup,
+    DescribeGroup,
+    FetchOffsets,
+    GroupRequest,
+    Heartbeat,
+    ListGroups,
+    SetOffsets,
+)
+
+AnyRequest: TypeAlias = GroupRequest | ListGroups
+
+
+def decide(shard: Shard, request: AnyRequest, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
+    """What follows from a request. Raises what the request's class says."""
+    match request:
+        case Heartbeat():
+            return decide_members.heartbeat(shard, request, view, settings, now)
+        case CommitOffsets():
+            return decide_places.commit(shard, request, view, settings, now)
+        case FetchOffsets():
+            return decide_places.fetch(shard, request, view)
+        case SetOffsets():
+            return decide_places.set_places(shard, request, view, settings, now)
+        case DeleteGroup():
+            return decide_groups.delete(shard, request)
+        case DescribeGroup():
+            return decide_groups.describe(shard, request)
+        case ListGroups():
+            return decide_groups.list_groups(shard)
+    raise AssertionError(f"no decision is known for {request!r}")
+
+
+has_news = decide_members.has_news

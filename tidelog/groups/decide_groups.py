@@ -1,0 +1,76 @@
+"""Deciding about whole groups: what there is, how it stands, and its end."""
+
+from __future__ import annotations
+
+from tidelog.groups.decision import Decision
+from tidelog.groups.group import Group
+from tidelog.groups.records import gone
+from tidelog.groups.shard import Shard
+from tidelog.model.errors import GroupNotEmpty, UnknownGroup
+from tidelog.model.groups import (
+    DeleteGroup,
+    DescribeGroup,
+    GroupDescription,
+    GroupDone,
+    GroupListed,
+    GroupsListed,
+    MemberDescription,
+    check_group_name,
+    grouped,
+)
+
+NO_NODE = -1
+"""The shell knows who coordinates."""
+
+
+def delete(shard: Shard, request: DeleteGroup) -> Decision:
+    """Raises `UnknownGroup`, `GroupNotEmpty`."""
+    group = _known(shard, request.group)
+    if group.members:
+        raise GroupNotEmpty(f"group {group.name} has {len(group.members)} members; stop them first")
+    return Decision(tuple(gone(key) for key in group.live_keys()), GroupDone())
+
+
+def describe(shard: Shard, request: DescribeGroup) -> Decision:
+    """Raises `UnknownGroup`."""
+    group = _known(shard, request.group)
+    members = tuple(_described(group, member_id) for member_id in sorted(group.members))
+    assignor = "" if group.record is None else group.record.assignor
+    return Decision(
+        (),
+        GroupDescription(
+            group.name, group.state.value, group.epoch, assignor, NO_NODE, members, is_simple=group.is_simple
+        ),
+    )
+
+
+def list_groups(shard: Shard) -> Decision:
+    """By name."""
+    listed = tuple(
+        GroupListed(name, group.state.value, len(group.members), NO_NODE, is_simple=group.is_simple)
+        for name, group in sorted(shard.groups.items())
+    )
+    return Decision((), GroupsListed(listed))
+
+
+def _known(shard: Shard, name: str) -> Group:
+    group = shard.groups.get(check_group_name(name))
+    if group is None:
+        raise UnknownGroup(f"there is no consumer group {name}")
+    return group
+
+
+def _described(group: Group, member_id: str) -> MemberDescription:
+    member, current = group.members[member_id], group.currents[member_id]
+    return MemberDescription(
+        member_id=member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rack=member.rack,
+        member_epoch=current.epoch,
+        topics=member.topics,
+        pattern=member.pattern,
+        owned=grouped((*current.held, *current.revoking)),
+        target=grouped(tuple(group.target_of(member_id))),
+    )

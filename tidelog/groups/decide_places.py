@@ -1,0 +1,203 @@
+"""Deciding about places: the next offset that a group reads in each partition.
+
+A member's commit counts if the partition is its own, since an epoch that is not later than the one it speaks with
+(KIP-1251): so one that was made while the member owned the partition counts, also if the group has gone on since; and
+one that comes after the partition was given to another does not, not even if it has come back.
+
+A member numbers its commits. The place keeps the number, so that of two that overtake each other the later stays. A
+repeated commit finds its work done. Sequence 0 is no number: whoever has only one request under way needs none.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from tidelog.groups.decide_members import member_of
+from tidelog.groups.decision import Decision
+from tidelog.groups.group import Current, Group
+from tidelog.groups.records import GroupLogRecord, PlaceKey, PlaceRecord, gone
+from tidelog.groups.settings import GroupSettings, Now, TopicSeen, TopicsView
+from tidelog.groups.shard import Shard
+from tidelog.model.errors import (
+    FencedMember,
+    GroupNotEmpty,
+    InvalidRequest,
+    MetadataTooLong,
+    NotOwned,
+    StaleCommit,
+    TidelogError,
+    UnknownPartition,
+    UnknownTopic,
+)
+from tidelog.model.groups import (
+    NO_OFFSET,
+    CommitAnswer,
+    CommitOffsets,
+    CommittedOffset,
+    CommitVerdict,
+    FetchOffsets,
+    GroupDone,
+    OffsetsAnswer,
+    SetOffsets,
+    check_group_name,
+    pairs,
+)
+
+OFFSET_MAX = 2**63 - 1
+
+
+def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
+    """Raises `UnknownMember`, `FencedMember`, `GroupNotEmpty`, `InvalidRequest`; what is wrong with one place is said
+    of that one, and the others count."""
+    group, current = _committer(shard, request)
+    for offset in request.offsets:
+        _check_numbers(offset, 0)
+    records, verdicts = list[GroupLogRecord](), list[CommitVerdict]()
+    for offset in request.offsets:
+        try:
+            place = _place(request.group, offset, view, settings, now)
+            if current is not None:
+                place = structs.replace(place, member_id=request.member_id, sequence=request.sequence)
+                _check_owned(current, place, request.member_epoch)
+            if not _is_kept(group, place):
+                records.append(place)
+            verdicts.append(CommitVerdict(offset.topic, offset.partition))
+        except TidelogError as error:
+            verdicts.append(CommitVerdict(offset.topic, offset.partition, error.code, error.message))
+    return Decision(tuple(records), CommitAnswer(tuple(verdicts)))
+
+
+def _committer(shard: Shard, request: CommitOffsets) -> tuple[Group, Current | None]:
+    """The group, and where the member stands; None if it is no member's commit."""
+    if not request.member_id:
+        group = shard.groups.get(check_group_name(request.group), Group(request.group))
+        _check_no_members(group, "who is no member commits nothing")
+        return group, None
+    group = member_of(shard, request.group, request.member_id)
+    current = group.currents[request.member_id]
+    if not 0 < request.member_epoch <= current.epoch:
+        raise FencedMember(
+            f"member {request.member_id} is at epoch {current.epoch}, and commits with {request.member_epoch}"
+        )
+    return group, current
+
+
+def _check_no_members(group: Group, so: str) -> None:
+    if group.members:
+        raise GroupNotEmpty(
+            f"group {group.name} has {len(group.members)} members, and as long as there are any {so}; stop them first"
+        )
+
+
+def _check_numbers(offset: CommittedOffset, least: int) -> None:
+    if not least <= offset.offset <= OFFSET_MAX:
+        raise InvalidRequest(f"{offset.topic}-{offset.partition}: {offset.offset} is no offset")
+    if not -1 <= offset.leader_epoch < 2**31:
+        raise InvalidRequest(f"{offset.topic}-{offset.partition}: {offset.leader_epoch} is no leader epoch")
+
+
+def _place(group: str, offset: CommittedOffset, view: TopicsView, settings: GroupSettings, now: Now) -> PlaceRecord:
+    """As nobody's. Raises `UnknownTopic`, `UnknownPartition`, `MetadataTooLong`."""
+    seen = _topic(offset, view)
+    if len(offset.metadata.encode()) > settings.offset_metadata_bytes_max:
+        raise MetadataTooLong(
+            f"{offset.topic}-{offset.partition}: the metadata has more than {settings.offset_metadata_bytes_max} bytes "
+            "(offset.metadata.max.bytes)"
+        )
+    return PlaceRecord(
+        group=group,
+        topic=offset.topic,
+        topic_id=seen.topic_id,
+        partition=offset.partition,
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        member_id="",
+        sequence=0,
+        committed_ms=now.wall_ms,
+    )
+
+
+def _topic(offset: CommittedOffset, view: TopicsView) -> TopicSeen:
+    seen = view.get(offset.topic)
+    if seen is None:
+        raise UnknownTopic(f"there is no topic {offset.topic!a}")
+    if not 0 <= offset.partition < seen.partitions:
+        raise UnknownPartition(f"topic {offset.topic} has {seen.partitions} partitions, and no {offset.partition}")
+    return seen
+
+
+def _check_owned(current: Current, place: PlaceRecord, member_epoch: int) -> None:
+    has = current.of((place.topic, place.partition))
+    if has is None or has.topic_id != place.topic_id:
+        raise NotOwned(f"member {place.member_id} does not own {place.topic}-{place.partition}")
+    if has.since > member_epoch:
+        raise NotOwned(
+            f"member {place.member_id} owns {place.topic}-{place.partition} since epoch {has.since}, and commits with "
+            f"{member_epoch}"
+        )
+
+
+def _is_kept(group: Group, place: PlaceRecord) -> bool:
+    """The very same commit was kept already. Raises `StaleCommit`: a later one was."""
+    was = group.places.get((place.topic, place.partition))
+    if was is None or was.topic_id != place.topic_id or was.member_id != place.member_id:
+        return False
+    if not 0 < place.sequence <= was.sequence:
+        return False
+    if place.sequence == was.sequence and (place.offset, place.metadata) == (was.offset, was.metadata):
+        return True
+    raise StaleCommit(
+        f"{place.topic}-{place.partition}: commit {was.sequence} of member {place.member_id} is kept, and this is "
+        f"{place.sequence}"
+    )
+
+
+# -- asking and setting ------------------------------------------------------------------------------------------------
+
+
+def fetch(shard: Shard, request: FetchOffsets, view: TopicsView) -> Decision:
+    """Raises `UnknownMember`, `FencedMember`. A group that nobody knows has no places."""
+    if request.member_id:
+        group = member_of(shard, request.group, request.member_id)
+        current = group.currents[request.member_id]
+        if request.member_epoch not in (current.epoch, current.previous_epoch) or request.member_epoch <= 0:
+            raise FencedMember(
+                f"member {request.member_id} is at epoch {current.epoch}, and asks with {request.member_epoch}"
+            )
+    else:
+        group = shard.groups.get(check_group_name(request.group), Group(request.group))
+    if request.partitions is None:
+        found = [place for _, place in sorted(group.places.items()) if _is_valid(place, view)]
+        return Decision((), OffsetsAnswer(tuple(_committed(place) for place in found)))
+    offsets = list[CommittedOffset]()
+    for topic, partition in pairs(request.partitions):
+        at = group.places.get((topic, partition))
+        is_there = at is not None and _is_valid(at, view)
+        offsets.append(_committed(at) if at and is_there else CommittedOffset(topic, partition, NO_OFFSET))
+    return Decision((), OffsetsAnswer(tuple(offsets)))
+
+
+def _is_valid(place: PlaceRecord, view: TopicsView) -> bool:
+    """The topic is the one that it was."""
+    seen = view.get(place.topic)
+    return seen is not None and seen.topic_id == place.topic_id
+
+
+def _committed(place: PlaceRecord) -> CommittedOffset:
+    return CommittedOffset(place.topic, place.partition, place.offset, place.leader_epoch, place.metadata)
+
+
+def set_places(shard: Shard, request: SetOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
+    """All of them or none. Raises `GroupNotEmpty`, `InvalidRequest`, `UnknownTopic`, `UnknownPartition`,
+    `MetadataTooLong`."""
+    group = shard.groups.get(check_group_name(request.group), Group(request.group))
+    _check_no_members(group, "its places are theirs")
+    records = list[GroupLogRecord]()
+    for offset in request.offsets:
+        _check_numbers(offset, NO_OFFSET)
+        if offset.offset != NO_OFFSET:
+            records.append(_place(request.group, offset, view, settings, now))
+        elif (offset.topic, offset.partition) in group.places:
+            records.append(gone(PlaceKey(group.name, offset.topic, offset.partition)))
+    return Decision(tuple(records), GroupDone())

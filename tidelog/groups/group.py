@@ -1,0 +1,265 @@
+"""One group: the last record of each of its keys, in forms that are quick to decide from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from tidelog.groups.assignors.subscriber import Partition
+from tidelog.groups.records import (
+    AnyKey,
+    CurrentKey,
+    CurrentRecord,
+    GroupKey,
+    GroupLogRecord,
+    GroupRecord,
+    HeldTopic,
+    MemberKey,
+    MemberRecord,
+    PlaceKey,
+    PlaceRecord,
+    TargetKey,
+    TargetRecord,
+    TargetTopic,
+)
+from tidelog.model.groups import LEAVE_STATIC
+
+
+class GroupState(Enum):
+    """By Kafka's names. A target is made in the same decision that raises the group's epoch, so `ASSIGNING` is never
+    seen from outside; whoever knows Kafka's states finds them all here."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class Held(NamedTuple):
+    """A partition in a member's hands."""
+
+    topic_id: str
+    since: int
+    """The member epoch at which it was given to it."""
+
+
+NO_TARGET: Final[Mapping[Partition, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """Where a member stands; a `CurrentRecord`."""
+
+    epoch: int
+    previous_epoch: int
+    held: Mapping[Partition, Held] = field(default_factory=dict)
+    revoking: Mapping[Partition, Held] = field(default_factory=dict)
+    is_told: bool = False
+
+    @property
+    def is_away(self) -> bool:
+        """A static member that has left and keeps its place."""
+        return self.epoch == LEAVE_STATIC
+
+    def of(self, partition: Partition) -> Held | None:
+        """The partition, if the member owns it, or has not given it up yet."""
+        return self.held.get(partition) or self.revoking.get(partition)
+
+
+class Group:
+    """The members, what each will own (`targets`), where each stands (`currents`), and the places."""
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+        self.record: GroupRecord | None = None
+        self.members: Final = dict[str, MemberRecord]()
+        self.targets: Final = dict[str, Mapping[Partition, str]]()
+        """Topic ids of the partitions, by member."""
+        self.currents: Final = dict[str, Current]()
+        self.places: Final = dict[Partition, PlaceRecord]()
+        self.owners: Final = dict[Partition, str]()
+        """Who holds a partition, or has still to give it up. Invariant: nobody else has it in `currents`."""
+        self.instances: Final = dict[str, str]()
+        """The member of each `group.instance.id`."""
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return 0 if self.record is None else self.record.epoch
+
+    @property
+    def is_simple(self) -> bool:
+        """It has places, and never had a member."""
+        return self.record is None
+
+    @property
+    def is_nothing(self) -> bool:
+        """No key of it is left."""
+        return not (self.record or self.members or self.targets or self.currents or self.places)
+
+    def target_of(self, member_id: str) -> Mapping[Partition, str]:
+        return self.targets.get(member_id, NO_TARGET)
+
+    def is_settled(self, member_id: str) -> bool:
+        """The member may own all that it will own, and has nothing left to give up."""
+        current = self.currents[member_id]
+        return current.is_away or (
+            current.epoch == self.epoch and not current.revoking and len(current.held) == len(self.target_of(member_id))
+        )
+
+    @property
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        is_stable = all(self.is_settled(member_id) for member_id in self.members)
+        return GroupState.STABLE if is_stable else GroupState.RECONCILING
+
+    # -- how it changes ----------------------------------------------------------------------------------------------
+
+    def apply(self, record: GroupLogRecord) -> None:
+        match record:
+            case GroupRecord():
+                self.record = record
+            case MemberRecord():
+                self._forget_instance(record.member_id)
+                self.members[record.member_id] = record
+                if record.instance_id is not None:
+                    self.instances[record.instance_id] = record.member_id
+            case TargetRecord():
+                self.targets[record.member_id] = target_from(record)
+            case CurrentRecord():
+                self._disown(record.member_id)
+                self.currents[record.member_id] = current = current_from(record)
+                self._own(record.member_id, current)
+            case PlaceRecord():
+                self.places[record.topic, record.partition] = record
+            case _:
+                raise AssertionError(f"not a record of a group: {record!r}")
+
+    def remove(self, key: AnyKey) -> None:
+        match key:
+            case GroupKey():
+                self.record = None
+            case MemberKey():
+                self._forget_instance(key.member_id)
+                self.members.pop(key.member_id, None)
+            case TargetKey():
+                self.targets.pop(key.member_id, None)
+            case CurrentKey():
+                self._disown(key.member_id)
+                self.currents.pop(key.member_id, None)
+            case PlaceKey():
+                self.places.pop((key.topic, key.partition), None)
+            case _:
+                raise AssertionError(f"not a key of a group: {key!r}")
+
+    def _forget_instance(self, member_id: str) -> None:
+        """Whoever took the instance over keeps it."""
+        was = self.members.get(member_id)
+        if was is not None and was.instance_id is not None and self.instances.get(was.instance_id) == member_id:
+            del self.instances[was.instance_id]
+
+    def _disown(self, member_id: str) -> None:
+        was = self.currents.get(member_id)
+        for partition in () if was is None else (*was.held, *was.revoking):
+            del self.owners[partition]
+
+    def _own(self, member_id: str, current: Current) -> None:
+        for partition in (*current.held, *current.revoking):
+            owner = self.owners.setdefault(partition, member_id)
+            assert owner == member_id, f"{self.name}: {partition} is given to {member_id}, and {owner} has it"
+
+    # -- as records --------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many records it takes."""
+        return bool(self.record) + len(self.members) + len(self.targets) + len(self.currents) + len(self.places)
+
+    def live_keys(self) -> Iterator[AnyKey]:
+        """Of all that there is."""
+        if self.record is not None:
+            yield GroupKey(self.name)
+        for member_id in self.members:
+            yield MemberKey(self.name, member_id)
+        for member_id in self.targets:
+            yield TargetKey(self.name, member_id)
+        for member_id in self.currents:
+            yield CurrentKey(self.name, member_id)
+        for topic, partition in self.places:
+            yield PlaceKey(self.name, topic, partition)
+
+    def record_of(self, key: AnyKey) -> GroupLogRecord | None:
+        """The last one of this key; None if there is none."""
+        match key:
+            case GroupKey():
+                return self.record
+            case MemberKey():
+                return self.members.get(key.member_id)
+            case TargetKey():
+                target = self.targets.get(key.member_id)
+                return None if target is None else target_record(self.name, key.member_id, target)
+            case CurrentKey():
+                current = self.currents.get(key.member_id)
+                return None if current is None else current_record(self.name, key.member_id, current)
+            case PlaceKey():
+                return self.places.get((key.topic, key.partition))
+        raise AssertionError(f"not a key of a group: {key!r}")
+
+
+# -- targets and currents, as records and back -------------------------------------------------------------------------
+
+
+def target_record(group: str, member_id: str, target: Mapping[Partition, str]) -> TargetRecord:
+    """The partitions sorted, so that equal targets give equal records."""
+    found = dict[tuple[str, str], list[int]]()
+    for (topic, partition), topic_id in sorted(target.items()):
+        found.setdefault((topic, topic_id), []).append(partition)
+    topics = tuple(TargetTopic(topic, topic_id, tuple(numbers)) for (topic, topic_id), numbers in found.items())
+    return TargetRecord(group, member_id, topics)
+
+
+def target_from(record: TargetRecord) -> Mapping[Partition, str]:
+    return {(entry.topic, partition): entry.topic_id for entry in record.topics for partition in entry.partitions}
+
+
+def current_record(group: str, member_id: str, current: Current) -> CurrentRecord:
+    return CurrentRecord(
+        group,
+        member_id,
+        current.epoch,
+        current.previous_epoch,
+        _held_topics(current.held),
+        _held_topics(current.revoking),
+        current.is_told,
+    )
+
+
+def current_from(record: CurrentRecord) -> Current:
+    return Current(
+        record.member_epoch, record.previous_epoch, _held(record.held), _held(record.revoking), record.is_told
+    )
+
+
+def _held_topics(held: Mapping[Partition, Held]) -> tuple[HeldTopic, ...]:
+    found = dict[tuple[str, str], tuple[list[int], list[int]]]()
+    for (topic, partition), (topic_id, since) in sorted(held.items()):
+        partitions, epochs = found.setdefault((topic, topic_id), ([], []))
+        partitions.append(partition)
+        epochs.append(since)
+    return tuple(
+        HeldTopic(topic, topic_id, tuple(partitions), tuple(epochs))
+        for (topic, topic_id), (partitions, epochs) in found.items()
+    )
+
+
+def _held(topics: tuple[HeldTopic, ...]) -> Mapping[Partition, Held]:
+    return {
+        (entry.topic, partition): Held(entry.topic_id, since)
+        for entry in topics
+        for partition, since in zip(entry.partitions, entry.epochs, strict=True)
+    }

@@ -1,0 +1,127 @@
+"""A group's next epoch: the targets of all its members, made by an assignor from what they subscribe to.
+
+The topics that the targets were made for are kept as a digest of their names, ids and sizes. When the cluster's topics
+change, `has_other_topics` compares: a topic that appeared, grew, vanished or was created anew, if anybody in the group
+subscribes to it by name or pattern, makes the next epoch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import xxhash
+
+from tidelog.groups.assignors import ASSIGNORS, Subscriber
+from tidelog.groups.assignors.subscriber import Partition
+from tidelog.groups.group import NO_TARGET, Group, target_record
+from tidelog.groups.patterns import compiled
+from tidelog.groups.records import GroupLogRecord, GroupRecord, MemberRecord, TargetKey, gone
+from tidelog.groups.settings import Now, TopicsView
+
+DEFAULT_ASSIGNOR: Final = "uniform"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """The next epoch, and what is to be recorded."""
+
+    epoch: int
+    records: tuple[GroupLogRecord, ...]
+    targets: Mapping[str, Mapping[Partition, str]]
+    """Of all members."""
+
+
+def rebalance(
+    group: Group,
+    members: Mapping[str, MemberRecord],
+    targets: Mapping[str, Mapping[Partition, str]],
+    view: TopicsView,
+    now: Now,
+) -> Rebalance:
+    """What follows if these are the members, and these were their targets."""
+    epoch = group.epoch + 1
+    assignor = _elected(group, members)
+    subscribed = resolved(members, view)
+    record = GroupRecord(group.name, epoch, assignor, digest(subscribed, view), _empty_since(group, members, now))
+    made = _targets(members, subscribed, targets, view, assignor)
+    changed = tuple(
+        target_record(group.name, member_id, target)
+        for member_id, target in made.items()
+        if group.targets.get(member_id) != target
+    )
+    left = tuple(gone(TargetKey(group.name, member_id)) for member_id in group.targets if member_id not in members)
+    return Rebalance(epoch, (record, *changed, *left), made)
+
+
+def _empty_since(group: Group, members: Mapping[str, MemberRecord], now: Now) -> int | None:
+    if members:
+        return None
+    since = None if group.record is None else group.record.empty_since_ms
+    return now.wall_ms if since is None else since
+
+
+def _elected(group: Group, members: Mapping[str, MemberRecord]) -> str:
+    """What most want; of equals the one in use, then the first by name. Who says nothing has no vote."""
+    used = DEFAULT_ASSIGNOR if group.record is None else group.record.assignor
+    votes = Counter(member.assignor for member in members.values() if member.assignor is not None)
+    known = [name for name in sorted(votes) if name in ASSIGNORS]
+    return min(known, key=lambda name: (-votes[name], name != used), default=DEFAULT_ASSIGNOR)
+
+
+def _targets(
+    members: Mapping[str, MemberRecord],
+    subscribed: Mapping[str, tuple[str, ...]],
+    targets: Mapping[str, Mapping[Partition, str]],
+    view: TopicsView,
+    assignor: str,
+) -> Mapping[str, Mapping[Partition, str]]:
+    subscribers = [
+        Subscriber(member_id, subscribed[member_id], tuple(sorted(targets.get(member_id, NO_TARGET))))
+        for member_id in sorted(members)
+    ]
+    topics = {name: view[name].partitions for names in subscribed.values() for name in names}
+    assigned = ASSIGNORS[assignor](subscribers, topics)
+    return {
+        member_id: {partition: view[partition[0]].topic_id for partition in assigned[member_id]}
+        for member_id in sorted(members)
+    }
+
+
+# -- who subscribes to what --------------------------------------------------------------------------------------------
+
+
+def resolved(members: Mapping[str, MemberRecord], view: TopicsView) -> Mapping[str, tuple[str, ...]]:
+    """The existing topics that each member subscribes to, sorted. Members that say the same are looked at once."""
+    found = dict[tuple[tuple[str, ...], str], tuple[str, ...]]()
+    answer = dict[str, tuple[str, ...]]()
+    for member_id, member in members.items():
+        wanted = (member.topics, member.pattern)
+        if wanted not in found:
+            found[wanted] = _existing(*wanted, view)
+        answer[member_id] = found[wanted]
+    return answer
+
+
+def _existing(topics: tuple[str, ...], pattern: str, view: TopicsView) -> tuple[str, ...]:
+    names = {name for name in topics if name in view}
+    if pattern:
+        matches = compiled(pattern).fullmatch
+        names.update(name for name in view if matches(name) is not None)
+    return tuple(sorted(names))
+
+
+def digest(subscribed: Mapping[str, tuple[str, ...]], view: TopicsView) -> str:
+    """Of what the members subscribe to, as it is now; the same on every broker and in every run."""
+    names = sorted({name for names in frozenset(subscribed.values()) for name in names})
+    text = "\n".join(f"{name} {view[name].topic_id} {view[name].partitions}" for name in names)
+    return xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def has_other_topics(group: Group, view: TopicsView) -> bool:
+    """What the members subscribe to is not what their targets were made for."""
+    if group.record is None or not group.members:
+        return False
+    return digest(resolved(group.members, view), view) != group.record.digest

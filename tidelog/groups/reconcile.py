@@ -1,0 +1,62 @@
+"""Bringing one member from what it owns to what it shall own, without ever giving a partition to two.
+
+A target is of a group epoch, and a member is brought to it by itself:
+
+    1. what it holds and the target lacks is taken away (`revoking`), and nothing is given;
+    2. when it has said that it does not own that any more, it is given what nobody else owns or has still to give up;
+    3. what others had is given as they give it up.
+
+The member's epoch becomes the target's with the first of these steps, and everything that is taken away under one
+target is taken away then. So only who has heard of a revocation can speak with the epoch of it, and a heartbeat that
+was under way for long, and says with an older epoch that something is not owned, is not taken for the answer to it.
+(KIP-848 keeps the old epoch until all is given up: its members speak over one connection, and nothing is late there.)
+
+Each partition has the epoch at which it was given (KIP-1251). Who commits with an older one speaks of a time when it
+did not have the partition yet, or had it and lost it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidelog.groups.assignors.subscriber import Partition
+from tidelog.groups.group import Current, Group, Held
+
+UNKNOWN: Final = Current(0, 0)
+"""Where a member stands that has just joined."""
+
+
+def reconciled(
+    current: Current,
+    target: Mapping[Partition, str],
+    epoch: int,
+    owners: Mapping[Partition, str],
+    member_id: str,
+    said: frozenset[Partition] | None,
+) -> Current:
+    """The next step of a member to the target of this epoch. `said` is what it says that it owns, if it says so with
+    the epoch in force."""
+    held, revoking = dict(current.held), dict(current.revoking)
+    if said is not None and said.isdisjoint(revoking):
+        revoking.clear()
+    if current.epoch != epoch:
+        lost = {partition: has for partition, has in held.items() if target.get(partition) != has.topic_id}
+        revoking.update(lost)
+        held = {partition: has for partition, has in held.items() if partition not in lost}
+    if not revoking and len(held) < len(target):
+        for partition, topic_id in target.items():
+            if partition not in held and owners.get(partition, member_id) == member_id:
+                held[partition] = Held(topic_id, epoch)
+    is_same = held.keys() == current.held.keys() and not revoking and not current.revoking
+    is_told = (current.is_told and is_same) if said is None else said == held.keys()
+    previous = current.previous_epoch if current.epoch == epoch else current.epoch
+    return Current(epoch, previous, held, revoking, is_told)
+
+
+def could_be_given(group: Group, member_id: str, current: Current) -> bool:
+    """There is something in the member's target that it does not hold, and might now."""
+    target = group.target_of(member_id)
+    if current.revoking or len(current.held) == len(target):
+        return False
+    return any(partition not in current.held and partition not in group.owners for partition in target)

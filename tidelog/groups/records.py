@@ -1,0 +1,235 @@
+"""What the log of `__consumer_offsets` says: the only way in which groups change.
+
+A record is the whole new value of its key; none is a change to another. So the state of a shard is the last record of
+each key, a `Gone` takes a key away, and a record may be copied forward in the log at any time without a difference.
+
+Keys and values are JSON, so that whoever reads the topic can read them; equal records give identical bytes. The value
+repeats its key, and decoding compares them. A key or a value that is not known is an error: a coordinator that skipped
+it would have another group than the one before it had.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tidelog.model.groups import InstanceSettings, TopicPartitions
+
+# -- keys ------------------------------------------------------------------------------------------------------------
+
+
+class Key(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """Base of all."""
+
+    group: str
+
+
+class GroupKey(Key, frozen=True, tag="group"):
+    pass
+
+
+class MemberKey(Key, frozen=True, tag="member"):
+    member_id: str
+
+
+class TargetKey(Key, frozen=True, tag="target"):
+    member_id: str
+
+
+class CurrentKey(Key, frozen=True, tag="current"):
+    member_id: str
+
+
+class PlaceKey(Key, frozen=True, tag="place"):
+    topic: str
+    partition: int
+
+
+class InstanceKey(Key, frozen=True, tag="instance"):
+    instance: str
+
+
+AnyKey: TypeAlias = GroupKey | MemberKey | TargetKey | CurrentKey | PlaceKey | InstanceKey
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+class GroupLogRecord(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
+    """Base of all, also of `Gone`."""
+
+    group: str
+
+    @property
+    def key(self) -> AnyKey:
+        """What this is the newest word about."""
+        raise NotImplementedError
+
+
+class Gone(GroupLogRecord, frozen=True):
+    """A tombstone."""
+
+    of: AnyKey
+
+    @property
+    def key(self) -> AnyKey:
+        return self.of
+
+
+def gone(key: AnyKey) -> Gone:
+    """The tombstone of a key."""
+    return Gone(key.group, key)
+
+
+class GroupRecord(GroupLogRecord, frozen=True, tag="group"):
+    """A group that has members, or had. One that only ever had places has no such record."""
+
+    epoch: int
+    """Rises when members come or go or want other topics, and when those topics change. All targets are of it."""
+    assignor: str
+    """The one that made the targets."""
+    digest: str
+    """Of the topics, as they were then, that the members subscribe to: see `rebalance.py`."""
+    empty_since_ms: int | None = None
+    """Since when there are no members; wall clock."""
+
+    @property
+    def key(self) -> GroupKey:
+        return GroupKey(self.group)
+
+
+class MemberRecord(GroupLogRecord, frozen=True, tag="member"):
+    """A member, and what it said that it wants."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack: str | None
+    topics: tuple[str, ...]
+    pattern: str
+    assignor: str | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
+
+    @property
+    def key(self) -> MemberKey:
+        return MemberKey(self.group, self.member_id)
+
+
+class TargetTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    topic: str
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+class TargetRecord(GroupLogRecord, frozen=True, tag="target"):
+    """What a member will own when all is settled."""
+
+    member_id: str
+    topics: tuple[TargetTopic, ...]
+
+    @property
+    def key(self) -> TargetKey:
+        return TargetKey(self.group, self.member_id)
+
+
+class HeldTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`epochs[i]`: the member epoch at which `partitions[i]` was given to the member."""
+
+    topic: str
+    topic_id: str
+    partitions: tuple[int, ...]
+    epochs: tuple[int, ...]
+
+
+class CurrentRecord(GroupLogRecord, frozen=True, tag="current"):
+    """Where a member stands."""
+
+    member_id: str
+    member_epoch: int
+    """The group epoch whose target the member is being brought to; `LEAVE_STATIC` for one that is away."""
+    previous_epoch: int
+    """The one before, which the member goes by until it has heard of the new one."""
+    held: tuple[HeldTopic, ...] = ()
+    """What it may own."""
+    revoking: tuple[HeldTopic, ...] = ()
+    """What it was told to give up and has not yet said that it did."""
+    is_told: bool = False
+    """It has said that it owns exactly what is held."""
+
+    @property
+    def key(self) -> CurrentKey:
+        return CurrentKey(self.group, self.member_id)
+
+
+class PlaceRecord(GroupLogRecord, frozen=True, tag="place"):
+    """The next offset that the group reads in a partition."""
+
+    topic: str
+    topic_id: str
+    """A topic that is created anew has another, and thereby no places."""
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    member_id: str
+    """Who committed it; "" if nobody that was a member."""
+    sequence: int
+    """The number of that commit among the member's, so that one that comes late is told from a newer one."""
+    committed_ms: int
+    """Wall clock."""
+
+    @property
+    def key(self) -> PlaceKey:
+        return PlaceKey(self.group, self.topic, self.partition)
+
+
+class InstanceRecord(GroupLogRecord, frozen=True, tag="instance"):
+    """A REST consumer: how it was created, and what it reads. If it subscribes it is a member, too."""
+
+    instance: str
+    settings: InstanceSettings
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    assigned: tuple[TopicPartitions, ...] = ()
+
+    @property
+    def key(self) -> InstanceKey:
+        return InstanceKey(self.group, self.instance)
+
+
+_AnyRecord: TypeAlias = GroupRecord | MemberRecord | TargetRecord | CurrentRecord | PlaceRecord | InstanceRecord
+
+# -- bytes -----------------------------------------------------------------------------------------------------------
+
+
+class UnknownGroupRecord(ValueError):
+    """Not a record that this version knows: damaged, or of a later version."""
+
+
+_keys: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyKey)
+_values: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_AnyRecord)
+
+
+def encode(record: GroupLogRecord) -> tuple[bytes, bytes | None]:
+    """Key and value in the log; the value of a `Gone` is None."""
+    key = msgspec.json.encode(record.key)
+    return key, None if isinstance(record, Gone) else msgspec.json.encode(record)
+
+
+def decode(key: bytes, value: bytes | None) -> GroupLogRecord:
+    """The other way round. Raises `UnknownGroupRecord`."""
+    try:
+        named: AnyKey = _keys.decode(key)
+        if value is None:
+            return gone(named)
+        record: GroupLogRecord = _values.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnknownGroupRecord(
+            f"__consumer_offsets holds a record that this version does not know, under the key {key[:200]!a}: "
+            f"{error}; start a version of tidelog that is not older than the one that wrote it"
+        ) from None
+    if record.key != named:
+        raise UnknownGroupRecord(f"__consumer_offsets holds, under the key {key[:200]!a}, the record of another")
+    return record

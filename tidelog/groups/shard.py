@@ -1,0 +1,80 @@
+"""All groups of one partition of `__consumer_offsets`.
+
+`apply` is the only thing that changes a shard. Its state is the last record of each key, so a shard that is given the
+records of the log from the beginning, or a copy of all that is live and what came after the copy was begun, is equal to
+the one that decided them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.groups.group import Group
+from tidelog.groups.records import AnyKey, Gone, GroupLogRecord, InstanceKey, InstanceRecord
+
+
+class Shard:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.groups = dict[str, Group]()
+        self.instances = dict[tuple[str, str], InstanceRecord]()
+        """REST consumers, by group and name."""
+
+    def apply(self, record: GroupLogRecord) -> None:
+        """The record is in the log, or will be before anybody is told."""
+        match record:
+            case Gone():
+                self._remove(record.of)
+            case InstanceRecord():
+                self.instances[record.group, record.instance] = record
+            case _:
+                group = self.groups.get(record.group)
+                if group is None:
+                    group = self.groups[record.group] = Group(record.group)
+                group.apply(record)
+
+    def _remove(self, key: AnyKey) -> None:
+        if isinstance(key, InstanceKey):
+            self.instances.pop((key.group, key.instance), None)
+            return
+        group = self.groups.get(key.group)
+        if group is not None:
+            group.remove(key)
+            if group.is_nothing:
+                del self.groups[key.group]
+
+    def live_records(self) -> Iterator[GroupLogRecord]:
+        """All that there is. The shard may change meanwhile: each record is what its key has when it is asked for, so
+        it may be appended before anything that is decided after that; and a key that comes later is not among them,
+        because it is in the log after the first of them."""
+        for key in list(self._keys()):
+            record = self._record_of(key)
+            if record is not None:
+                yield record
+
+    @property
+    def live_count(self) -> int:
+        """How many records `live_records` has now."""
+        return sum(group.count for group in self.groups.values()) + len(self.instances)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Shard):
+            return NotImplemented
+        return {record.key: record for record in self.live_records()} == {
+            record.key: record for record in other.live_records()
+        }
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def _keys(self) -> Iterator[AnyKey]:
+        for group in self.groups.values():
+            yield from group.live_keys()
+        for name, instance in self.instances:
+            yield InstanceKey(name, instance)
+
+    def _record_of(self, key: AnyKey) -> GroupLogRecord | None:
+        if isinstance(key, InstanceKey):
+            return self.instances.get((key.group, key.instance))
+        group = self.groups.get(key.group)
+        return None if group is None else group.record_of(key)

@@ -1,0 +1,63 @@
+"""What happens to groups by the clock, and when the cluster's topics change; as records, decided on the shard as it is.
+
+expelled       members that were not heard of for their session, or did not give up what they were told to; static
+               members that are away for longer than their session are among the first
+with_topics    groups whose topics appeared, grew, vanished or were created anew: their next epoch
+expired        places that nobody needs any more, and groups of which nothing else is left
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.groups.decide_members import without
+from tidelog.groups.group import Group
+from tidelog.groups.rebalance import has_other_topics, rebalance
+from tidelog.groups.records import GroupKey, GroupLogRecord, PlaceRecord, gone
+from tidelog.groups.settings import GroupSettings, Now, TopicsView
+from tidelog.groups.shard import Shard
+
+
+def expelled(
+    shard: Shard, members: Iterable[tuple[str, str]], view: TopicsView, now: Now
+) -> tuple[GroupLogRecord, ...]:
+    """The records of groups that these members, by group and id, are expelled from. Who is no member is passed over."""
+    of_group = dict[str, list[str]]()
+    for name, member_id in members:
+        group = shard.groups.get(name)
+        if group is not None and member_id in group.members:
+            of_group.setdefault(name, []).append(member_id)
+    return tuple(record for name, left in of_group.items() for record in without(shard.groups[name], left, view, now))
+
+
+def with_topics(shard: Shard, view: TopicsView, now: Now) -> tuple[GroupLogRecord, ...]:
+    """The records of the groups that subscribe to something which is not as it was."""
+    return tuple(
+        record
+        for _, group in sorted(shard.groups.items())
+        if has_other_topics(group, view)
+        for record in rebalance(group, group.members, group.targets, view, now).records
+    )
+
+
+def expired(shard: Shard, view: TopicsView, settings: GroupSettings, now: Now) -> tuple[GroupLogRecord, ...]:
+    """Tombstones of places, of groups without members, that were neither committed nor in use within the retention
+    time; of places in topics that are not there any more; and of groups that have neither members nor places."""
+    records = list[GroupLogRecord]()
+    for _, group in sorted(shard.groups.items()):
+        over = [place for place in group.places.values() if _is_over(group, place, view, settings, now)]
+        records += [gone(place.key) for place in over]
+        if group.record is not None and not group.members and len(over) == len(group.places):
+            records.append(gone(GroupKey(group.name)))
+    return tuple(records)
+
+
+def _is_over(group: Group, place: PlaceRecord, view: TopicsView, settings: GroupSettings, now: Now) -> bool:
+    seen = view.get(place.topic)
+    if seen is None or seen.topic_id != place.topic_id:
+        return True
+    if group.members:
+        return False
+    empty_since_ms = None if group.record is None else group.record.empty_since_ms
+    used_ms = max(place.committed_ms, empty_since_ms or 0)
+    return now.wall_ms - used_ms >= settings.offsets_retention_ms
