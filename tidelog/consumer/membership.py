@@ -20,8 +20,9 @@ Both periods are shortened to `LEASE_SHARE`: two clocks may differ in rate by th
 out records of one partition at the same time, whatever is lost or late. A lease that ran out and is renewed by an
 answer is as good as before: whoever is still a member has owned its partitions all the time.
 
-**Lost answers.** One heartbeat is under way at a time. After one that was not answered the next says everything, so
-it does not matter whether the lost one was heard; an answer that comes after all is passed over.
+**Lost answers.** One heartbeat is under way at a time. After one that was not answered the next says all that the
+member owns and nothing that is new: the coordinator may be an epoch ahead, tells it again, and would not obey who
+speaks with the epoch before. An answer that comes after all is passed over.
 
 Pure: the time is an argument (any monotonic clock, in seconds), and ids are drawn by the caller.
 """
@@ -51,7 +52,6 @@ from tidelog.model.ids import TopicPartition
 LEASE_SHARE: Final = 0.9
 """How much of the coordinator's patience a member relies on."""
 SESSION_TIMEOUT_MS: Final = 45_000
-"""Kafka's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,7 @@ class Membership:
         """What the coordinator knows that we own; None if that must be said."""
         self._sequence = 0
         self._is_subscription_due = False
+        self._sent_subscription: tuple[tuple[str, ...], str] | None = None
         self._is_waiting = False
         """True while a heartbeat is not answered: then nobody knows whether the coordinator has heard it."""
         self._is_polling = False
@@ -151,8 +152,8 @@ class Membership:
         """Until when it `may_deliver` without being heard again."""
         if self.member_epoch <= JOIN:
             return -math.inf
-        rebalance_s = self._rebalance_timeout_ms / 1000
-        return min(self._heard_s + LEASE_SHARE * self._session_s, self._clean_s + LEASE_SHARE * rebalance_s)
+        patience_s = LEASE_SHARE * self._rebalance_timeout_ms / 1000
+        return min(self._heard_s + LEASE_SHARE * self._session_s, self._clean_s + patience_s)
 
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
@@ -160,15 +161,15 @@ class Membership:
         """What to send now. The answer may wait for news, up to `wait_ms`, unless this member has partitions to give
         up, which is news of its own."""
         assert not self.is_out, "out of the group: `rejoin` first"
-        says_all = self.member_epoch == JOIN or self._is_waiting
-        says_subscription = says_all or self._is_subscription_due
-        says_owned = says_all or self._confirmed != self._owned
+        says_all = self.member_epoch == JOIN
+        says_subscription = says_all or (self._is_subscription_due and not self._is_waiting)
+        says_owned = says_all or self._is_waiting or self._confirmed != self._owned
         self._sent = Heartbeat(
             group=self.group,
             member_id=self.member_id,
             member_epoch=self.member_epoch,
             instance_id=self.instance_id,
-            client_id=self._client_id,
+            client_id=self._client_id if says_all else "",
             rack=self._rack if says_all else None,
             topics=self._topics if says_subscription else None,
             pattern=self._pattern if says_subscription else None,
@@ -182,7 +183,7 @@ class Membership:
         self._sent_s = now_s
         self._is_polling = wait_ms > 0
         self._is_waiting = True
-        self._is_subscription_due = False
+        self._sent_subscription = (self._topics, self._pattern) if says_subscription else None
         return self._sent
 
     def answered(self, answer: HeartbeatAnswer, sent_s: float) -> Changes:
@@ -204,6 +205,8 @@ class Membership:
             self._clean_s = sent_s
         assigned = target - self._owned
         self._owned |= assigned
+        if self._sent_subscription == (self._topics, self._pattern):
+            self._is_subscription_due = False
         self._is_waiting = False
         self._refused_s = None
         self.due_s = self._next_s(answer.heartbeat_interval_ms / 1000, has_news=has_news)
@@ -291,9 +294,7 @@ class Membership:
 
     def fetch(self, partitions: Sequence[TopicPartition]) -> FetchOffsets:
         """Asks for the group's places in what this member owns."""
+        asked = grouped(partitions)
         return FetchOffsets(
-            group=self.group,
-            member_id=self.member_id,
-            member_epoch=self.member_epoch,
-            partitions=grouped(partitions),
+            group=self.group, member_id=self.member_id, member_epoch=self.member_epoch, partitions=asked
         )
