@@ -35,11 +35,10 @@ def describe(shard: Shard, request: DescribeGroup) -> Decision:
     """Raises `UnknownGroup`."""
     group = _known(shard, request.group)
     members = tuple(_described(group, member_id) for member_id in sorted(group.members))
-    assignor = "" if group.record is None else group.record.assignor
     return Decision(
         (),
         GroupDescription(
-            group.name, group.state.value, group.epoch, assignor, NO_NODE, members, is_simple=group.is_simple
+            group.name, group.state.value, group.epoch, _assignor(group), NO_NODE, members, is_simple=group.is_simple
         ),
     )
 
@@ -47,10 +46,22 @@ def describe(shard: Shard, request: DescribeGroup) -> Decision:
 def list_groups(shard: Shard) -> Decision:
     """By name."""
     listed = tuple(
-        GroupListed(name, group.state.value, len(group.members), NO_NODE, is_simple=group.is_simple)
+        GroupListed(
+            name,
+            group.state.value,
+            group.epoch,
+            _assignor(group),
+            NO_NODE,
+            len(group.members),
+            is_simple=group.is_simple,
+        )
         for name, group in sorted(shard.groups.items())
     )
     return Decision((), GroupsListed(listed))
+
+
+def _assignor(group: Group) -> str:
+    return "" if group.record is None else group.record.assignor
 
 
 def _known(shard: Shard, name: str) -> Group:
