@@ -15,6 +15,7 @@ from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.broker.paxos.steward import Steward
 from tidelog.broker.proposals import ProduceReceipt
+from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.model.ids import NodeId, PartitionId
@@ -100,3 +101,24 @@ def test_a_leader_whose_own_log_lacks_what_was_agreed_on_removes_nobody_who_has_
         assert site.replica.high_watermark == VALUES
 
     play(story, replicas=1, spares=1)
+
+
+def test_a_disk_that_has_forgotten_what_it_accepted_goes_before_those_whose_votes_count() -> None:
+    """What it said of its log under its old id does not mean that it still votes."""
+
+    async def story(stage: Stage) -> None:
+        stage.config = TopicConfig(ack_durability="replicated")
+        await stage.lead(3)
+        site = stage.sites[3]
+        for number in range(VALUES):
+            assert isinstance(await stage.produce(3, b"v%d" % number), ProduceReceipt)
+        await until(lambda: site.replica.durable_end_of(2) == VALUES)
+        await stage.sites[2].crash(is_power_lost=False)
+        await stage.sites[2].boot()
+        assert stage.sites[2].replica.lost_engine_id == 2
+        site.run(steward_of(stage, 3, wanted=(3,)).run())
+        await until(lambda: site.replica.voters.ids != (1, 2, 3))
+        assert site.replica.voters.ids == (1, 3)
+        await until(lambda: site.replica.knows_members)
+
+    play(story)

@@ -32,6 +32,7 @@ class Links:
         self._voters = voters
         self._stats = stats
         self._holders: tuple[int, ...] = ()
+        self._silent: dict[int, None] = {}
 
     def set_members(self, voters: VoterSet, nodes: Sequence[int]) -> None:
         """The metadata's view of who votes, and of all brokers that hold a replica."""
@@ -61,12 +62,24 @@ class Links:
             for node in learners:
                 engine.push(self.routes.id_of(node), response)
 
-    def report(self, engine_id: int, durable_offset: int) -> None:
-        """Tells the leader, if it is another, how far the log here is durable."""
+    def report(self, engine_ids: tuple[int, ...], durable_offset: int) -> None:
+        """Tells the leader, if it is another, how far the log here is durable, and what ids its disk goes by."""
         if self.leader_node not in (-1, self._node_id):
             where = self._where
-            message = AppliedDurable(where.topic_id, where.partition, engine_id, durable_offset)
+            message = AppliedDurable(where.topic_id, where.partition, engine_ids, durable_offset)
             self._peers.notify(self.leader_node, message)
+
+    def reported(self, node_id: int, engine_ids: tuple[int, ...]) -> None:
+        """The disk of a broker goes by these ids, and by no others."""
+        for voter in self._voters().voters:
+            if voter.node_id == node_id:
+                self._silent.pop(voter.voter_id, None)
+                if voter.voter_id not in engine_ids:
+                    self._silent[voter.voter_id] = None
+
+    def is_silent(self, engine_id: int) -> bool:
+        """Has a voter's disk said that it does not vote under this id, now or any more?"""
+        return engine_id in self._silent
 
     def live(self) -> list[int]:
         """Engine ids of the voters whose brokers are live."""

@@ -25,8 +25,8 @@ class AppliedDurable(msgspec.Struct, frozen=True, tag=True):
 
     topic_id: str
     partition: int
-    sender: int
-    """Engine id."""
+    senders: tuple[int, ...]
+    """All engine ids that this disk goes by: what was promised under another is forgotten."""
     durable_offset: int
 
 

@@ -235,9 +235,11 @@ class PaxosReplica:
             self._links.routes.heard(frame.sender, node_id)
             self.engine.receive(frame, payload)
 
-    def heard(self, engine_id: int, durable_offset: int) -> None:
-        """A peer's log is durable up to there."""
-        self._trimmer.heard(engine_id, durable_offset)
+    def heard(self, node_id: int, engine_ids: tuple[int, ...], durable_offset: int) -> None:
+        """A peer's log is durable up to there, and its disk goes by these ids."""
+        self._links.reported(node_id, engine_ids)
+        for engine_id in engine_ids:
+            self._trimmer.heard(engine_id, durable_offset)
 
     # -- what others see of it ---------------------------------------------------------------------------------------
 
@@ -314,6 +316,10 @@ class PaxosReplica:
     def durable_end_of(self, engine_id: int) -> int:
         """How far another replica's log was heard to be durable; -1 if nothing was heard of it."""
         return self._trimmer.durable_end_of(engine_id)
+
+    def is_silent(self, engine_id: int) -> bool:
+        """As `Links.is_silent`: a vote that nobody casts."""
+        return self._links.is_silent(engine_id)
 
     def _lags(self) -> dict[int, int]:
         """By node, how many records each other voter's log lacks that are in the log here, as far as it was heard."""
@@ -399,8 +405,7 @@ class PaxosReplica:
         self.applying.delivery.advance()
 
     def _report_durable(self, offset: int) -> None:
-        for engine_id in (self.engine.node.node, *self.engine.former_ids):
-            self._links.report(engine_id, offset)
+        self._links.report((self.engine.node.node, *self.engine.former_ids), offset)
 
     def _on_log_failed(self, reason: str) -> None:
         """One disk: who cannot keep what is applied cannot keep what it promises either."""

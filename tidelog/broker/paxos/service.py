@@ -37,10 +37,10 @@ class PaxosService:
         match message:
             case PartitionFrame():
                 self._take(node_id, message, payload)
-            case AppliedDurable(topic_id, partition, sender, durable_offset):
+            case AppliedDurable(topic_id, partition, senders, durable_offset):
                 replica = self._find(topic_id, partition)
                 if replica is not None:
-                    replica.heard(sender, durable_offset)
+                    replica.heard(node_id, senders, durable_offset)
             case _:
                 return False
         return True

@@ -178,7 +178,7 @@ class Steward:
         step = next_step(
             info,
             now,
-            is_live=self._is_live,
+            is_live=partial(self._is_live, replica),
             has_caught_up=partial(_has_caught_up, replica, watch.old_end),
             keeps=partial(_has_caught_up, replica, watch.begin_end),
         )
@@ -189,9 +189,10 @@ class Steward:
             self._spawn(f"paxos-members-{partition_id}", _change(replica, voters))
         return None
 
-    def _is_live(self, member: PartitionMember) -> bool:
+    def _is_live(self, replica: PaxosReplica, member: PartitionMember) -> bool:
         broker = self._image().brokers.get(NodeId(member.node_id))
-        return broker is not None and not broker.is_fenced and broker.storage == member.storage
+        is_there = broker is not None and not broker.is_fenced and broker.storage == member.storage
+        return is_there and not replica.is_silent(member.engine_id)
 
 
 def _has_caught_up(replica: PaxosReplica, end: int | None, member: PartitionMember) -> bool:
