@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-import msgspec
+from msgspec import structs
 
 from tidelog.groups.assignors import ASSIGNORS
 from tidelog.groups.assignors.subscriber import Partition
@@ -32,6 +32,7 @@ from tidelog.model.names import check_topic_name
 SUBSCRIBED_TOPICS_MAX = 1_000
 TEXT_LENGTH_MAX = 255
 REBALANCE_TIMEOUT_MS_MAX = 86_400_000
+_WISHES: Final = ("rack", "pattern", "assignor", "session_timeout_ms", "rebalance_timeout_ms")
 
 
 def heartbeat(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
@@ -204,13 +205,8 @@ def _subscription(member: MemberRecord) -> tuple[tuple[str, ...], str, str | Non
 def _wanting(request: Heartbeat, was: MemberRecord | None, settings: GroupSettings) -> MemberRecord:
     """What the member is and wants, with what it said now. Raises `InvalidRequest`, `UnsupportedAssignor`."""
     _check_wishes(request, settings)
-    said = {name: getattr(request, name) for name in _WISHES if getattr(request, name) is not None}
     if was is not None:
-        if not said and not request.client_id:
-            return was
-        if request.client_id:
-            said |= {"client_id": request.client_id, "client_host": request.client_host}
-        return msgspec.structs.replace(was, **said, **_named(request.topics))
+        return _updated(was, request)
     return MemberRecord(
         group=request.group,
         member_id=request.member_id,
@@ -226,11 +222,14 @@ def _wanting(request: Heartbeat, was: MemberRecord | None, settings: GroupSettin
     )
 
 
-_WISHES: Final = ("rack", "pattern", "assignor", "session_timeout_ms", "rebalance_timeout_ms")
-
-
-def _named(topics: tuple[str, ...] | None) -> dict[str, tuple[str, ...]]:
-    return {} if topics is None else {"topics": _names(topics)}
+def _updated(was: MemberRecord, request: Heartbeat) -> MemberRecord:
+    """None, and no client id, mean "as I said before"."""
+    said = {name: wish for name in _WISHES if (wish := getattr(request, name)) is not None}
+    if request.topics is not None:
+        said["topics"] = _names(request.topics)
+    if request.client_id:
+        said |= {"client_id": request.client_id, "client_host": request.client_host}
+    return structs.replace(was, **said) if said else was
 
 
 def _names(topics: tuple[str, ...]) -> tuple[str, ...]:
