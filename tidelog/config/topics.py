@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from tidelog.config.errors import problems
 from tidelog.config.names import broker_synonyms, field_name, names_of, suggestion
 from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.values import NO_COMPACTION
 from tidelog.model.errors import InvalidRequest
 
 
@@ -27,9 +28,16 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
         raise InvalidRequest(f"Bad topic setting: {text}") from None
 
 
+def refuse_compaction(overrides: Mapping[str, str]) -> None:
+    """Of users' topics: nothing would compact them. Raises `InvalidRequest`."""
+    if overrides.get("cleanup.policy") == "compact":
+        raise InvalidRequest(f"Bad topic setting: cleanup.policy = 'compact': {NO_COMPACTION}")
+
+
 def new_topic_overrides(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, str]:
-    """What is noted of a new topic: `overrides`, and whatever is fixed from now on, and would be something else by
-    default. Raises as `topic_config`."""
+    """What is noted of a user's new topic: `overrides`, and whatever is fixed from now on, and would be something else
+    by default. Raises as `topic_config` and `refuse_compaction`."""
+    refuse_compaction(overrides)
     result: dict[str, str] = {}
     for name, synonym in broker_synonyms().items():
         value = getattr(broker, field_name(synonym))

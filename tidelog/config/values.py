@@ -91,12 +91,17 @@ def _read_compression(value: object) -> object:
     )  # Kafka's topic setting says the latter, its producer's the former
 
 
+NO_COMPACTION = "compaction is not available in this version; use delete, or leave it empty to keep everything"
+
+
 def _refuse_compaction(value: object) -> object:
     if isinstance(value, str) and "compact" in value:
-        raise ValueError(
-            "compaction is not available in this version; use delete, or leave it empty to keep everything"
-        )
+        raise ValueError(NO_COMPACTION)
     return value
+
+
+def _refuse_mixed_compaction(value: object) -> object:
+    return value if value == "compact" else _refuse_compaction(value)
 
 
 def _refuse_auto_creation(value: object) -> object:
@@ -127,6 +132,8 @@ Rack = Annotated[str, Field(pattern=f"^{_PRINTABLE.pattern}$")]
 NodeNumber = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
 
 CleanupPolicy = Annotated[Literal["delete", ""], BeforeValidator(_refuse_compaction)]
+TopicCleanupPolicy = Annotated[Literal["delete", "", "compact"], BeforeValidator(_refuse_mixed_compaction)]
+"""`compact` is for topics that the brokers keep for themselves (`topics.new_topic_overrides`)."""
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 CompressionType = Annotated[
     Literal["producer", "none", "gzip", "snappy", "lz4", "zstd"], BeforeValidator(_read_compression)

@@ -78,7 +78,10 @@ def test_a_bad_value_names_the_setting() -> None:
 
 
 def test_what_this_version_does_not_have_is_said() -> None:
-    assert "compaction is not available in this version" in refusal(cleanup_policy="compact")
+    assert "compaction is not available in this version" in refusal(cleanup_policy="compact,delete")
+    with pytest.raises(InvalidRequest, match="compaction is not available in this version"):
+        new_topic_overrides(BrokerConfig(), {"cleanup.policy": "compact"})
+    assert topic_config(BrokerConfig(), {"cleanup.policy": "compact"}).cleanup_policy == "compact", "the brokers' own"
     assert topic_config(BrokerConfig(), {"cleanup.policy": ""}).cleanup_policy == ""
 
 
