@@ -14,6 +14,7 @@ from tidelog.broker.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
     AlterTopicConfigs,
+    CreateOffsetsTopic,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -36,6 +37,7 @@ from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import UnknownTopic
 from tidelog.model.ids import NodeId, ProducerId, TopicId
+from tidelog.model.names import OFFSETS_TOPIC
 from tidelog.model.ports import BlockingRunner, Entropy
 
 COMMAND_S_MAX = 30.0
@@ -67,6 +69,14 @@ class Administration:
         if not validate_only:
             await self._in_force(placed.position)
         return self._image().topics.get(request.name) or _as_placed(request.name, request.configs, placed)
+
+    async def create_offsets_topic(self) -> Topic:
+        """The topic of the consumer groups; made if there is none. Raises `CoordinatorNotAvailable` if that is not
+        possible now."""
+        command = CreateOffsetsTopic(self._entropy.token_hex(16))
+        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
+        await self._in_force(placed.position)
+        return self._topic(OFFSETS_TOPIC)
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and its data. Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""

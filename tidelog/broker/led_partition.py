@@ -25,8 +25,16 @@ from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
-from tidelog.model.errors import OffsetOutOfRange, Overloaded, ShuttingDown, TidelogError, TimedOutAfterAppend
+from tidelog.model.errors import (
+    InvalidRequest,
+    OffsetOutOfRange,
+    Overloaded,
+    ShuttingDown,
+    TidelogError,
+    TimedOutAfterAppend,
+)
 from tidelog.model.ids import PartitionId, ProducerId
+from tidelog.model.names import is_internal
 from tidelog.model.ports import Clock
 from tidelog.model.producers import ProducerTable
 from tidelog.storage.partition_log import PartitionLog
@@ -187,6 +195,25 @@ class LedPartition(ABC):
         idempotency: tuple[ProducerId, int] | None = None,
         expected_end: int | None = None,
     ) -> ProduceReceipt:
+        """A user's `append`. Raises, beside what that does, `InvalidRequest` if this partition is not for users."""
+        self._require_users("written to; nothing was appended")
+        return await self.append(
+            batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
+        )
+
+    def _require_users(self, what: str) -> None:
+        if is_internal(self.topic):
+            raise InvalidRequest(f"topic {self.topic} is the brokers' own; it can be read, and not {what}")
+
+    async def append(
+        self,
+        batches: list[RecordBatch],
+        *,
+        acks: int,
+        deadline_s: float,
+        idempotency: tuple[ProducerId, int] | None = None,
+        expected_end: int | None = None,
+    ) -> ProduceReceipt:
         """Appends sound batches, contiguously and all or none, and waits as `acks` says (-1 all, 1 leader, 0 not).
 
         The batches' buffers are patched in place. `idempotency` is the producer id made from an idempotency key and the
@@ -294,8 +321,14 @@ class LedPartition(ABC):
     # -- deletion -------------------------------------------------------------------------------------------------
 
     async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes the committed records below `offset` (Kafka's DeleteRecords); returns when the log begins there, or
-        later. `deadline_s` is in the event loop's time.
+        """A user's `cut` (Kafka's DeleteRecords). Raises, beside what that does, `InvalidRequest` if this partition is
+        not for users."""
+        self._require_users("cut; nothing was deleted")
+        await self.cut(offset, deadline_s=deadline_s)
+
+    async def cut(self, offset: int, *, deadline_s: float) -> None:
+        """Deletes the committed records below `offset`; returns when the log begins there, or later. `deadline_s` is in
+        the event loop's time.
 
         Raises `OffsetOutOfRange` beyond the high watermark, else as `let_go`; and `TimedOutAfterAppend`: they may
         be deleted yet.

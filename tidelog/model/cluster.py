@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from tidelog.model.ids import NodeId, TopicId
+from tidelog.model.names import is_internal
 
 K = TypeVar("K", NodeId, TopicId, str)
 V = TypeVar("V")
@@ -153,7 +154,7 @@ class Topic:
     @property
     def is_internal(self) -> bool:
         """Made by the brokers for themselves."""
-        return self.name.startswith("__")
+        return is_internal(self.name)
 
 
 @dataclass(frozen=True, slots=True)

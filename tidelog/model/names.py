@@ -6,8 +6,17 @@ import re
 
 from tidelog.model.errors import InvalidRequest
 
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Where the brokers keep what they know of consumer groups."""
+INTERNAL_PREFIX = "__"
+"""Of topics that the brokers make for themselves."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SHOWN_MAX = 80
+
+
+def is_internal(topic: str) -> bool:
+    """True for the name of a topic that only brokers make, write and delete."""
+    return topic.startswith(INTERNAL_PREFIX)
 
 
 def check_topic_name(name: str) -> str:

@@ -24,6 +24,7 @@ from tidelog.broker.controller.commands import (
     BrokerHeartbeat,
     Command,
     CommandAnswer,
+    CreateOffsetsTopic,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -56,6 +57,7 @@ TICKS_PER_HEARTBEAT = 4
 
 AWAITED = (
     CreateTopic,
+    CreateOffsetsTopic,
     DeleteTopic,
     AddPartitions,
     AlterTopicConfigs,

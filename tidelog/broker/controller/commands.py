@@ -36,6 +36,13 @@ class CreateTopic(Command, frozen=True, tag=True):
     validate_only: bool = False
 
 
+class CreateOffsetsTopic(Command, frozen=True, tag=True):
+    """Makes the topic of the consumer groups, as the controller's settings say, if there is none yet: whoever asks for
+    it gets the one that there is. Answered by `TopicPlaced`."""
+
+    topic_id: str
+
+
 class AddPartitions(Command, frozen=True, tag=True):
     """Answered by `TopicPlaced`. `have` is the count that the asker saw; a repetition is known by it."""
 

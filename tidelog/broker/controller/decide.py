@@ -15,6 +15,7 @@ from tidelog.broker.controller.commands import (
     AssignVoter,
     BrokerHeartbeat,
     Command,
+    CreateOffsetsTopic,
     CreateTopic,
     DeleteTopic,
     FenceBroker,
@@ -27,6 +28,7 @@ from tidelog.broker.controller.commands import (
 )
 from tidelog.broker.controller.decide_brokers import fence, heartbeat, register, remove
 from tidelog.broker.controller.decide_members import alter_members, report_leader, report_lost_votes
+from tidelog.broker.controller.decide_offsets_topic import create_offsets_topic
 from tidelog.broker.controller.decide_partitions import alter_partition, elect_leaders
 from tidelog.broker.controller.decide_reassignments import alter_reassignments
 from tidelog.broker.controller.decide_topics import (
@@ -66,9 +68,9 @@ PRODUCER_ID_BLOCK = 1_000
 def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decision:
     """What follows from a command. Raises what the deciding function of each kind raises."""
     match command:
-        case CreateTopic() | AddPartitions() | DeleteTopic() | AlterTopicConfigs() | ReportRemoved():
+        case CreateTopic() | CreateOffsetsTopic() | AddPartitions() | DeleteTopic() | AlterTopicConfigs():
             return _about_topics(image, command, config)
-        case RegisterBroker() | BrokerHeartbeat() | FenceBroker() | RemoveBroker():
+        case RegisterBroker() | BrokerHeartbeat() | FenceBroker() | RemoveBroker() | ReportRemoved():
             return _about_brokers(image, command, config)
         case AlterPartition() | ElectLeaders() | AlterReassignments() | ReportUnfitReplicas():
             return _about_partitions(image, command, config)
@@ -87,24 +89,26 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
 
 def _about_topics(
     image: ClusterImage,
-    command: CreateTopic | AddPartitions | DeleteTopic | AlterTopicConfigs | ReportRemoved,
+    command: CreateTopic | CreateOffsetsTopic | AddPartitions | DeleteTopic | AlterTopicConfigs,
     config: BrokerConfig,
 ) -> Decision:
     match command:
         case CreateTopic():
             return create_topic(image, command, config)
+        case CreateOffsetsTopic():
+            return create_offsets_topic(image, command, config)
         case AddPartitions():
             return add_partitions(image, command)
         case DeleteTopic():
             return delete_topic(image, command, config)
         case AlterTopicConfigs():
             return alter_configs(image, command, config)
-        case ReportRemoved():
-            return report_removed(image, command)
 
 
 def _about_brokers(
-    image: ClusterImage, command: RegisterBroker | BrokerHeartbeat | FenceBroker | RemoveBroker, config: BrokerConfig
+    image: ClusterImage,
+    command: RegisterBroker | BrokerHeartbeat | FenceBroker | RemoveBroker | ReportRemoved,
+    config: BrokerConfig,
 ) -> Decision:
     match command:
         case RegisterBroker():
@@ -115,6 +119,8 @@ def _about_brokers(
             return fence(image, command, config)
         case RemoveBroker():
             return remove(image, command, config)
+        case ReportRemoved():
+            return report_removed(image, command)
 
 
 def _about_partitions(

@@ -28,15 +28,17 @@ from tidelog.broker.controller.records import (
     TopicRemoved,
 )
 from tidelog.config.schema import BrokerConfig
-from tidelog.config.topics import is_fixed, new_topic_overrides, topic_config
+from tidelog.config.topics import is_fixed, new_topic_overrides, refuse_compaction, topic_config
 from tidelog.model.cluster import NO_LEADER, PAXOS, BrokerInfo, ClusterImage, Topic
 from tidelog.model.errors import InvalidRequest, UnknownTopic
 from tidelog.model.ids import NodeId
-from tidelog.model.names import check_topic_name
+from tidelog.model.names import check_topic_name, is_internal
 from tidelog.placement.striped import UsableBroker, arrange, least_leading, place
 
 PARTITIONS_MAX = 10_000
 TOPICS_MAX = 10_000
+FIXED_INSIDE = ("cleanup.policy", "unclean.leader.election.enable")
+"""Of topics that the brokers made for themselves: other values would lose what they keep there."""
 
 
 def topic_named(image: ClusterImage, name: str) -> Topic:
@@ -52,31 +54,32 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
     request = command.topic
     known = image.topics.get(request.name)
     if known is not None and known.topic_id == command.topic_id:
-        return Decision(answer=lambda after: _placed(after, known))
+        return Decision(answer=lambda after: placed(after, known))
     if command.topic_id in image.deleted_topics:
         raise InvalidRequest(f"topic {request.name} was created, and deleted by somebody since")
     _check_new_topic(image, request)
     configs = new_topic_overrides(config, request.configs)
     record = TopicCreated(request.name, command.topic_id, _assignments(image, request, config), configs)
     preview = apply_all(image, (record,), image.position)
-    _check_majorities(preview.topics[request.name])
+    check_majorities(preview.topics[request.name])
     return _unless_only_asked(command, record, preview)
 
 
 def _unless_only_asked(command: CreateTopic, record: MetadataRecord, preview: ClusterImage) -> Decision:
     name = command.topic.name
     if command.validate_only:
-        return Decision(answer=lambda after: _placed(after, preview.topics[name]))
-    return Decision((record,), lambda after: _placed(after, after.topics[name]))
+        return Decision(answer=lambda after: placed(after, preview.topics[name]))
+    return Decision((record,), lambda after: placed(after, after.topics[name]))
 
 
-def _placed(image: ClusterImage, topic: Topic) -> CommandAnswer:
+def placed(image: ClusterImage, topic: Topic) -> CommandAnswer:
+    """The answer about a topic that is there."""
     return TopicPlaced(image.position, topic.topic_id, [list(info.target) for info in topic.partitions])
 
 
 def _check_new_topic(image: ClusterImage, request: NewTopic) -> None:
     check_topic_name(request.name)
-    if request.name.startswith("__"):
+    if is_internal(request.name):
         raise InvalidRequest(f"topic names that begin with two underscores are the brokers' own: {request.name}")
     if request.name in image.topics:
         raise InvalidRequest(f"topic {request.name} exists already")
@@ -94,10 +97,10 @@ def _assignments(image: ClusterImage, request: NewTopic, config: BrokerConfig) -
     factor = request.replication_factor
     if factor is None:
         factor = config.replication_factor_for(len(image.brokers))
-    return _assign(image, range(partitions), factor, None)
+    return assign(image, range(partitions), factor, None)
 
 
-def _assign(image: ClusterImage, partitions: range, replication_factor: int, first: Topic | None) -> list[list[int]]:
+def assign(image: ClusterImage, partitions: range, replication_factor: int, first: Topic | None) -> list[list[int]]:
     """Replicas by the placement rule over the live brokers, begun where the fewest lead, or as the topic `first` was.
 
     Fenced brokers are used only where the live ones are too few, and never come first.
@@ -159,7 +162,7 @@ def _check_assignments(image: ClusterImage, assignments: Mapping[int, Sequence[i
     return result
 
 
-def _check_majorities(topic: Topic) -> None:
+def check_majorities(topic: Topic) -> None:
     """Of partitions that commit by majority: they could not begin without one."""
     if topic.commit_protocol != PAXOS:
         return
@@ -177,23 +180,27 @@ def _check_majorities(topic: Topic) -> None:
 def add_partitions(image: ClusterImage, command: AddPartitions) -> Decision:
     """Raises `UnknownTopic`, `InvalidRequest`."""
     topic = topic_named(image, command.name)
+    if topic.is_internal:
+        raise InvalidRequest(f"topic {command.name} cannot grow: what is in its partitions would not be found any more")
     _check_partitions(command.total)
     have = len(topic.partitions)
     if command.have < command.total == have:
-        return Decision(answer=lambda after: _placed(after, topic))
+        return Decision(answer=lambda after: placed(after, topic))
     if command.total <= have:
         raise InvalidRequest(f"topic {command.name} has {have} partitions, and can only get more")
-    assignments = _assign(image, range(have, command.total), len(topic.partitions[0].target), topic)
+    assignments = assign(image, range(have, command.total), len(topic.partitions[0].target), topic)
     record = PartitionsAdded(topic.topic_id, assignments)
     grown = apply_all(image, (record,), image.position).topics[command.name]
-    _check_majorities(replace(grown, partitions=grown.partitions[have:]))
-    return Decision((record,), lambda after: _placed(after, after.topics[command.name]))
+    check_majorities(replace(grown, partitions=grown.partitions[have:]))
+    return Decision((record,), lambda after: placed(after, after.topics[command.name]))
 
 
 def delete_topic(image: ClusterImage, command: DeleteTopic, config: BrokerConfig) -> Decision:
     """Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""
     if not config.delete_topic_enable:
         raise InvalidRequest("topics cannot be deleted here: delete.topic.enable is false")
+    if is_internal(command.name):
+        raise InvalidRequest(f"topic {command.name} is the brokers' own and cannot be deleted; groups can")
     known = image.topics.get(command.name)
     if command.topic_id and (known is None or known.topic_id != command.topic_id):
         return Decision()  # the asker saw a topic that is gone by now: a repetition, or somebody was faster
@@ -203,18 +210,23 @@ def delete_topic(image: ClusterImage, command: DeleteTopic, config: BrokerConfig
 def alter_configs(image: ClusterImage, command: AlterTopicConfigs, config: BrokerConfig) -> Decision:
     """Raises `UnknownTopic`, `InvalidRequest`."""
     topic = topic_named(image, command.name)
+    _check_changes(topic, command.changes)
     merged: dict[str, str | None] = {**topic.configs, **command.changes}
     overrides = {key: value for key, value in merged.items() if value is not None}
     topic_config(config, overrides)
-    fixed = [key for key in command.changes if is_fixed(key)]
-    if fixed:
-        raise InvalidRequest(f"{fixed[0]} is fixed when a topic is created")
     if command.validate_only or overrides == topic.configs:
         return Decision()
     altered = replace(topic, configs=overrides)
     return Decision(
         (ConfigsAltered(topic.topic_id, dict(command.changes)), *under_rules(image, altered, config)),
     )
+
+
+def _check_changes(topic: Topic, changes: Mapping[str, str | None]) -> None:
+    fixed = [key for key in changes if is_fixed(key) or (topic.is_internal and key in FIXED_INSIDE)]
+    if fixed:
+        raise InvalidRequest(f"{fixed[0]} is fixed when a topic is created")
+    refuse_compaction({key: value for key, value in changes.items() if value is not None})
 
 
 def report_removed(image: ClusterImage, command: ReportRemoved) -> Decision:

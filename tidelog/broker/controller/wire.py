@@ -11,6 +11,7 @@ from tidelog.broker.controller.commands import (
     Command,
     CommandAnswer,
     ControllerElsewhere,
+    CreateOffsetsTopic,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -38,6 +39,7 @@ from tidelog.broker.controller.partition_commands import (
 
 WIRE_COMMANDS: tuple[type[Command], ...] = (
     CreateTopic,
+    CreateOffsetsTopic,
     AddPartitions,
     DeleteTopic,
     AlterTopicConfigs,
