@@ -27,6 +27,7 @@ from tidelog.broker.controller.commands import (
 from tidelog.broker.controller.partition_commands import UnfitReplica
 from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.data_plane import DataPlane
+from tidelog.broker.groups.facade import Groups
 from tidelog.broker.lease import Lease
 from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.log_writer import LogWriter
@@ -141,6 +142,11 @@ class Broker:
             failed=self.failed.set,
         )
         self._routing = Routing(self, self._peers)
+        self.groups = Groups(
+            self, config, clock, entropy, self.stats, self._routing, self.admin, failed=self.failed.set
+        )
+        """Consumer groups: what is asked of their coordinators, wherever those are."""
+        service.groups = self.groups
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.replication, service.copies = self.data.replication, self.data.copies
         service.paxos = self.data.paxos_service
@@ -230,6 +236,7 @@ class Broker:
         await self._cancel(
             ["replicas", "housekeeping", "ticks", "isr-requests", "paxos-members", "repairs", "scrubbing"]
         )
+        await self.groups.close()
         marks = await self.data.close()
         await self._metadata.close()
         await self._cancel(["controller"])
@@ -348,6 +355,7 @@ class Broker:
 
     def _moved(self) -> None:
         """This broker is in line with more of the metadata."""
+        self.groups.moved()
         self._routing.moved()
         self._progress.wake_all()
         self._registration.moved()

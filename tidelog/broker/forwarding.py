@@ -83,7 +83,7 @@ class ForwardedRequests:
 
     async def _produce(self, asked: ForwardProduce, payload: memoryview) -> Answer:
         deadline_s = _deadline_s(asked.timeout_ms)
-        partition = await self._led(asked.partition, deadline_s)
+        partition = await self.led(asked.partition, deadline_s)
         size = len(payload)
         self._budget.take(size)
         try:
@@ -111,12 +111,12 @@ class ForwardedRequests:
 
     async def _delete(self, asked: ForwardDeletion) -> Answer:
         deadline_s = _deadline_s(asked.timeout_ms)
-        partition = await self._led(asked.partition, deadline_s)
+        partition = await self.led(asked.partition, deadline_s)
         await partition.delete_prefix(asked.offset, deadline_s=deadline_s)
         return Answer()
 
     async def _read(self, asked: ForwardRead) -> Answer:
-        partition = await self._led(asked.partition, _deadline_s(asked.timeout_ms))
+        partition = await self.led(asked.partition, _deadline_s(asked.timeout_ms))
         fetched = await partition.read(asked.offset, bytes_max=min(asked.bytes_max, READ_BYTES_MAX))
         message = BatchesRead(
             fetched.next_offset,
@@ -130,7 +130,7 @@ class ForwardedRequests:
 
     async def _wait_for_data(self, asked: ForwardDataWait) -> Answer:
         deadline_s = _deadline_s(asked.timeout_ms)
-        partition = await self._led(asked.partition, deadline_s)
+        partition = await self.led(asked.partition, deadline_s)
         await partition.wait_for_data(asked.offset, bytes_min=asked.bytes_min, deadline_s=deadline_s)
         return Answer()
 
@@ -172,7 +172,8 @@ class ForwardedRequests:
 
     # -- which partitions --------------------------------------------------------------------------------------------
 
-    async def _led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
+    async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
+        """A partition that this broker leads, as the origin believes. Raises `NotLeader`, or another definite error."""
         (found,) = await self._led_of_many([addressed], deadline_s)
         if isinstance(found, TidelogError):
             raise found

@@ -104,7 +104,7 @@ class Origin:
                 place = self.locate(target, deadline_s)
                 epoch = epoch_of(place)
                 if is_repeatable and isinstance(place, PeerPartition):
-                    return await self._while_it_leads(target, epoch, ask(place))
+                    return await self.while_it_leads(target, epoch, ask(place))
                 return await ask(place)
             except UNKNOWN as error:
                 failure: Exception = error
@@ -119,7 +119,7 @@ class Origin:
                 raise unknown(target, failure) if is_uncertain else not_reached(target, failure)
             await self.wait_for_news([(target, epoch)], pauses.next_end_s())
 
-    async def _while_it_leads(self, target: Target, epoch: int, asked: Awaitable[T]) -> T:
+    async def while_it_leads(self, target: Target, epoch: int, asked: Awaitable[T]) -> T:
         """Raises `TimeoutError` if the partition gets another leader epoch while it is asked: its leader may be paused,
         and never answer."""
         async with asyncio.timeout(None) as patience:

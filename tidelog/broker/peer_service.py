@@ -10,6 +10,7 @@ import msgspec
 from tidelog.broker.controller.commands import Command, CommandAnswer, ControllerElsewhere, MetadataApplied
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
+from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
 from tidelog.broker.paxos.messages import PAXOS_MESSAGES, ReadApplied
 from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
 from tidelog.broker.repair_messages import REPAIR_MESSAGES, RecoverQuery, VerifyQuery
@@ -20,6 +21,7 @@ from tidelog.transport.peer import Answer, Hello
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
     from tidelog.broker.copies import Copies
+    from tidelog.broker.groups.facade import Groups
     from tidelog.broker.paxos.service import PaxosService
     from tidelog.broker.quorum.metadata import ClusterMetadata
     from tidelog.broker.replication_service import ReplicationService
@@ -34,6 +36,7 @@ PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *REPLICA_MESSAGES,
     *REPAIR_MESSAGES,
     *PAXOS_MESSAGES,
+    *GROUP_MESSAGES,
 )
 """All messages that brokers exchange."""
 
@@ -46,6 +49,7 @@ class PeerService:
     routing: Routing
     replication: ReplicationService
     copies: Copies
+    groups: Groups
     paxos: PaxosService
     verifier: Verifier
     whereabouts: Callable[[], ControllerElsewhere | None]
@@ -55,10 +59,10 @@ class PeerService:
         """Answers a request; see `PeerHandler`."""
         if isinstance(message, FetchReplicas):
             return await self.replication.fetch(caller, message)
-        if isinstance(message, RecoverQuery):
-            return self.copies.answer(message)
-        if isinstance(message, VerifyQuery):
-            return Answer(await self.verifier.answer(message))
+        if isinstance(message, ForwardGroup):
+            return await self.groups.handle(message)
+        if isinstance(message, RecoverQuery | VerifyQuery):
+            return await self._about_damage(message)
         if isinstance(message, ReadApplied):
             return await self.paxos.read(caller.node_id, message)
         if isinstance(message, DescribeQuorum):
@@ -68,6 +72,11 @@ class PeerService:
         if isinstance(message, Command):
             return Answer(await self._decided(message))
         return await self.routing.handle(message, payload)
+
+    async def _about_damage(self, message: RecoverQuery | VerifyQuery) -> Answer:
+        if isinstance(message, RecoverQuery):
+            return self.copies.answer(message)
+        return Answer(await self.verifier.answer(message))
 
     async def _decided(self, command: Command) -> CommandAnswer:
         """Who has been away does not know who votes by now, let alone who leads: it is told whom to ask."""

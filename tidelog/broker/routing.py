@@ -17,6 +17,8 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.forwarding import ForwardedRequests
+from tidelog.broker.forwarding_messages import Addressed
+from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.origin import Origin, Target, no_leader
 from tidelog.broker.partition_handle import PartitionHandle
 from tidelog.broker.peer_partition import Peers
@@ -39,7 +41,8 @@ class Routing:
 
     def __init__(self, host: Host, peers: Peers) -> None:
         self._whereabouts = Whereabouts(host)
-        self._origin = Origin(self._whereabouts, peers)
+        self.origin = Origin(self._whereabouts, peers)
+        """Where requests of this broker's clients set out from."""
         self._requests = ForwardedRequests(self._whereabouts, host.purgatory)
         self._configs: dict[TopicId, tuple[object, TopicConfig]] = {}
 
@@ -52,11 +55,15 @@ class Routing:
         target = Target(topic, described.topic_id, partition)
         if info.leader == NO_LEADER:
             raise no_leader(target)
-        return RemotePartition(self._origin, target, self._config(described))
+        return RemotePartition(self.origin, target, self._config(described))
 
     def moved(self) -> None:
         """The image has changed, or what is open here: requests that wait for that look again."""
         self._whereabouts.moved()
+
+    async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
+        """As `ForwardedRequests.led`."""
+        return await self._requests.led(addressed, deadline_s)
 
     async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers another broker's request, one of `FORWARDING_MESSAGES`. Raises the error to be told."""

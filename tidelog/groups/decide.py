@@ -21,10 +21,11 @@ from tidelog.model.groups import (
     GroupRequest,
     Heartbeat,
     ListGroups,
+    ListInstances,
     SetOffsets,
 )
 
-AnyRequest: TypeAlias = GroupRequest | ListGroups
+AnyRequest: TypeAlias = GroupRequest | ListGroups | ListInstances
 
 
 def decide(shard: Shard, request: AnyRequest, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:

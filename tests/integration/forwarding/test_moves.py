@@ -333,7 +333,7 @@ async def test_forwarded_bytes_are_bounded_at_the_leader(two: Cluster, monkeypat
 
 
 async def test_waits_at_other_brokers_are_bounded(two: Cluster) -> None:
-    waits = two.nodes[ORIGIN].routing._origin._waits
+    waits = two.nodes[ORIGIN].routing.origin._waits
     waits.under_way = peer_partition.WAITS_MAX
     handle = two.nodes[ORIGIN].partition("t", 0)
     with pytest.raises(Overloaded, match="wait for data of other brokers"):

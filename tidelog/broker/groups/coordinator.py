@@ -1,0 +1,180 @@
+"""The coordinator of the groups in one partition of `__consumer_offsets`: on whatever broker leads that partition.
+
+    claim -> load -> serve (a `Tenure`) -> something failed -> again, after a pause, for as long as the role lasts
+
+One coordinator belongs to one leadership: a broker that leads again has another one. While it loads, requests wait; a
+request that is refused before anything was done says so, and whoever asked asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from tidelog.broker.groups.chores import Chores
+from tidelog.broker.groups.copying import CopyForward
+from tidelog.broker.groups.loading import claim, load
+from tidelog.broker.groups.messages import AnyGroupRequest
+from tidelog.broker.groups.tenure import Surroundings, Tenure
+from tidelog.broker.led_partition import LedPartition
+from tidelog.broker.purgatory import Watchers
+from tidelog.groups.decision import GroupAnswer
+from tidelog.model.errors import (
+    CoordinatorNotAvailable,
+    DamagedBatch,
+    EndOffsetMoved,
+    NotLeader,
+    Overloaded,
+    TidelogError,
+)
+from tidelog.model.ports import Entropy
+from tidelog.transport.backoff import Backoff
+
+LOADING_MAX: Final = 1_000
+"""Requests that wait for a load."""
+PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MAX: Final = 2.0
+
+logger = structlog.get_logger("tidelog.groups")
+
+
+class Coordinator:
+    """One leadership's. `run` is its task."""
+
+    def __init__(self, partition: LedPartition, surroundings: Surroundings, entropy: Entropy, spawn: Spawn) -> None:
+        self.partition = partition
+        self.on_changed: list[Callable[[str], None]] = []
+        """Called with each group of which more than places has changed, once that is committed. Must not raise."""
+        self._surroundings = surroundings
+        self._spawn = spawn
+        self._backoff = Backoff(entropy, initial_s=PAUSE_S_MIN, max_s=PAUSE_S_MAX)
+        self._tenure: Tenure | None = None
+        self._chores: Chores | None = None
+        self._waiting = 0
+        self._news = Watchers()
+        self._is_closed = False
+        self._trouble: TidelogError | None = None
+
+    @property
+    def is_loaded(self) -> bool:
+        """True while it answers."""
+        return self._tenure is not None
+
+    @property
+    def groups(self) -> int:
+        """How many it knows."""
+        return 0 if self._tenure is None else len(self._tenure.shard.groups)
+
+    async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
+        """As `Tenure.ask`, once it has loaded. Raises `NotLeader` if this broker has ceased to lead, or is ceasing to;
+        nothing was done."""
+        tenure = self._tenure
+        if tenure is None:
+            tenure = await self._until_loaded(deadline_s)
+        return await tenure.ask(request, deadline_s)
+
+    async def _until_loaded(self, deadline_s: float) -> Tenure:
+        if self._waiting >= LOADING_MAX:
+            self._surroundings.stats.group_requests_refused += 1
+            raise Overloaded("the group's coordinator is loading, and too many requests wait for that; try again later")
+        loop = asyncio.get_running_loop()
+        self._waiting += 1
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while self._tenure is None:
+                    if self._is_closed:
+                        raise self._not_leader()
+                    loaded: asyncio.Future[None] = loop.create_future()
+                    self._news.add(loaded)
+                    try:
+                        await loaded
+                    finally:
+                        self._news.discard(loaded)
+        except TimeoutError:
+            why = "" if self._trouble is None else f" ({self._trouble.message})"
+            raise CoordinatorNotAvailable(f"the group's coordinator is loading still{why}; try again") from None
+        finally:
+            self._waiting -= 1
+        return self._tenure
+
+    def _not_leader(self) -> NotLeader:
+        return NotLeader(
+            f"broker {self._surroundings.node_id} does not lead {self.partition.topic}-{self.partition.partition} "
+            "any more",
+            self.partition.leader_epoch,
+        )
+
+    def topics_changed(self) -> None:
+        """The cluster's topics have: groups that subscribe to them are looked at."""
+        if self._chores is not None:
+            self._chores.topics_changed()
+
+    # -- the role ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Loads and serves, until cancelled."""
+        while True:
+            try:
+                await self._serve(await self._load())
+            except TidelogError as error:
+                self._failed(error)
+            await asyncio.sleep(self._backoff.next_s())
+
+    async def _load(self) -> Tenure:
+        around = self._surroundings
+        began_s = around.clock.monotonic_s()
+        claimed = await claim(self.partition, around.node_id, around.clock.wall_ms())
+        tenure = Tenure(self.partition, await load(self.partition, claimed), around, self._changed)
+        around.stats.group_loads += 1
+        around.stats.group_load_seconds += around.clock.monotonic_s() - began_s
+        return tenure
+
+    async def _serve(self, tenure: Tenure) -> None:
+        """Until it fails, which it raises."""
+        chores, copying = Chores(tenure, self._surroundings), CopyForward(tenure, self._surroundings.stats)
+        self._backoff.reset()
+        self._trouble = None
+        self._tenure, self._chores = tenure, chores
+        self._news.wake_all()
+        name = f"{self.partition.topic}-{self.partition.partition}"
+        tasks = [self._spawn(f"{name}-chores", chores.run()), self._spawn(f"{name}-copying", copying.run())]
+        try:
+            await tenure.run()
+        except TidelogError as error:
+            self._tenure = self._chores = None
+            tenure.end(f"the group's coordinator could not write ({error.message})", is_definite=error.definite)
+            raise
+        finally:
+            self._tenure = self._chores = None
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _failed(self, error: TidelogError) -> None:
+        self._trouble = error
+        name = f"{self.partition.topic}-{self.partition.partition}"
+        if isinstance(error, DamagedBatch):
+            logger.error("groups cannot be read", partition=name, error=error.message)
+        elif isinstance(error, EndOffsetMoved):
+            logger.warning("somebody else has written to the groups' log", partition=name, error=error.message)
+        else:
+            logger.info("the coordinator starts anew", partition=name, error=error.message)
+
+    def close(self) -> None:
+        """This broker leads no more: whoever waits is told. Its task is to be cancelled."""
+        self._is_closed = True
+        tenure, self._tenure = self._tenure, None
+        if tenure is not None:
+            tenure.end("the group has another coordinator now", is_definite=False)
+        self._news.wake_all()
+
+    def _changed(self, group: str) -> None:
+        for callback in list(self.on_changed):
+            callback(group)
+
+
+Spawn = Callable[[object, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+"""Runs a task that has an owner."""

@@ -1,0 +1,103 @@
+"""The coordinators on one broker: one for each partition of `__consumer_offsets` that it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from tidelog.broker.groups.coordinator import Coordinator
+from tidelog.broker.groups.tenure import Surroundings
+from tidelog.broker.led_partition import LedPartition
+from tidelog.broker.role_tasks import RoleTasks
+from tidelog.model.cluster import ClusterImage, Topic
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.names import OFFSETS_TOPIC
+from tidelog.model.ports import Entropy
+
+
+class Host(Protocol):
+    """The broker, as its coordinators see it."""
+
+    @property
+    def node_id(self) -> NodeId: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def partitions(self) -> Mapping[PartitionId, LedPartition]:
+        """Those that it leads and could open."""
+        ...
+
+
+class Coordinators:
+    """One broker's. `moved` is to be called whenever what it leads, or its image, has changed."""
+
+    def __init__(self, host: Host, surroundings: Surroundings, entropy: Entropy, failed: Callable[[], None]) -> None:
+        """`failed` is called with an error that nobody foresaw."""
+        self._host = host
+        self._surroundings = surroundings
+        self._entropy = entropy
+        self._tasks = RoleTasks(failed)
+        self._running: dict[int, Coordinator] = {}
+        self._running_tasks: dict[int, asyncio.Task[None]] = {}
+        self._topics: object = None
+        self._is_closed = False
+
+    def of(self, partition: LedPartition) -> Coordinator | None:
+        """The coordinator of this very leadership."""
+        found = self._running.get(partition.partition)
+        return found if found is not None and found.partition is partition else None
+
+    def at(self, partition: int) -> Coordinator | None:
+        """The coordinator of a partition, if this broker leads it."""
+        return self._running.get(partition)
+
+    @property
+    def loaded(self) -> list[Coordinator]:
+        """Those that answer."""
+        return [coordinator for coordinator in self._running.values() if coordinator.is_loaded]
+
+    def moved(self) -> None:
+        """Ends the coordinators of leaderships that have ended, and begins those of new ones."""
+        if self._is_closed:
+            return
+        image = self._host.image
+        led = self._led(image.topics.get(OFFSETS_TOPIC))
+        for number, coordinator in list(self._running.items()):
+            if led.get(number) is not coordinator.partition:
+                self._end(number)
+        for number, partition in led.items():
+            if number not in self._running:
+                self._begin(number, partition)
+        if image.topics is not self._topics:
+            self._topics = image.topics
+            for coordinator in self._running.values():
+                coordinator.topics_changed()
+
+    def _led(self, topic: Topic | None) -> dict[int, LedPartition]:
+        if topic is None:
+            return {}
+        partitions = self._host.partitions
+        found = {
+            info.partition: partitions.get(PartitionId(topic.topic_id, info.partition)) for info in topic.partitions
+        }
+        return {number: partition for number, partition in found.items() if partition is not None}
+
+    def _begin(self, number: int, partition: LedPartition) -> None:
+        coordinator = Coordinator(partition, self._surroundings, self._entropy, self._tasks.spawn)
+        self._running[number] = coordinator
+        self._running_tasks[number] = self._tasks.spawn(coordinator, coordinator.run())
+
+    def _end(self, number: int) -> asyncio.Task[None]:
+        self._running.pop(number).close()
+        task = self._running_tasks.pop(number)
+        task.cancel()
+        return task
+
+    async def close(self) -> None:
+        """Ends all: this broker stops."""
+        self._is_closed = True
+        ending = [self._end(number) for number in list(self._running)]
+        await asyncio.gather(*ending, return_exceptions=True)

@@ -1,0 +1,76 @@
+"""Copying forward: how the log of a coordinator stays about as large as what it means.
+
+When the log has several times more records than there are live ones, the live ones are appended once more, as ordinary
+records, in pieces between which requests have their turn; then everything before the first of them is deleted, which is
+agreed on as any deletion is. So all replicas hold the same log, offsets keep their meaning, and nothing of a log is
+ever rewritten in place (Kafka's log cleaner does that, on each replica by itself).
+
+At every moment the log alone tells the state. Before the deletion, because a copy says what was so anyhow when it was
+appended. After it, because each key that was live when the copying began has been copied, or written anew, since. A
+coordinator that dies in between leaves some records twice; its successor begins over when it finds the log too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import Final
+
+import structlog
+
+from tidelog.broker.groups.tenure import Tenure
+from tidelog.broker.stats import Stats
+from tidelog.model.errors import TidelogError
+
+LENGTH_MIN: Final = 20_000
+"""Records; a shorter log is loaded in a moment, whatever is in it."""
+GARBAGE_FACTOR: Final = 4
+PIECE_RECORDS: Final = 500
+DELETE_S_MAX: Final = 30.0
+
+logger = structlog.get_logger("tidelog.groups")
+
+
+class CopyForward:
+    """Of one tenure. `run` is its task."""
+
+    def __init__(self, tenure: Tenure, stats: Stats, *, length_min: int = LENGTH_MIN) -> None:
+        self._tenure = tenure
+        self._stats = stats
+        self._length_min = length_min
+        self._look_at = length_min
+        """The length at which it is worth counting what is live."""
+
+    async def run(self) -> None:
+        """Copies whenever it is due, until cancelled."""
+        while True:
+            if self._is_due():
+                try:
+                    await self._copy()
+                except TidelogError as error:
+                    logger.warning("the groups' log stays long for now", error=error.message)
+                    self._look_at = 2 * self._length
+            self._tenure.progressed.clear()
+            await self._tenure.progressed.wait()
+
+    @property
+    def _length(self) -> int:
+        return self._tenure.end_offset - self._tenure.partition.log_start_offset
+
+    def _is_due(self) -> bool:
+        if self._length < self._look_at:
+            return False
+        self._look_at = max(self._length_min, GARBAGE_FACTOR * self._tenure.shard.live_count)
+        return self._length >= self._look_at
+
+    async def _copy(self) -> None:
+        """Raises what ended the tenure, or as `LedPartition.cut`."""
+        tenure = self._tenure
+        begin, copied = tenure.end_offset, 0
+        live = tenure.shard.live_records()
+        while piece := tuple(islice(live, PIECE_RECORDS)):
+            copied += len(piece)
+            await tenure.rewrite(piece)
+        await tenure.partition.cut(begin, deadline_s=asyncio.get_running_loop().time() + DELETE_S_MAX)
+        self._stats.group_records_copied += copied
+        logger.info("copied forward", partition=tenure.partition.partition, records=copied, begins_at=begin)

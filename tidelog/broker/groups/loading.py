@@ -1,0 +1,84 @@
+"""How a coordinator comes to know its groups: it claims the log, and reads what is before the claim.
+
+The claim is a record like any other, appended with `acks=all`. When it is committed everything before it is, whatever
+the protocol, and whoever led before can commit nothing more. From then on each append of the coordinator names the end
+of the one before (`expected_end`), so that it learns at once if the log has got anything that it does not know.
+
+A batch that is damaged is never passed over: without it the groups would be others. It is waited for, as it is
+repaired from another replica's copy. Reading is done in pieces, between which others have their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidelog.broker.led_partition import LedPartition
+from tidelog.broker.proposals import ACKS_ALL
+from tidelog.groups.records import UnknownGroupRecord, decode
+from tidelog.groups.shard import Shard
+from tidelog.model.batch_codec import decode_batch, encode_batch
+from tidelog.model.batch_header import RecordBatch, iter_batches, parse_header
+from tidelog.model.errors import DamagedBatch, InvalidBatch
+from tidelog.model.records import Record
+
+CLAIM_KEY: Final = b'{"kind":"claim"}'
+CLAIM_S_MAX: Final = 10.0
+PIECE_BYTES: Final = 64 << 10
+PIECE_RECORDS: Final = 256
+
+
+class Loaded(NamedTuple):
+    """A shard, and where the log ended when it was like this."""
+
+    shard: Shard
+    end: int
+
+
+async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
+    """Appends a claim; returns its offset when it is committed. Raises as `LedPartition.append`."""
+    value = msgspec.json.encode({"node_id": node_id, "leader_epoch": partition.leader_epoch})
+    deadline_s = asyncio.get_running_loop().time() + CLAIM_S_MAX
+    return await append(partition, [(CLAIM_KEY, value)], now_ms, deadline_s)
+
+
+async def append(
+    partition: LedPartition,
+    entries: list[tuple[bytes, bytes | None]],
+    now_ms: int,
+    deadline_s: float,
+    expected_end: int | None = None,
+) -> int:
+    """Appends one batch, and waits until it is committed; returns its first offset. Raises as `LedPartition.append`."""
+    data = encode_batch([Record(now_ms, key, value) for key, value in entries])
+    batch = RecordBatch(parse_header(data), memoryview(data))
+    receipt = await partition.append([batch], acks=ACKS_ALL, deadline_s=deadline_s, expected_end=expected_end)
+    assert receipt.base_offset is not None, "it is no repeat of anything"
+    return receipt.base_offset
+
+
+async def load(partition: LedPartition, claimed: int) -> Loaded:
+    """What the log says before the claim. Raises `DamagedBatch`, or as `LedPartition.read`."""
+    shard = Shard()
+    offset = (await partition.extent()).log_start_offset
+    while offset < claimed:
+        fetched = await partition.read(offset, bytes_max=PIECE_BYTES)
+        assert fetched.next_offset > offset, "all before the claim is committed"
+        for batch in iter_batches(fetched.data):
+            if batch.header.base_offset < claimed:
+                await _replay(shard, batch, offset)
+        offset = fetched.next_offset
+    return Loaded(shard, claimed + 1)
+
+
+async def _replay(shard: Shard, batch: RecordBatch, begin: int) -> None:
+    try:
+        for count, record in enumerate(decode_batch(batch)):
+            if count % PIECE_RECORDS == 0:
+                await asyncio.sleep(0)
+            if record.key != CLAIM_KEY and record.offset >= begin:
+                shard.apply(decode(record.key or b"", record.value))
+    except (InvalidBatch, UnknownGroupRecord) as error:
+        raise DamagedBatch(f"the batch at offset {batch.header.base_offset} cannot be read: {error}") from error

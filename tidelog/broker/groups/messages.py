@@ -1,0 +1,57 @@
+"""What one broker asks another about consumer groups: a client's request, on its way to the group's coordinator."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from tidelog.broker.forwarding_messages import Addressed
+from tidelog.groups.decision import GroupAnswer
+from tidelog.model.groups import (
+    CommitOffsets,
+    ConfigureInstance,
+    CreateInstance,
+    DeleteGroup,
+    DeleteInstance,
+    DescribeGroup,
+    DescribeInstance,
+    FetchOffsets,
+    Heartbeat,
+    ListGroups,
+    ListInstances,
+    SetOffsets,
+)
+
+AnyGroupRequest: TypeAlias = (
+    Heartbeat
+    | CommitOffsets
+    | FetchOffsets
+    | SetOffsets
+    | DeleteGroup
+    | DescribeGroup
+    | CreateInstance
+    | ConfigureInstance
+    | DeleteInstance
+    | DescribeInstance
+    | ListInstances
+    | ListGroups
+)
+
+
+class ForwardGroup(msgspec.Struct, frozen=True, tag=True):
+    """Asks the coordinator, which leads the partition. Answered by `GroupAnswered`. Never forwarded again."""
+
+    partition: Addressed
+    request: AnyGroupRequest
+    timeout_ms: int
+
+
+class GroupAnswered(msgspec.Struct, frozen=True, tag=True):
+    """What the coordinator says."""
+
+    answer: GroupAnswer
+
+
+GROUP_MESSAGES: Final = (ForwardGroup, GroupAnswered)
+"""All messages of this page: a peer node has to know them."""

@@ -1,0 +1,103 @@
+"""Records on their way into the coordinator's log: group commit.
+
+One batch is under way; what is decided meanwhile gathers in the next. Each decision's records are in one batch, so that
+a log that ends anywhere holds whole decisions. Bounded by bytes: who finds it full has changed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from tidelog.groups.records import GroupLogRecord, PlaceKey, encode
+from tidelog.model.errors import Overloaded, TidelogError, TooLarge
+
+GATHERED_BYTES_MAX: Final = 256 << 10
+"""Of a batch that more than one decision goes into: a write, and later a load, must not hold up the loop."""
+WAITING_BYTES_MAX: Final = 32 << 20
+"""Of all that is not committed. One decision is always taken, if it is the only one."""
+RECORD_OVERHEAD_BYTES: Final = 32
+BATCH_OVERHEAD_BYTES: Final = 128
+
+Entry: TypeAlias = tuple[bytes, bytes | None]
+
+
+class OutgoingBatch:
+    """Records of one or more decisions. `outcome` is None once they are committed, or why they may not be."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.size = BATCH_OVERHEAD_BYTES
+        self.is_sent = False
+        self.changed: dict[str, None] = {}
+        """Groups of which more than places has changed."""
+        self.outcome: asyncio.Future[TidelogError | None] = asyncio.get_running_loop().create_future()
+
+    def add(self, entries: Sequence[Entry], size: int, news: Sequence[GroupLogRecord]) -> None:
+        self.entries += entries
+        self.size += size
+        self.changed.update((record.group, None) for record in news if not isinstance(record.key, PlaceKey))
+
+
+class Outbox:
+    """The batches of one coordinator that are not committed, in order."""
+
+    def __init__(self, batch_bytes_max: Callable[[], int]) -> None:
+        self._batch_bytes_max = batch_bytes_max
+        self._batches: deque[OutgoingBatch] = deque()
+        self._bytes = 0
+        self._has_mail = asyncio.Event()
+
+    @property
+    def newest(self) -> OutgoingBatch | None:
+        """The last one; when that is committed, everything is."""
+        return self._batches[-1] if self._batches else None
+
+    def put(self, records: Sequence[GroupLogRecord], *, is_news: bool = True) -> OutgoingBatch:
+        """The records of one decision; without `is_news`, they say what is so already. Raises `TooLarge`, `Overloaded`:
+        nothing was taken."""
+        entries = [encode(record) for record in records]
+        size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in entries)
+        if size + BATCH_OVERHEAD_BYTES > self._batch_bytes_max():
+            raise TooLarge(
+                f"this would change {len(records)} records of the group, {size} bytes, which is over the "
+                f"max.message.bytes of __consumer_offsets ({self._batch_bytes_max()}); nothing was done"
+            )
+        if self._batches and self._bytes + size > WAITING_BYTES_MAX:
+            raise Overloaded("the group's coordinator has too much to write; nothing was done, try again later")
+        batch = self._with_room_for(size)
+        batch.add(entries, size, records if is_news else ())
+        self._bytes += size
+        self._has_mail.set()
+        return batch
+
+    def _with_room_for(self, size: int) -> OutgoingBatch:
+        newest = self.newest
+        if newest is None or newest.is_sent or newest.size + size > min(GATHERED_BYTES_MAX, self._batch_bytes_max()):
+            newest = OutgoingBatch()
+            self._batches.append(newest)
+        return newest
+
+    async def next(self) -> OutgoingBatch:
+        """The next batch to be sent; waits for one. It stays until it is `done`."""
+        while not self._batches:
+            self._has_mail.clear()
+            await self._has_mail.wait()
+        batch = self._batches[0]
+        batch.is_sent = True
+        return batch
+
+    def done(self, batch: OutgoingBatch) -> None:
+        """It is committed."""
+        assert self._batches[0] is batch
+        self._batches.popleft()
+        self._bytes -= batch.size - BATCH_OVERHEAD_BYTES
+        batch.outcome.set_result(None)
+
+    def fail(self, sent: TidelogError, unsent: TidelogError) -> None:
+        """Nothing of what is here will be known to be committed."""
+        batches, self._batches, self._bytes = self._batches, deque(), 0
+        for batch in batches:
+            batch.outcome.set_result(sent if batch.is_sent else unsent)

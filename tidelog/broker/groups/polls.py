@@ -1,0 +1,73 @@
+"""Heartbeats whose answer waits for news (long polls): so a member hears of a rebalance at once, and not with its next
+heartbeat.
+
+At most one of a member waits: an earlier one is answered when another comes, because what it said of the member is of
+the past. Bounded: over the bound a heartbeat is answered as if it had not asked to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+POLLS_MAX: Final = 10_000
+"""Of one coordinator."""
+
+
+class Polls:
+    """Of one coordinator, by group and member."""
+
+    def __init__(self, polls_max: int = POLLS_MAX) -> None:
+        self._polls_max = polls_max
+        self._groups: dict[str, dict[str, asyncio.Future[None]]] = {}
+        self.waiting = 0
+
+    async def wait(self, group: str, member_id: str, has_news: Callable[[], bool], until_s: float) -> None:
+        """Returns when `has_news()`, looked at whenever the group has changed; when the member is heard again; at
+        `until_s` (loop time); or at once if too many wait."""
+        self.heard(group, member_id)
+        if self.waiting >= self._polls_max or has_news():
+            return
+        self.waiting += 1
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until_s):
+                    while await self._changed(group, member_id) and not has_news():
+                        pass
+        finally:
+            self.waiting -= 1
+
+    async def _changed(self, group: str, member_id: str) -> bool:
+        """False if the wait is over, whatever the news."""
+        members = self._groups.setdefault(group, {})
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        members[member_id] = changed
+        try:
+            await changed
+        finally:
+            is_ours = members.get(member_id) is changed
+            if is_ours:
+                del members[member_id]
+            if not members and self._groups.get(group) is members:
+                del self._groups[group]
+        return is_ours
+
+    def heard(self, group: str, member_id: str) -> None:
+        """The member has said something newer than what waits."""
+        waiting = self._groups.get(group, {}).pop(member_id, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def changed(self, group: str) -> None:
+        """The group has: all of its members look again."""
+        for waiting in self._groups.get(group, {}).values():
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        for group in list(self._groups):
+            for member_id in list(self._groups[group]):
+                self.heard(group, member_id)

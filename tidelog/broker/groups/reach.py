@@ -1,0 +1,135 @@
+"""The way to a coordinator, wherever it is by now: here, or at another broker, tried again until it answers.
+
+    what happened                                    done?     what is done
+    -----------------------------------------------  --------  ------------------------------------------------------
+    no leader, `NotLeader`, no connection,           no        waits for news of the leader, then asks whoever leads
+    `CoordinatorNotAvailable`
+    connection lost, no answer, another leader came  unknown   the same: requests about groups may be repeated
+    before the answer, `CoordinatorLost`
+    any other answer                                 it says   passes it on
+
+What was perhaps done before is not denied: if a repetition of a change is refused, that is told as unknown.
+
+Long polls of other brokers' members are bounded (`FORWARDED_POLLS_MAX` at each): over the bound they are sent as
+heartbeats that do not wait, so that the connection has room for whatever is in a hurry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.groups.coordinators import Coordinators
+from tidelog.broker.groups.messages import AnyGroupRequest, ForwardGroup, GroupAnswered
+from tidelog.broker.led_partition import LedPartition
+from tidelog.broker.origin import Origin, Pauses, Place, Target, epoch_of
+from tidelog.broker.peer_partition import PeerPartition
+from tidelog.groups.decision import GroupAnswer
+from tidelog.model.errors import (
+    CoordinatorLost,
+    CoordinatorNotAvailable,
+    InternalError,
+    LeaderNotAvailable,
+    TidelogError,
+)
+from tidelog.model.groups import DescribeGroup, DescribeInstance, FetchOffsets, Heartbeat, ListGroups, ListInstances
+from tidelog.transport.peer import PeerLost, PeerUnreachable
+
+PATIENCE_S: Final = 10.0
+"""How long a coordinator is looked for, if the deadline allows it. Whoever asked may ask again."""
+FORWARDED_POLLS_MAX: Final = 256
+"""At each other broker: a quarter of what one peer connection carries."""
+NOT_DONE: Final = (LeaderNotAvailable, PeerUnreachable, CoordinatorNotAvailable)
+UNKNOWN: Final = (PeerLost, TimeoutError, CoordinatorLost)
+SAY_AS_IT_IS: Final = (Heartbeat, FetchOffsets, DescribeGroup, DescribeInstance, ListGroups, ListInstances)
+"""Requests whose refusals are true, whatever became of an earlier try: they tell where the member or group stands."""
+
+
+class Reach:
+    """One broker's."""
+
+    def __init__(self, origin: Origin, coordinators: Coordinators) -> None:
+        self._origin = origin
+        self._coordinators = coordinators
+        self._polls: dict[int, int] = {}
+
+    async def ask(self, target: Target, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
+        """What the coordinator answers. Raises what it raises, `CoordinatorNotAvailable`, `CoordinatorLost`."""
+        pauses = Pauses(min(deadline_s, asyncio.get_running_loop().time() + PATIENCE_S))
+        is_uncertain = False
+        while True:
+            epoch = None
+            try:
+                place = self._origin.locate(target, deadline_s)
+                epoch = epoch_of(place)
+                return await self._ask_at(place, target, request, deadline_s)
+            except UNKNOWN as error:
+                failure: Exception = error
+                is_uncertain = True
+            except NOT_DONE as error:
+                failure = error
+            except TidelogError as error:
+                if is_uncertain and not isinstance(request, SAY_AS_IT_IS):
+                    raise CoordinatorLost(
+                        f"an attempt before this one may have done it; now: {error.message}"
+                    ) from error
+                raise
+            if pauses.is_over:
+                raise _gave_up(failure, is_uncertain=is_uncertain) from failure
+            await self._origin.wait_for_news([(target, epoch)], pauses.next_end_s())
+
+    async def _ask_at(self, place: Place, target: Target, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
+        if isinstance(place, LedPartition):
+            return await self.ask_here(place, request, deadline_s)
+        return await self._origin.while_it_leads(target, epoch_of(place), self._ask_peer(place, request, deadline_s))
+
+    async def ask_here(self, partition: LedPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
+        """What the coordinator of a partition answers that this broker leads. Raises as `Coordinator.ask`."""
+        coordinator = self._coordinators.of(partition)
+        if coordinator is None:
+            raise CoordinatorNotAvailable(
+                f"the coordinator of {partition.topic}-{partition.partition} is just coming up"
+            )
+        return await coordinator.ask(request, deadline_s)
+
+    async def _ask_peer(self, place: PeerPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
+        with self._bounded(place.leader.node_id, request) as bounded:
+            timeout_ms = math.ceil((deadline_s - asyncio.get_running_loop().time()) * 1000)
+            message = ForwardGroup(place.addressed, bounded, max(0, timeout_ms))
+            answered = (await place.leader.ask(message, deadline_s)).message
+        if not isinstance(answered, GroupAnswered):
+            raise InternalError(f"a broker answered a request about a group with {type(answered).__name__}")
+        return answered.answer
+
+    @contextmanager
+    def _bounded(self, node_id: int, request: AnyGroupRequest) -> Iterator[AnyGroupRequest]:
+        if not isinstance(request, Heartbeat) or request.wait_ms <= 0:
+            yield request
+            return
+        waiting = self._polls.get(node_id, 0)
+        if waiting >= FORWARDED_POLLS_MAX:
+            yield msgspec.structs.replace(request, wait_ms=0)
+            return
+        self._polls[node_id] = waiting + 1
+        try:
+            yield request
+        finally:
+            self._polls[node_id] -= 1
+
+
+def deadline_of(asked: ForwardGroup) -> float:
+    """Until when the origin waits (loop time)."""
+    return asyncio.get_running_loop().time() + max(0, asked.timeout_ms) / 1000
+
+
+def _gave_up(failure: Exception, *, is_uncertain: bool) -> TidelogError:
+    if is_uncertain:
+        return CoordinatorLost(
+            f"the group's coordinator may have done it, and did not say so in time ({failure}); try again"
+        )
+    return CoordinatorNotAvailable(f"the group's coordinator could not be asked in time ({failure}); try again")

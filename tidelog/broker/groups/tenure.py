@@ -1,0 +1,244 @@
+"""What a coordinator knows, from one load of its log on until it loses it.
+
+A request is decided on the newest state, which may be ahead of what is committed, and its records are applied at once
+and put into the outbox. Its answer is given when all that it was derived from is committed: what it has written itself,
+and whatever was on its way when it was decided, refusals included. So requests do not wait for each other's fsync, and
+nobody is told what may be lost.
+
+An append that fails, or whose fate is unknown, ends the tenure: the state has run ahead of a log that may not follow.
+Whoever waits is told so, and the coordinator loads anew. An answer also needs the partition to be led for sure at that
+moment (the broker's lease): a leader of the past answers nothing, not even what nobody has to write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.groups.loading import Loaded, append
+from tidelog.broker.groups.messages import AnyGroupRequest
+from tidelog.broker.groups.outbox import Outbox, OutgoingBatch
+from tidelog.broker.groups.polls import Polls
+from tidelog.broker.led_partition import LedPartition
+from tidelog.broker.stats import Stats
+from tidelog.groups.decide import decide, has_news
+from tidelog.groups.decision import Decision, GroupAnswer
+from tidelog.groups.records import GroupLogRecord
+from tidelog.groups.sessions import Sessions
+from tidelog.groups.settings import GroupSettings, Now, TopicsView
+from tidelog.model.errors import (
+    CoordinatorLost,
+    CoordinatorNotAvailable,
+    LeaderNotAvailable,
+    Overloaded,
+    TidelogError,
+)
+from tidelog.model.groups import JOIN, GroupDescription, GroupsListed, Heartbeat, HeartbeatAnswer
+from tidelog.model.ports import Clock
+
+APPEND_S_MAX: Final = 10.0
+REQUESTS_MAX: Final = 10_000
+"""Requests that wait for commits, of one coordinator."""
+POLL_MARGIN_S: Final = 0.25
+"""A long poll ends so long before its caller gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all coordinators of a broker share."""
+
+    node_id: int
+    clock: Clock
+    stats: Stats
+    settings: GroupSettings
+    retention_check_s: float
+    view: Callable[[], TopicsView]
+    """The cluster's topics, as this broker knows them now."""
+
+
+class Tenure:
+    """One load's. `run` is its task; `end` its end, in any case. `changed` is called with each group of which more than
+    places has changed, once that is committed."""
+
+    def __init__(
+        self, partition: LedPartition, loaded: Loaded, surroundings: Surroundings, changed: Callable[[str], None]
+    ) -> None:
+        self.partition = partition
+        self.shard = loaded.shard
+        self.end_offset = loaded.end
+        """Where the log ends, as far as it is committed: the next append must be there."""
+        self.sessions = Sessions.of(loaded.shard, surroundings.settings, surroundings.clock.monotonic_s())
+        self.polls = Polls()
+        self.progressed = asyncio.Event()
+        """Set with each batch that is committed."""
+        self._outbox = Outbox(lambda: partition.config.max_message_bytes)
+        self._surroundings = surroundings
+        self._changed = changed
+        self._requests = 0
+        self._over: TidelogError | None = None
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
+        """The answer, by `deadline_s` (loop time). Raises what `decide` raises; `Overloaded`, `TooLarge`,
+        `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
+        if self._requests >= REQUESTS_MAX:
+            self._surroundings.stats.group_requests_refused += 1
+            raise Overloaded(f"{self._requests} requests wait for this coordinator already; try again later")
+        answer = await self._settled(request, deadline_s)
+        if isinstance(request, Heartbeat) and isinstance(answer, HeartbeatAnswer) and _may_wait(request, answer):
+            await self._wait_for_news(request, answer, deadline_s)
+            again = msgspec.structs.replace(request, owned=None, wait_ms=0)
+            answer = await self._settled(again, deadline_s)
+        return answer
+
+    async def _wait_for_news(self, request: Heartbeat, answer: HeartbeatAnswer, deadline_s: float) -> None:
+        """No longer than a third of its session: what follows the answer has to be heard within it."""
+        wait_s = min(request.wait_ms, answer.session_timeout_ms // 3) / 1000
+        until_s = min(asyncio.get_running_loop().time() + wait_s, deadline_s - POLL_MARGIN_S)
+        asked = msgspec.structs.replace(request, owned=None)
+        await self.polls.wait(
+            request.group, request.member_id, lambda: self._over is not None or has_news(self.shard, asked), until_s
+        )
+
+    async def _settled(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
+        self._require_tenure()
+        outcome: GroupAnswer | TidelogError
+        own: OutgoingBatch | None = None
+        try:
+            decision = self._decided(request)
+        except TidelogError as error:
+            outcome = error
+        else:
+            own = self.write(decision.records)
+            outcome = decision.answer
+            if isinstance(request, Heartbeat):
+                self._hear(request)
+        self._requests += 1
+        try:
+            await self._until_true(own, deadline_s)
+        finally:
+            self._requests -= 1
+        if isinstance(outcome, TidelogError):
+            raise outcome
+        return _signed(outcome, self._surroundings.node_id)
+
+    def _decided(self, request: AnyGroupRequest) -> Decision:
+        around = self._surroundings
+        return decide(self.shard, request, around.view(), around.settings, self.now())
+
+    def now(self) -> Now:
+        clock = self._surroundings.clock
+        return Now(clock.wall_ms(), clock.monotonic_s())
+
+    def _hear(self, request: Heartbeat) -> None:
+        around = self._surroundings
+        self.polls.heard(request.group, request.member_id)
+        self.sessions.follow(self.shard, request.group, request.member_id, around.settings, around.clock.monotonic_s())
+
+    def write(self, records: Sequence[GroupLogRecord]) -> OutgoingBatch | None:
+        """Has records appended, and takes them for true from now on. Raises `TooLarge`, `Overloaded`: nothing was
+        done."""
+        if not records:
+            return None
+        try:
+            batch = self._outbox.put(records)
+        except TidelogError:
+            self._surroundings.stats.group_requests_refused += 1
+            raise
+        for record in records:
+            self.shard.apply(record)
+        self._surroundings.stats.group_changes += 1
+        return batch
+
+    async def rewrite(self, records: Sequence[GroupLogRecord]) -> None:
+        """Has records appended that are true already; returns when they are committed. Raises what ended the tenure,
+        or `Overloaded`."""
+        self._require_tenure()
+        failure = await asyncio.shield(self._outbox.put(records, is_news=False).outcome)
+        if failure is not None:
+            raise failure.with_traceback(None)
+
+    # -- when is it true? --------------------------------------------------------------------------------------------
+
+    async def _until_true(self, own: OutgoingBatch | None, deadline_s: float) -> None:
+        newest = own or self._outbox.newest
+        if newest is not None:
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    failure = await asyncio.shield(newest.outcome)
+            except TimeoutError:
+                raise _gave_up(own) from None
+            if failure is not None:
+                raise failure.with_traceback(None)
+        try:
+            await self.partition.extent()
+        except LeaderNotAvailable as error:
+            raise _untold(own, error) from error
+
+    def _require_tenure(self) -> None:
+        if self._over is not None:
+            raise self._over.with_traceback(None)
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Appends what is in the outbox. Raises the error that ends the tenure."""
+        loop = asyncio.get_running_loop()
+        while True:
+            batch = await self._outbox.next()
+            now_ms = self._surroundings.clock.wall_ms()
+            deadline_s = loop.time() + APPEND_S_MAX
+            base = await append(self.partition, batch.entries, now_ms, deadline_s, expected_end=self.end_offset)
+            self.end_offset = base + len(batch.entries)
+            self._surroundings.stats.group_batches += 1
+            self._outbox.done(batch)
+            self.progressed.set()
+            for group in batch.changed:
+                self.polls.changed(group)
+                self._changed(group)
+
+    def end(self, reason: str, *, is_definite: bool) -> None:
+        """Everybody who waits is told; nothing is decided any more. With `is_definite` nothing of what was under way
+        was appended."""
+        unsent = CoordinatorNotAvailable(f"{reason}; nothing was done, try again")
+        sent = unsent if is_definite else CoordinatorLost(f"{reason}; it may have been done, try again")
+        self._over = unsent
+        self._outbox.fail(sent, unsent)
+        self.polls.end()
+
+
+def _may_wait(request: Heartbeat, answer: HeartbeatAnswer) -> bool:
+    """There is no news, and the caller would wait for some."""
+    return (
+        request.wait_ms > 0
+        and request.member_epoch > JOIN
+        and answer.assignment is None
+        and answer.member_epoch == request.member_epoch
+    )
+
+
+def _signed(answer: GroupAnswer, node_id: int) -> GroupAnswer:
+    """With the coordinator's name, where it has a place."""
+    match answer:
+        case HeartbeatAnswer() | GroupDescription():
+            return msgspec.structs.replace(answer, coordinator=node_id)
+        case GroupsListed():
+            return GroupsListed(tuple(msgspec.structs.replace(one, coordinator=node_id) for one in answer.groups))
+    return answer
+
+
+def _gave_up(own: OutgoingBatch | None) -> TidelogError:
+    if own is None:
+        return CoordinatorNotAvailable("what was decided before is not committed in time; try again")
+    return CoordinatorLost("it is not committed in time, and may be later; try again")
+
+
+def _untold(own: OutgoingBatch | None, error: TidelogError) -> TidelogError:
+    """This broker may lead no more."""
+    kind = CoordinatorNotAvailable if own is None else CoordinatorLost
+    return kind(f"the group may have another coordinator by now: {error.message}")

@@ -1,0 +1,29 @@
+"""The cluster's topics, as consumer groups see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidelog.groups.settings import TopicSeen, TopicsView
+from tidelog.model.cluster import ClusterImage, Topic
+
+
+class TopicsSeen:
+    """Made anew when the image's topics have changed, and somebody asks."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+        self._topics: Mapping[str, Topic] | None = None
+        self._view: TopicsView = {}
+
+    def __call__(self) -> TopicsView:
+        """The users' topics, by name."""
+        topics = self._image().topics
+        if topics is not self._topics:
+            self._topics = topics
+            self._view = {
+                name: TopicSeen(topic.topic_id, len(topic.partitions))
+                for name, topic in topics.items()
+                if not topic.is_internal
+            }
+        return self._view
