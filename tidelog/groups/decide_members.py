@@ -12,7 +12,7 @@ from tidelog.groups.assignors import ASSIGNORS
 from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.decision import Decision
 from tidelog.groups.group import Current, Group, current_record, target_record
-from tidelog.groups.patterns import compiled
+from tidelog.groups.patterns import matcher
 from tidelog.groups.rebalance import rebalance
 from tidelog.groups.reconcile import UNKNOWN, could_be_given, reconciled
 from tidelog.groups.records import CurrentKey, GroupLogRecord, MemberKey, MemberRecord, TargetKey, gone
@@ -242,7 +242,7 @@ def _check_wishes(request: Heartbeat, settings: GroupSettings) -> None:
     if request.topics is not None and len(request.topics) > SUBSCRIBED_TOPICS_MAX:
         raise InvalidRequest(f"a member subscribes to at most {SUBSCRIBED_TOPICS_MAX} topics by name; use a pattern")
     if request.pattern:
-        compiled(request.pattern)
+        matcher(request.pattern)
     if request.assignor is not None and request.assignor not in ASSIGNORS:
         raise UnsupportedAssignor(f"there is no assignor {request.assignor!a}; use one of {', '.join(ASSIGNORS)}")
     for what, text in (("client_id", request.client_id), ("client_host", request.client_host), ("rack", request.rack)):

@@ -17,7 +17,7 @@ import xxhash
 from tidelog.groups.assignors import ASSIGNORS, Subscriber
 from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.group import NO_TARGET, Group, target_record
-from tidelog.groups.patterns import compiled
+from tidelog.groups.patterns import matcher
 from tidelog.groups.records import GroupLogRecord, GroupRecord, MemberRecord, TargetKey, gone
 from tidelog.groups.settings import Now, TopicsView
 
@@ -108,8 +108,7 @@ def resolved(members: Mapping[str, MemberRecord], view: TopicsView) -> Mapping[s
 def _existing(topics: tuple[str, ...], pattern: str, view: TopicsView) -> tuple[str, ...]:
     names = {name for name in topics if name in view}
     if pattern:
-        matches = compiled(pattern).fullmatch
-        names.update(name for name in view if matches(name) is not None)
+        names.update(filter(matcher(pattern), view))
     return tuple(sorted(names))
 
 

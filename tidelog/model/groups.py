@@ -63,7 +63,7 @@ class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
     topics: tuple[str, ...] | None = None
     """Subscribed by name; those that do not exist are waited for."""
     pattern: str | None = None
-    """Subscribed by a regular expression (Python's `re`, full match), beside `topics`; "" takes it back."""
+    """Subscribed by a regular expression (RE2's syntax, full match), beside `topics`; "" takes it back."""
     assignor: str | None = None
     """`uniform`, `range` or `roundrobin`; the group goes by what most of its members want."""
     session_timeout_ms: int | None = None
