@@ -28,6 +28,7 @@ from tidelog.broker.controller.partition_commands import UnfitReplica
 from tidelog.broker.controller_channel import ControllerChannel
 from tidelog.broker.data_plane import DataPlane
 from tidelog.broker.groups.facade import Groups
+from tidelog.broker.groups.lags import GroupLags
 from tidelog.broker.lease import Lease
 from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.log_writer import LogWriter
@@ -146,6 +147,7 @@ class Broker:
             self, config, clock, entropy, self.stats, self._routing, self.admin, failed=self.failed.set
         )
         """Consumer groups: what is asked of their coordinators, wherever those are."""
+        self.group_lags = GroupLags(self)
         service.groups = self.groups
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.replication, service.copies = self.data.replication, self.data.copies
@@ -183,6 +185,7 @@ class Broker:
         self._report_unknown_topics()
         for name, task in self.data.upkeep(self._metadata.mark).items():
             self._spawn(name, task)
+        self._spawn("group-lags", self.group_lags.run())
         self.is_ready = True
 
     async def _listen(self) -> tuple[str, int]:
@@ -234,7 +237,7 @@ class Broker:
             await self._registration.leave()
         self._channel.close()
         await self._cancel(
-            ["replicas", "housekeeping", "ticks", "isr-requests", "paxos-members", "repairs", "scrubbing"]
+            ["replicas", "housekeeping", "ticks", "isr-requests", "paxos-members", "repairs", "scrubbing", "group-lags"]
         )
         await self.groups.close()
         marks = await self.data.close()

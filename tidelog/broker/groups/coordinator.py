@@ -22,6 +22,7 @@ from tidelog.broker.groups.tenure import Surroundings, Tenure
 from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.purgatory import Watchers
 from tidelog.groups.decision import GroupAnswer
+from tidelog.groups.shard import Shard
 from tidelog.model.errors import (
     CoordinatorNotAvailable,
     DamagedBatch,
@@ -64,9 +65,10 @@ class Coordinator:
         return self._tenure is not None
 
     @property
-    def groups(self) -> int:
-        """How many it knows."""
-        return 0 if self._tenure is None else len(self._tenure.shard.groups)
+    def shard(self) -> Shard | None:
+        """What it decides from: all groups of its partition, in the newest state, part of which may not be committed
+        yet. None while it does not answer."""
+        return None if self._tenure is None else self._tenure.shard
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
         """As `Tenure.ask`, once it has loaded. Raises `NotLeader` if this broker has ceased to lead, or is ceasing to;

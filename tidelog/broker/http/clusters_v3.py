@@ -43,6 +43,7 @@ class ClusterV3(Struct, frozen=True):
     voters: list[VoterV3]
     brokers: Related
     topics: Related
+    consumer_groups: Related
 
 
 class BrokerV3(Struct, frozen=True):
@@ -150,6 +151,7 @@ def _cluster(context: Context, place: Place) -> ClusterV3:
         [_voter(image, voter) for voter in image.voters],
         place.related("brokers"),
         place.related("topics"),
+        place.related("consumer-groups"),
     )
 
 

@@ -53,6 +53,16 @@ def any_topic_resource(_path: Mapping[str, str]) -> Resource:
     return Resource("Topic", "*")
 
 
+def group_resource(path: Mapping[str, str]) -> Resource:
+    """The consumer group of the path."""
+    return Resource("Group", path["group"])
+
+
+def any_group_resource(_path: Mapping[str, str]) -> Resource:
+    """Groups that the path does not name; as `any_topic_resource`."""
+    return Resource("Group", "*")
+
+
 ResourceOf = Callable[[Mapping[str, str]], Resource]
 """Finds the resource of a request from its path's placeholders."""
 

@@ -16,6 +16,9 @@ from tidelog.broker.http import (
     clusters_v3,
     configs_v3,
     deletion_v3,
+    group_lags_v3,
+    group_resets_v3,
+    groups_v3,
     json_body,
     ops,
     partitions_v3,
@@ -32,8 +35,10 @@ from tidelog.broker.http import (
 from tidelog.broker.http.envelope import ResourceList
 from tidelog.broker.http.media import BATCHES_TYPE, JSON_TYPE, Embedded
 from tidelog.broker.http.route import Handler, Operation, Query, ResourceOf, Route
+from tidelog.broker.http.route import any_group_resource as groups
 from tidelog.broker.http.route import any_topic_resource as topics
 from tidelog.broker.http.route import cluster_resource as cluster
+from tidelog.broker.http.route import group_resource as group
 from tidelog.broker.http.route import topic_resource as topic
 from tidelog.broker.shown_records import RecordShown
 
@@ -79,6 +84,8 @@ _V2_RECORDS: Final = (Embedded.JSON.value, Embedded.BINARY.value, JSON_TYPE)
 
 _TOPIC: Final = "/topics/{topic}"
 _PARTITION: Final = "/topics/{topic}/partitions/{partition}"
+_GROUP: Final = "/consumer-groups/{group}"
+_CONSUMER: Final = "/consumer-groups/{group}/consumers/{consumer}"
 _OPEN, _READ, _WRITE, _CREATE = Operation.NONE, Operation.READ, Operation.WRITE, Operation.CREATE
 _DELETE, _ALTER, _DESCRIBE = Operation.DELETE, Operation.ALTER, Operation.DESCRIBE
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
@@ -229,6 +236,24 @@ V3: Final = (
         records_v3.ReceiptV3, query=_PRODUCE, has_raw_body=True),
     _v3("POST", f"{_TOPIC}/records:batch", _WRITE, topic, produce_v3.produce_entries, json_body.EntriesV3,
         produce_v3.BatchReceiptV3, 207, query=_PRODUCE),
+    _v3("GET", "/consumer-groups", _DESCRIBE, groups, groups_v3.list_groups, None,
+        ResourceList[groups_v3.ConsumerGroupV3]),
+    _v3("GET", _GROUP, _DESCRIBE, group, groups_v3.get_group, None, groups_v3.ConsumerGroupV3),
+    _v3("DELETE", _GROUP, _DELETE, group, groups_v3.delete_group, None, None, 204),
+    _v3("GET", f"{_GROUP}/consumers", _DESCRIBE, group, groups_v3.list_consumers, None,
+        ResourceList[groups_v3.ConsumerV3]),
+    _v3("GET", _CONSUMER, _DESCRIBE, group, groups_v3.get_consumer, None, groups_v3.ConsumerV3),
+    _v3("GET", f"{_CONSUMER}/assignments", _DESCRIBE, group, groups_v3.list_assignments, None,
+        ResourceList[groups_v3.AssignmentV3]),
+    _v3("GET", f"{_CONSUMER}/assignments/{{topic}}/partitions/{{partition}}", _DESCRIBE, group,
+        groups_v3.get_assignment, None, groups_v3.AssignmentV3),
+    _v3("GET", f"{_GROUP}/lag-summary", _DESCRIBE, group, group_lags_v3.get_summary, None,
+        group_lags_v3.LagSummaryV3),
+    _v3("GET", f"{_GROUP}/lags", _DESCRIBE, group, group_lags_v3.list_lags, None, ResourceList[group_lags_v3.LagV3]),
+    _v3("GET", f"{_GROUP}/lags/{{topic}}/partitions/{{partition}}", _DESCRIBE, group, group_lags_v3.get_lag, None,
+        group_lags_v3.LagV3),
+    _v3("POST", f"{_GROUP}/offsets:reset", _READ, group, group_resets_v3.reset_offsets, group_resets_v3.ResetAsked,
+        group_resets_v3.GroupResetV3),
 )  # fmt: skip
 
 ROUTES: Final = (

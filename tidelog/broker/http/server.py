@@ -13,6 +13,7 @@ from tidelog.broker.http.cluster_metrics import ClusterMetrics
 from tidelog.broker.http.connection import Gate, Server
 from tidelog.broker.http.context import Context, Waits
 from tidelog.broker.http.edge import Edge
+from tidelog.broker.http.group_metrics import GroupMetrics
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.openapi import describe
@@ -54,6 +55,7 @@ async def start_http(broker: Broker, host: str, port: int, *, limits: Limits | N
     registry.register(metrics)
     registry.register(BrokerMetrics(broker))
     registry.register(ClusterMetrics(broker))
+    registry.register(GroupMetrics(broker))
     ProcessCollector(registry=registry)
     context = Context(
         broker=broker,

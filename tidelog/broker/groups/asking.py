@@ -1,0 +1,81 @@
+"""What is known of groups, whoever coordinates them: descriptions, places, and how far these are behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.broker.gathering import offsets_of
+from tidelog.broker.partition_handle import Extent, PartitionHandle
+from tidelog.model.errors import TidelogError
+from tidelog.model.groups import (
+    CommittedOffset,
+    DescribeGroup,
+    FetchOffsets,
+    GroupDescription,
+    MemberDescription,
+    pairs,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a group is behind in one partition of which it has a place.
+
+    `extent` is an error where nobody could be asked. `member` is who owns the partition, if anybody does.
+    """
+
+    place: CommittedOffset
+    extent: Extent | TidelogError
+    member: MemberDescription | None
+
+    @property
+    def records(self) -> int | None:
+        """From the place to the high watermark, which is as far as anybody can read; None if that is not known.
+
+        As Kafka counts, in offsets: where offsets are missing there are fewer records.
+        """
+        return None if isinstance(self.extent, TidelogError) else max(0, self.extent.high_watermark - self.place.offset)
+
+
+async def described(broker: Broker, group: str, deadline_s: float) -> GroupDescription:
+    """Raises `UnknownGroup`, `CoordinatorNotAvailable`."""
+    return await broker.groups.ask(DescribeGroup(group=group), deadline_s=deadline_s)
+
+
+async def places_of(broker: Broker, group: str, deadline_s: float) -> list[CommittedOffset]:
+    """All places of a group, by topic and partition. Raises `CoordinatorNotAvailable`."""
+    answer = await broker.groups.ask(FetchOffsets(group=group), deadline_s=deadline_s)
+    return sorted(answer.offsets, key=lambda place: (place.topic, place.partition))
+
+
+async def lags_of(broker: Broker, group: str, deadline_s: float) -> list[Lag]:
+    """Of every partition of which the group has a place, by topic and partition. Raises `UnknownGroup`,
+    `CoordinatorNotAvailable`; what it cannot tell of single partitions is in their lags."""
+    description = await described(broker, group, deadline_s)
+    places = await places_of(broker, group, deadline_s)
+    owners = {partition: member for member in description.members for partition in pairs(member.owned)}
+    extents = await extents_of(broker, [(place.topic, place.partition) for place in places])
+    return [
+        Lag(place, extent, owners.get((place.topic, place.partition)))
+        for place, extent in zip(places, extents, strict=True)
+    ]
+
+
+async def extents_of(broker: Broker, partitions: list[tuple[str, int]]) -> list[Extent | TidelogError]:
+    """Where these partitions begin and end, or why it cannot be told; one question to each of their leaders."""
+    handles = [_handle(broker, *partition) for partition in partitions]
+    known = [(handle, None) for handle in handles if not isinstance(handle, TidelogError)]
+    answers = iter(await offsets_of(known))
+    found = [handle if isinstance(handle, TidelogError) else next(answers) for handle in handles]
+    return [one if isinstance(one, TidelogError) else one.extent for one in found]
+
+
+def _handle(broker: Broker, topic: str, partition: int) -> PartitionHandle | TidelogError:
+    try:
+        return broker.partition(topic, partition)
+    except TidelogError as error:
+        return error

@@ -1,0 +1,92 @@
+"""How far the groups that this broker coordinates are behind, for whoever watches, without ever making him wait.
+
+The places are at hand, and so is the high watermark of whatever this broker leads. Of the other partitions the high
+watermarks are asked for in the background, many at once and a few times a minute, and only while somebody watches: so
+a lag is at most `REFRESH_S` and a question old, and a broker that nobody scrapes asks nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.groups.asking import extents_of
+from tidelog.groups.assignors.subscriber import Partition
+from tidelog.groups.group import Group
+from tidelog.groups.records import PlaceRecord
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId, TopicId
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+REFRESH_S: Final = 5.0
+WATCHED_S: Final = 120.0
+"""Who has not come back for so long watches no more."""
+PARTITIONS_MAX: Final = 1_000
+"""Of one question; more take several, one after the other."""
+
+
+class GroupLags:
+    """One broker's. `run` is its task."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._ends = dict[Partition, int]()
+        """High watermarks of partitions that are led elsewhere."""
+        self._watcher_came = asyncio.Event()
+        self._watched_until_s = 0.0
+
+    def watched(self) -> None:
+        """Somebody looks, and will look again."""
+        self._watched_until_s = asyncio.get_running_loop().time() + WATCHED_S
+        self._watcher_came.set()
+
+    def groups(self) -> Iterator[Group]:
+        """Those that this broker coordinates, and has loaded."""
+        for coordinator in self._broker.groups.coordinators.loaded:
+            if coordinator.shard is not None:
+                yield from coordinator.shard.groups.values()
+
+    def of(self, place: PlaceRecord) -> int | None:
+        """The lag in offsets; None if the topic is gone, or its end is not known yet."""
+        end = self._end(place)
+        return None if end is None else max(0, end - place.offset)
+
+    def _end(self, place: PlaceRecord) -> int | None:
+        topic = self._broker.image.topics.get(place.topic)
+        if topic is None or topic.topic_id != place.topic_id:
+            return None
+        led = self._broker.partitions.get(PartitionId(TopicId(place.topic_id), place.partition))
+        return self._ends.get((place.topic, place.partition)) if led is None else led.high_watermark
+
+    async def run(self) -> None:
+        """Keeps the high watermarks of others fresh as long as somebody watches."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._watcher_came.wait()
+            while loop.time() < self._watched_until_s:
+                await self._refresh()
+                await asyncio.sleep(REFRESH_S)
+            self._watcher_came.clear()
+            self._ends.clear()
+
+    async def _refresh(self) -> None:
+        wanted = iter(dict.fromkeys(self._led_elsewhere()))
+        ends = dict[Partition, int]()
+        while some := list(islice(wanted, PARTITIONS_MAX)):
+            for partition, extent in zip(some, await extents_of(self._broker, some), strict=True):
+                if not isinstance(extent, TidelogError):
+                    ends[partition] = extent.high_watermark
+        self._ends = ends
+
+    def _led_elsewhere(self) -> list[Partition]:
+        led = self._broker.partitions
+        return [
+            (place.topic, place.partition)
+            for group in self.groups()
+            for place in group.places.values()
+            if PartitionId(TopicId(place.topic_id), place.partition) not in led
+        ]

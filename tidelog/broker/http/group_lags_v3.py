@@ -1,0 +1,133 @@
+"""REST v3: how far consumer groups are behind.
+
+The lag of a partition is its high watermark less the group's offset: `log_end_offset` is the high watermark, because a
+consumer cannot read beyond it (Confluent's proxy shows the same). Only partitions of which the group has an offset have
+a lag; where nobody can tell the high watermark, `log_end_offset` and `lag` are null, and there is no summary (503).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.groups.asking import Lag, lags_of
+from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Metadata, Place, Related
+from tidelog.model.errors import LeaderNotAvailable, NotFound, TidelogError
+from tidelog.model.groups import check_group_name
+
+
+class LagV3(Struct, frozen=True):
+    """How far a group is behind in a partition; the `consumer_id` is empty if no member has it now."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    consumer_group_id: str
+    topic_name: str
+    partition_id: int
+    current_offset: int
+    log_end_offset: int | None
+    lag: int | None
+    consumer_id: str
+    instance_id: str | None
+    client_id: str
+
+
+class LagSummaryV3(Struct, frozen=True):
+    """How far a group is behind in all, and in the partition where it is behind most."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    consumer_group_id: str
+    max_lag_consumer_id: str
+    max_lag_instance_id: str | None
+    max_lag_client_id: str
+    max_lag_topic_name: str
+    max_lag_partition_id: int
+    max_lag: int
+    total_lag: int
+    max_lag_consumer: Related | None
+    max_lag_partition: Related
+
+
+async def list_lags(context: Context, call: Call) -> web.StreamResponse:
+    """How far a group is behind, partition by partition."""
+    place = Place(context, call)
+    group, lags = await _lags(context, call)
+    data = [_lag(place, group, lag) for lag in lags]
+    return json_answer(place.list_of("KafkaConsumerLag", data, "consumer-groups", group, "lags"))
+
+
+async def get_lag(context: Context, call: Call) -> web.StreamResponse:
+    """How far a group is behind in one partition."""
+    place = Place(context, call)
+    topic, partition = call.topic_name(), call.partition_number()
+    group, lags = await _lags(context, call)
+    for lag in lags:
+        if (lag.place.topic, lag.place.partition) == (topic, partition):
+            return json_answer(_lag(place, group, lag))
+    raise NotFound(f"group {group} has no offset of {topic}-{partition}")
+
+
+async def get_summary(context: Context, call: Call) -> web.StreamResponse:
+    """How far a group is behind in all, and where most."""
+    place = Place(context, call)
+    group, lags = await _lags(context, call)
+    if not lags:
+        raise NotFound(f"group {group} has no offsets, so it is not behind anywhere")
+    return json_answer(_summary(place, group, lags))
+
+
+async def _lags(context: Context, call: Call) -> tuple[str, list[Lag]]:
+    group = check_group_name(call.path["group"])
+    return group, await lags_of(context.broker, group, call.deadline_s(context))
+
+
+def _lag(place: Place, group: str, lag: Lag) -> LagV3:
+    member = lag.member
+    segments = ("consumer-groups", group, "lags", lag.place.topic, "partitions", lag.place.partition)
+    return LagV3(
+        "KafkaConsumerLag",
+        place.metadata(*segments),
+        place.cluster_id,
+        group,
+        lag.place.topic,
+        lag.place.partition,
+        lag.place.offset,
+        None if isinstance(lag.extent, TidelogError) else lag.extent.high_watermark,
+        lag.records,
+        "" if member is None else member.member_id,
+        None if member is None else member.instance_id,
+        "" if member is None else member.client_id,
+    )
+
+
+def _summary(place: Place, group: str, lags: Sequence[Lag]) -> LagSummaryV3:
+    worst, most, total = lags[0], -1, 0
+    for lag in lags:
+        if lag.records is None:
+            raise LeaderNotAvailable(f"nobody can tell where {lag.place.topic}-{lag.place.partition} ends now")
+        total += lag.records
+        if lag.records > most:
+            worst, most = lag, lag.records
+    member = worst.member
+    return LagSummaryV3(
+        "KafkaConsumerGroupLagSummary",
+        place.metadata("consumer-groups", group, "lag-summary"),
+        place.cluster_id,
+        group,
+        "" if member is None else member.member_id,
+        None if member is None else member.instance_id,
+        "" if member is None else member.client_id,
+        worst.place.topic,
+        worst.place.partition,
+        most,
+        total,
+        None if member is None else place.related("consumer-groups", group, "consumers", member.member_id),
+        place.related("topics", worst.place.topic, "partitions", worst.place.partition),
+    )

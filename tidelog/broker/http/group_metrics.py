@@ -1,0 +1,64 @@
+"""The consumer groups that a broker coordinates, as Prometheus families: a sum over all brokers counts each once.
+
+A group is shown whole or not at all. So that groups, which anybody can make, cannot make a page without end, there is a
+bound for the series; the groups beyond it are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidelog.groups.group import GroupState
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+
+SERIES_MAX: Final = 10_000
+
+
+class GroupMetrics(Collector):
+    """Of one broker; see the module."""
+
+    def __init__(self, broker: Broker, *, series_max: int = SERIES_MAX) -> None:
+        self._broker = broker
+        self._series_max = series_max
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry for each scrape, on the event loop."""
+        if not self._broker.is_ready:
+            return
+        lags = self._broker.group_lags
+        lags.watched()
+        members = GaugeMetricFamily("tidelog_group_members", "Members of a consumer group.", labels=["group"])
+        behind = GaugeMetricFamily(
+            "tidelog_group_lag_records",
+            "Offsets from a group's place to the high watermark of the partition.",
+            labels=["group", "topic", "partition"],
+        )
+        states = {state.value.lower(): 0 for state in GroupState}
+        room, omitted = self._series_max, 0
+        for group in lags.groups():
+            states[group.state.value.lower()] += 1
+            series = 1 + len(group.places)
+            if series > room:
+                omitted += 1
+                continue
+            room -= series
+            members.add_metric([group.name], len(group.members))
+            for (topic, partition), place in group.places.items():
+                lag = lags.of(place)
+                if lag is not None:
+                    behind.add_metric([group.name, topic, str(partition)], lag)
+        groups = GaugeMetricFamily("tidelog_groups", "Consumer groups coordinated by this broker.", labels=["state"])
+        for state, count in states.items():
+            groups.add_metric([state], count)
+        yield from (groups, members, behind)
+        yield GaugeMetricFamily(
+            "tidelog_groups_not_shown",
+            f"Groups without members and lags here, because a page has at most {self._series_max} series of them.",
+            value=omitted,
+        )

@@ -1,0 +1,192 @@
+"""REST v3: resetting a group's offsets, which Confluent's proxy cannot do. As `kafka-consumer-groups --reset-offsets`.
+
+Either all partitions are reset, or none; and only while the group has no members, because a member would commit over
+it and go on reading where it was. `validate_only` answers what would be set, and checks as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from tidelog.broker.broker import Broker
+from tidelog.broker.gathering import offsets_of
+from tidelog.broker.groups.asking import described, places_of
+from tidelog.broker.groups.resetting import NewPlace, Reset, ResetTo, Standing, plan
+from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Metadata, Place
+from tidelog.broker.http.json_body import (
+    Body,
+    Duration,
+    OffsetNumber,
+    PartitionNumber,
+    TimestampMs,
+    decode_body,
+    json_decoder,
+)
+from tidelog.broker.http.media import check_document
+from tidelog.model.errors import GroupNotEmpty, InvalidRequest, TidelogError, UnknownGroup, UnprocessableBody
+from tidelog.model.groups import CommittedOffset, SetOffsets, check_group_name
+from tidelog.model.ids import OFFSET_MAX
+from tidelog.model.names import check_topic_name
+
+Shift = Annotated[int, Meta(ge=-OFFSET_MAX, le=OFFSET_MAX)]
+
+
+class TopicReset(Body):
+    """A topic to be reset: these partitions, or all."""
+
+    topic_name: str
+    partition_ids: list[PartitionNumber] | None = None
+
+
+class ResetAsked(Body):
+    """The body of a reset. `offset`, `timestamp` (ms), `duration_ms` or `shift_by` comes with the `to` that needs it;
+    without `topics`, all partitions of which the group has an offset are reset."""
+
+    to: Literal["earliest", "latest", "offset", "timestamp", "duration", "shift"]
+    offset: OffsetNumber | None = None
+    timestamp: TimestampMs | None = None
+    duration_ms: Duration | None = None
+    shift_by: Shift | None = None
+    topics: list[TopicReset] | None = None
+    validate_only: bool = False
+
+
+class PlaceResetV3(Struct, frozen=True):
+    """A partition's offset before (null if there was none) and after."""
+
+    topic_name: str
+    partition_id: int
+    current_offset: int | None
+    new_offset: int
+
+
+class GroupResetV3(Struct, frozen=True):
+    """What a reset set, or would set."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    consumer_group_id: str
+    validate_only: bool
+    data: list[PlaceResetV3]
+
+
+_RESET: Final = json_decoder(ResetAsked)
+
+
+async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
+    """Sets the offsets of a group that has no members, or (`validate_only`) shows what they would be."""
+    place = Place(context, call)
+    group = check_group_name(call.path["group"])
+    check_document(call.request)
+    deadline_s = call.deadline_s(context)
+    asked = decode_body(_RESET, await read_body(context, call, context.limits.json_bytes_max))
+    reset = _reset(asked, context.broker.clock.wall_ms())
+    places = await _places_to_reset(context.broker, group, deadline_s)
+    partitions = _partitions(context.broker, asked.topics, places)
+    if not 0 < len(partitions) <= context.limits.entries_max:
+        raise UnprocessableBody(
+            f"group {group} has no offsets to reset; name topics to give it some"
+            if not partitions
+            else f"{len(partitions)} partitions: reset at most {context.limits.entries_max} at once"
+        )
+    planned = plan(reset, await _standings(context.broker, partitions, places, reset.timestamp_ms))
+    if not asked.validate_only:
+        offsets = tuple(CommittedOffset(one.topic, one.partition, one.new) for one in planned)
+        await context.broker.groups.ask(SetOffsets(group=group, offsets=offsets), deadline_s=deadline_s)
+    return json_answer(_shown(place, group, planned, validate_only=asked.validate_only))
+
+
+def _reset(asked: ResetAsked, now_ms: int) -> Reset:
+    """Raises `InvalidRequest` unless just the value is given that `to` needs."""
+    values = {
+        "offset": asked.offset,
+        "timestamp": asked.timestamp,
+        "duration_ms": asked.duration_ms,
+        "shift_by": asked.shift_by,
+    }
+    needed = {"duration": "duration_ms", "shift": "shift_by"}.get(asked.to, asked.to)
+    given = [name for name, value in values.items() if value is not None]
+    wanted = [needed] if needed in values else []
+    if given != wanted:
+        raise InvalidRequest(
+            f"to={asked.to} needs {wanted[0] if wanted else 'no value'}; given {' and '.join(given) or 'is none'}"
+        )
+    value = values.get(needed) or 0
+    if asked.to == "duration":
+        return Reset(ResetTo.TIMESTAMP, max(0, now_ms - value))
+    return Reset(ResetTo(asked.to), value)
+
+
+async def _places_to_reset(broker: Broker, group: str, deadline_s: float) -> dict[tuple[str, int], int]:
+    """The group's offsets; none of a group that does not exist. Raises `GroupNotEmpty`: the coordinator would refuse as
+    well, but only after all the work, and not what is only validated."""
+    try:
+        found = await described(broker, group, deadline_s)
+    except UnknownGroup:
+        return {}
+    if found.members:
+        count = len(found.members)
+        raise GroupNotEmpty(
+            f"group {group} has {count} {'member' if count == 1 else 'members'}, who would go on where they are; stop "
+            "its consumers first (one that died counts until its session ends), then ask again"
+        )
+    return {(one.topic, one.partition): one.offset for one in await places_of(broker, group, deadline_s)}
+
+
+def _partitions(
+    broker: Broker, topics: Sequence[TopicReset] | None, places: Mapping[tuple[str, int], int]
+) -> list[tuple[str, int]]:
+    """By topic and partition. Raises `UnknownTopic`; `_standings` sees which partitions there are."""
+    if topics is None:
+        return sorted(places)
+    found = dict[tuple[str, int], None]()
+    for asked in topics:
+        topic = broker.topic(check_topic_name(asked.topic_name))
+        numbers = range(len(topic.partitions)) if asked.partition_ids is None else asked.partition_ids
+        found.update({(topic.name, number): None for number in numbers})
+    return sorted(found)
+
+
+async def _standings(
+    broker: Broker,
+    partitions: Sequence[tuple[str, int]],
+    places: Mapping[tuple[str, int], int],
+    timestamp_ms: int | None,
+) -> list[Standing]:
+    """Raises `UnknownPartition`, or `LeaderNotAvailable` if one of them cannot be asked now."""
+    handles = [broker.partition(*partition) for partition in partitions]
+    standings = list[Standing]()
+    for partition, found in zip(partitions, await offsets_of([(one, timestamp_ms) for one in handles]), strict=True):
+        if isinstance(found, TidelogError):
+            raise found
+        extent, record = found.extent, found.record
+        standings.append(
+            Standing(
+                *partition,
+                places.get(partition),
+                extent.log_start_offset,
+                extent.high_watermark,
+                None if record is None else record[0],
+            )
+        )
+    return standings
+
+
+def _shown(place: Place, group: str, planned: Sequence[NewPlace], *, validate_only: bool) -> GroupResetV3:
+    data = [PlaceResetV3(one.topic, one.partition, one.current, one.new) for one in planned]
+    return GroupResetV3(
+        "KafkaConsumerGroupReset",
+        place.metadata("consumer-groups", group, "offsets:reset"),
+        place.cluster_id,
+        group,
+        validate_only,
+        data,
+    )

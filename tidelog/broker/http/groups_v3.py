@@ -1,0 +1,229 @@
+"""REST v3: consumer groups, their members and what each of them has; and a group's end, which is ours.
+
+Any broker answers: it asks the group's coordinator. Shapes and names are Confluent's; what they have no field for is
+added: when a member joined in (`member_epoch`), where it runs, and its partitions in one list, so that a whole group
+takes two requests, not one for each member.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import Struct
+
+from tidelog.broker.groups.asking import described
+from tidelog.broker.http.answers import json_answer, no_content
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.envelope import Metadata, Place, Related
+from tidelog.model.errors import NotFound
+from tidelog.model.groups import (
+    DeleteGroup,
+    GroupDescription,
+    GroupListed,
+    MemberDescription,
+    TopicPartitions,
+    check_group_name,
+    pairs,
+)
+
+_TYPE = "CONSUMER"
+"""Kafka's word for groups whose coordinator assigns the partitions (KIP-848); there are no others."""
+
+
+class ConsumerGroupV3(Struct, frozen=True):
+    """A consumer group. `state` is `EMPTY`, `ASSIGNING`, `RECONCILING` or `STABLE`; a simple one has places, and never
+    had a member."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    consumer_group_id: str
+    is_simple: bool
+    partition_assignor: str
+    state: str
+    type: str
+    members_count: int
+    group_epoch: int
+    coordinator_id: int
+    coordinator: Related
+    consumers: Related
+    lag_summary: Related
+
+
+class TopicOwnedV3(Struct, frozen=True):
+    """Partitions of one topic."""
+
+    topic_name: str
+    partition_ids: list[int]
+
+
+class ConsumerV3(Struct, frozen=True):
+    """A member. `owned` is what it may read now and what it has not given away yet; `target` what it will have when all
+    is settled. `pattern` is its subscription by regular expression, empty if it has none."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    consumer_group_id: str
+    consumer_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack: str | None
+    member_epoch: int
+    topics: list[str]
+    pattern: str
+    owned: list[TopicOwnedV3]
+    target: list[TopicOwnedV3]
+    assignments: Related
+
+
+class AssignmentV3(Struct, frozen=True):
+    """A partition that a member has."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    consumer_group_id: str
+    consumer_id: str
+    topic_name: str
+    partition_id: int
+    partition: Related
+    lag: Related
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------
+
+
+async def list_groups(context: Context, call: Call) -> web.StreamResponse:
+    """All consumer groups."""
+    place = Place(context, call)
+    found = await context.broker.groups.list_groups(deadline_s=call.deadline_s(context))
+    return json_answer(place.list_of("KafkaConsumerGroup", [_group(place, one) for one in found], "consumer-groups"))
+
+
+async def get_group(context: Context, call: Call) -> web.StreamResponse:
+    """A consumer group."""
+    place = Place(context, call)
+    return json_answer(_group(place, await group_of(context, call)))
+
+
+async def delete_group(context: Context, call: Call) -> web.StreamResponse:
+    """Forgets a group that has no members, and all its offsets."""
+    Place(context, call)
+    group = check_group_name(call.path["group"])
+    await context.broker.groups.ask(DeleteGroup(group=group), deadline_s=call.deadline_s(context))
+    return no_content()
+
+
+async def group_of(context: Context, call: Call) -> GroupDescription:
+    """The group of the path. Raises `UnknownGroup`."""
+    return await described(context.broker, check_group_name(call.path["group"]), call.deadline_s(context))
+
+
+def _group(place: Place, found: GroupListed | GroupDescription) -> ConsumerGroupV3:
+    segments = ("consumer-groups", found.group)
+    return ConsumerGroupV3(
+        "KafkaConsumerGroup",
+        place.metadata(*segments),
+        place.cluster_id,
+        found.group,
+        found.is_simple,
+        found.assignor,
+        found.state.upper(),
+        _TYPE,
+        found.members if isinstance(found, GroupListed) else len(found.members),
+        found.group_epoch,
+        found.coordinator,
+        place.related("brokers", found.coordinator),
+        place.related(*segments, "consumers"),
+        place.related(*segments, "lag-summary"),
+    )
+
+
+# -- members ---------------------------------------------------------------------------------------------------------
+
+
+async def list_consumers(context: Context, call: Call) -> web.StreamResponse:
+    """A group's members."""
+    place = Place(context, call)
+    group = await group_of(context, call)
+    data = [_consumer(place, group, member) for member in group.members]
+    return json_answer(place.list_of("KafkaConsumer", data, "consumer-groups", group.group, "consumers"))
+
+
+async def get_consumer(context: Context, call: Call) -> web.StreamResponse:
+    """A member of a group."""
+    place = Place(context, call)
+    group = await group_of(context, call)
+    return json_answer(_consumer(place, group, _member(group, call)))
+
+
+async def list_assignments(context: Context, call: Call) -> web.StreamResponse:
+    """The partitions that a member has."""
+    place = Place(context, call)
+    group = await group_of(context, call)
+    member = _member(group, call)
+    data = [_assignment(place, group, member, *partition) for partition in pairs(member.owned)]
+    segments = ("consumer-groups", group.group, "consumers", member.member_id, "assignments")
+    return json_answer(place.list_of("KafkaConsumerAssignment", data, *segments))
+
+
+async def get_assignment(context: Context, call: Call) -> web.StreamResponse:
+    """One partition that a member has."""
+    place = Place(context, call)
+    group = await group_of(context, call)
+    member = _member(group, call)
+    partition = (call.topic_name(), call.partition_number())
+    if partition not in pairs(member.owned):
+        raise NotFound(f"member {member.member_id} of group {group.group} does not have {partition[0]}-{partition[1]}")
+    return json_answer(_assignment(place, group, member, *partition))
+
+
+def _member(group: GroupDescription, call: Call) -> MemberDescription:
+    name = check_group_name(call.path["consumer"], "member")
+    for member in group.members:
+        if member.member_id == name:
+            return member
+    raise NotFound(f"group {group.group} has no member {name}")
+
+
+def _consumer(place: Place, group: GroupDescription, member: MemberDescription) -> ConsumerV3:
+    segments = ("consumer-groups", group.group, "consumers", member.member_id)
+    return ConsumerV3(
+        "KafkaConsumer",
+        place.metadata(*segments),
+        place.cluster_id,
+        group.group,
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rack,
+        member.member_epoch,
+        list(member.topics),
+        member.pattern,
+        _by_topic(member.owned),
+        _by_topic(member.target),
+        place.related(*segments, "assignments"),
+    )
+
+
+def _by_topic(partitions: tuple[TopicPartitions, ...]) -> list[TopicOwnedV3]:
+    return [TopicOwnedV3(entry.topic, list(entry.partitions)) for entry in partitions]
+
+
+def _assignment(
+    place: Place, group: GroupDescription, member: MemberDescription, topic: str, partition: int
+) -> AssignmentV3:
+    segments = ("consumer-groups", group.group, "consumers", member.member_id, "assignments")
+    return AssignmentV3(
+        "KafkaConsumerAssignment",
+        place.metadata(*segments, topic, "partitions", partition),
+        place.cluster_id,
+        group.group,
+        member.member_id,
+        topic,
+        partition,
+        place.related("topics", topic, "partitions", partition),
+        place.related("consumer-groups", group.group, "lags", topic, "partitions", partition),
+    )
