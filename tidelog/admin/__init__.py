@@ -1,6 +1,14 @@
 """Managing a cluster from Python: `async with AdminClient() as admin: await admin.create_topic("t", partitions=12)`."""
 
 from tidelog.admin.client import AdminClient
+from tidelog.admin.group_results import (
+    ConsumerDescription,
+    GroupDescription,
+    GroupListing,
+    LagDescription,
+    OffsetReset,
+    TopicOwned,
+)
 from tidelog.admin.results import (
     BrokerDescription,
     ClusterDescription,
@@ -22,12 +30,18 @@ __all__ = [
     "ClusterDescription",
     "ConfigDescription",
     "ConfigSynonym",
+    "ConsumerDescription",
+    "GroupDescription",
+    "GroupListing",
+    "LagDescription",
     "NewAssignment",
     "NewTopic",
+    "OffsetReset",
     "PartitionDescription",
     "ReassignmentDescription",
     "ReplicaVerification",
     "TopicDescription",
+    "TopicOwned",
     "TopicPlacement",
     "VoterDescription",
 ]

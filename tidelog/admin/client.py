@@ -1,4 +1,4 @@
-"""The admin client: topics, settings, brokers, offsets, over HTTP at any broker.
+"""The admin client: topics, settings, brokers, offsets, consumer groups, over HTTP at any broker.
 
 Reads are repeated until they succeed or time runs out. Changes are repeated only after errors that say nothing was
 changed; where the outcome is unknown the error says so (`definite` is False), and looking is better than repeating.
@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from tidelog.adapters.system import SystemEntropy
+from tidelog.admin.groups import GroupCalls
 from tidelog.admin.results import (
     BrokerDescription,
     ClusterDescription,
@@ -30,7 +31,7 @@ from tidelog.admin.results import (
 from tidelog.model.errors import NotFound, TidelogError, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.errors import decode_answer
-from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
+from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.session import ClusterSession
 
 
@@ -72,15 +73,17 @@ _BROKER = msgspec.json.Decoder(BrokerDescription)
 _CLUSTER = msgspec.json.Decoder(_Cluster)
 
 
-class AdminClient:
-    """Manages topics and looks at a cluster. An async context manager; or call `start` and `stop`.
+class AdminClient(GroupCalls):
+    """Manages topics and consumer groups, and looks at a cluster. An async context manager; or call `start` and `stop`.
 
     `bootstrap` is a comma list of URLs or `host:port` of any brokers; `request_timeout_ms` bounds each call.
     """
 
     def __init__(self, bootstrap: str = "http://127.0.0.1:8082", *, request_timeout_ms: float = 30_000) -> None:
-        self._session = ClusterSession(
-            bootstrap, request_timeout_s=request_timeout_ms / 1000, connections_max=8, entropy=SystemEntropy()
+        super().__init__(
+            ClusterSession(
+                bootstrap, request_timeout_s=request_timeout_ms / 1000, connections_max=8, entropy=SystemEntropy()
+            )
         )
 
     async def start(self) -> None:
@@ -328,16 +331,3 @@ class AdminClient:
         """
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/records:delete"
         await self._change("POST", path, {"before_offset": before_offset}, safe=True)
-
-    # -- inside --------------------------------------------------------------------------------------------------
-
-    async def _read(self, path: str, *, address: str | None = None, timeout_s: float | None = None) -> bytes:
-        return await self._session.call("GET", self._target(path), address=address, timeout_s=timeout_s)
-
-    async def _change(self, method: str, path: str, asked: object = None, *, safe: bool) -> bytes:
-        """`safe`: making the change twice is the same as making it once."""
-        body, headers = (None, None) if asked is None else (msgspec.json.encode(asked), JSON_HEADERS)
-        return await self._session.call(method, self._target(path), body=body, headers=headers, safe=safe)
-
-    def _target(self, path: str) -> str:
-        return f"/v3/clusters/{self._session.cluster_id}{path}"

@@ -1,0 +1,26 @@
+"""How the admin client asks: paths of REST v3 below the cluster, at any broker."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.transport.offsets import JSON_HEADERS
+from tidelog.transport.session import ClusterSession
+
+
+class Calls:
+    """One session's reads, which are repeated until they succeed or time runs out, and changes."""
+
+    def __init__(self, session: ClusterSession) -> None:
+        self._session = session
+
+    async def _read(self, path: str, *, address: str | None = None, timeout_s: float | None = None) -> bytes:
+        return await self._session.call("GET", self._target(path), address=address, timeout_s=timeout_s)
+
+    async def _change(self, method: str, path: str, asked: object = None, *, safe: bool) -> bytes:
+        """`safe`: making the change twice is the same as making it once."""
+        body, headers = (None, None) if asked is None else (msgspec.json.encode(asked), JSON_HEADERS)
+        return await self._session.call(method, self._target(path), body=body, headers=headers, safe=safe)
+
+    def _target(self, path: str) -> str:
+        return f"/v3/clusters/{self._session.cluster_id}{path}"

@@ -1,0 +1,103 @@
+"""The admin client's consumer groups: who is in them, how far they are behind, where they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from tidelog.admin.calls import Calls
+from tidelog.admin.group_results import (
+    ConsumerDescription,
+    GroupDescription,
+    GroupListing,
+    LagDescription,
+    OffsetReset,
+)
+from tidelog.transport.errors import decode_answer
+
+
+class _Groups(msgspec.Struct, frozen=True):
+    data: list[GroupListing]
+
+
+class _Consumers(msgspec.Struct, frozen=True):
+    data: tuple[ConsumerDescription, ...]
+
+
+class _Lags(msgspec.Struct, frozen=True):
+    data: list[LagDescription]
+
+
+class _Resets(msgspec.Struct, frozen=True):
+    data: list[OffsetReset]
+
+
+_GROUPS = msgspec.json.Decoder(_Groups)
+_GROUP = msgspec.json.Decoder(GroupListing)
+_CONSUMERS = msgspec.json.Decoder(_Consumers)
+_LAGS = msgspec.json.Decoder(_Lags)
+_RESETS = msgspec.json.Decoder(_Resets)
+
+
+class GroupCalls(Calls):
+    """See the module."""
+
+    async def list_groups(self) -> list[GroupListing]:
+        """All consumer groups, by name."""
+        return decode_answer(_GROUPS, await self._read("/consumer-groups")).data
+
+    async def describe_group(self, name: str) -> GroupDescription:
+        """A group and its members. Raises `UnknownGroup`."""
+        group = decode_answer(_GROUP, await self._read(_path(name)))
+        consumers = decode_answer(_CONSUMERS, await self._read(_path(name) + "/consumers")).data
+        return GroupDescription(**msgspec.structs.asdict(group), consumers=consumers)
+
+    async def group_lags(self, name: str) -> list[LagDescription]:
+        """How far a group is behind in each partition of which it has an offset. Raises `UnknownGroup`."""
+        return decode_answer(_LAGS, await self._read(_path(name) + "/lags")).data
+
+    async def reset_group(
+        self,
+        name: str,
+        to: Literal["earliest", "latest", "offset", "timestamp", "duration", "shift"],
+        *,
+        offset: int | None = None,
+        timestamp: int | None = None,
+        duration_ms: int | None = None,
+        shift_by: int | None = None,
+        topics: Mapping[str, Sequence[int] | None] | None = None,
+        validate_only: bool = False,
+    ) -> list[OffsetReset]:
+        """Sets a group's offsets, all or none: to the first record, the end, an `offset`, the first record not older
+        than `timestamp` (ms) or than `duration_ms` ago, or by `shift_by` from where they are. What is outside of the
+        partition becomes its first record or its end. What was set; with `validate_only`, what would be.
+
+        `topics` names them and their partitions (None: all); without it, whatever the group has offsets of.
+
+        Raises `GroupNotEmpty` as long as the group has members, `UnknownTopic`, `UnknownPartition`, `InvalidRequest`.
+        """
+        chosen = [{"topic_name": topic, "partition_ids": numbers} for topic, numbers in (topics or {}).items()]
+        asked: dict[str, Any] = {
+            "to": to,
+            "offset": offset,
+            "timestamp": timestamp,
+            "duration_ms": duration_ms,
+            "shift_by": shift_by,
+            "topics": None if topics is None else chosen,
+            "validate_only": validate_only,
+        }
+        is_safe = validate_only or to != "shift"
+        return decode_answer(
+            _RESETS, await self._change("POST", _path(name) + "/offsets:reset", asked, safe=is_safe)
+        ).data
+
+    async def delete_group(self, name: str) -> None:
+        """Forgets a group and its offsets. Raises `UnknownGroup`, or `GroupNotEmpty` as long as it has members."""
+        await self._change("DELETE", _path(name), safe=False)
+
+
+def _path(name: str) -> str:
+    return f"/consumer-groups/{quote(name, safe='')}"
