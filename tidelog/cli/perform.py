@@ -10,6 +10,7 @@ import msgspec
 
 from tidelog.admin import AdminClient, BrokerDescription
 from tidelog.cli.broker import print_brokers
+from tidelog.cli.group import print_groups
 from tidelog.cli.moving import move
 from tidelog.cli.statements import (
     AddBrokers,
@@ -78,7 +79,11 @@ class Performer:
         elif asked.what is Shown.BROKERS:
             self._print_brokers(await self._admin.list_brokers())
         else:
-            self._print([], "there are no consumer groups: this version does not have them")
+            groups = await self._admin.list_groups()
+            if self._as_json:
+                print_json(msgspec.to_builtins(groups))
+            else:
+                print_groups(groups)
 
     # -- brokers -------------------------------------------------------------------------------------------------
 

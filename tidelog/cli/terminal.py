@@ -19,6 +19,7 @@ HINTS: Final = MappingProxyType(
     {
         40401: "`tidelog topic list` shows the topics there are; `tidelog topic create` makes one",
         40402: "`tidelog topic describe TOPIC` shows the partitions it has",
+        40405: "`tidelog group list` shows the groups there are",
         50302: "the partition has no leader, or too few replicas, at the moment; try again shortly",
         50303: "`tidelog log verify` on the broker's data directory shows the extent of the damage",
         50380: "is a broker running there? `tidelog start` runs one; --bootstrap or TIDELOG_BOOTSTRAP names another",

@@ -41,11 +41,9 @@ def test_replicas_and_protocol_are_passed_on(cli: Cli, topic_names: Iterator[str
     assert "replication factor 2 needs as many brokers" in line
 
 
-def test_brokers_and_groups_are_shown(cli: Cli, cluster: LocalCluster) -> None:
+def test_brokers_are_shown(cli: Cli, cluster: LocalCluster) -> None:
     assert cluster.bootstrap in cli.succeed("admin", "show brokers").decode()
     assert json.loads(cli.succeed("admin", "show brokers", "--json"))[0]["broker_id"] == 1
-    assert "no consumer groups" in cli.succeed("admin", "show groups").decode()
-    assert json.loads(cli.succeed("admin", "show groups", "--json")) == []
 
 
 def test_a_cluster_that_is_as_it_should_be(cli: Cli, cluster: LocalCluster) -> None:

@@ -1,0 +1,53 @@
+"""How a group with members is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tidelog.admin import ConsumerDescription, GroupDescription, LagDescription, TopicOwned
+from tidelog.cli.group import Described, print_description
+
+HEAD = "group billing: {state}, 2 members, 1,234 behind, assignor uniform, epoch 7, coordinator 2"
+
+
+def member(name: str, host: str, owned: Sequence[int], target: Sequence[int]) -> ConsumerDescription:
+    topics = [(TopicOwned("orders", tuple(numbers)),) if numbers else () for numbers in (owned, target)]
+    return ConsumerDescription(name, None, "app", host, None, 7, ("orders",), "", topics[0], topics[1])
+
+
+def described(state: str, *members: ConsumerDescription) -> Described:
+    group = GroupDescription("billing", False, "uniform", state, "CONSUMER", 2, 7, 2, members)
+    lags = [
+        LagDescription("orders", 0, 10, 1244, 1234, "m1", None, "app"),
+        LagDescription("orders", 10, 5, None, None, "", None, ""),
+    ]
+    return Described(group, lags, [("orders", 1, 99, "m1")])
+
+
+def test_members_and_partitions_are_two_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    print_description(
+        described("STABLE", member("m1", "10.0.0.1", [0, 1, 2, 4], [0, 1, 2, 4]), member("m2", "", [], []))
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        HEAD.format(state="stable"),
+        "",
+        "MEMBER  INSTANCE  CLIENT  HOST      EPOCH  PARTITIONS",
+        "m1      -         app     10.0.0.1      7  orders:0-2,4",
+        "m2      -         app     -             7  -",
+        "",
+        "TOPIC   PARTITION  OFFSET   END   LAG  MEMBER",
+        "orders          0      10  1244  1234  m1",
+        "orders          1       -    99     -  m1",
+        "orders         10       5     -     -  -",
+    ]
+
+
+def test_while_partitions_move_it_is_shown_who_will_have_them(capsys: pytest.CaptureFixture[str]) -> None:
+    print_description(described("RECONCILING", member("m1", "h", [0, 1], [0]), member("m2", "h", [], [1])))
+    assert capsys.readouterr().out.splitlines()[2:5] == [
+        "MEMBER  INSTANCE  CLIENT  HOST  EPOCH  PARTITIONS  TO HAVE",
+        "m1      -         app     h         7  orders:0-1  orders:0",
+        "m2      -         app     h         7  -           orders:1",
+    ]
