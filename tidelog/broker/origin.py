@@ -125,7 +125,7 @@ class Origin:
         async with asyncio.timeout(None) as patience:
 
             def look() -> None:
-                if self._epoch(target) != epoch and not patience.expired():
+                if self.epoch(target) != epoch and not patience.expired():
                     patience.reschedule(0)
 
             with self._whereabouts.alarmed(look):
@@ -149,11 +149,12 @@ class Origin:
         (loop time)."""
 
         def is_news() -> bool:
-            return any(self._epoch(target) != epoch for target, epoch in tried)
+            return any(self.epoch(target) != epoch for target, epoch in tried)
 
         await self._whereabouts.wait_until(is_news, until_s)
 
-    def _epoch(self, target: Target) -> int | None:
+    def epoch(self, target: Target) -> int | None:
+        """The partition's leader epoch, as far as this broker knows; None if there is no such partition any more."""
         try:
             return self._whereabouts.find_again(*target).leader_epoch
         except TidelogError:

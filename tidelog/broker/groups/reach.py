@@ -63,10 +63,9 @@ class Reach:
         pauses = Pauses(min(deadline_s, asyncio.get_running_loop().time() + PATIENCE_S))
         is_uncertain = False
         while True:
-            epoch = None
+            epoch = self._origin.epoch(target)
             try:
                 place = self._origin.locate(target, deadline_s)
-                epoch = epoch_of(place)
                 return await self._ask_at(place, target, request, deadline_s)
             except UNKNOWN as error:
                 failure: Exception = error
