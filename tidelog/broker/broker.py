@@ -38,6 +38,7 @@ from tidelog.broker.purgatory import Purgatory, Watchers
 from tidelog.broker.quorum.metadata import ClusterMetadata
 from tidelog.broker.quorum.origin import Contacts, no_contacts
 from tidelog.broker.registration import Registration, Situation, leave_clean_mark, take_clean_mark
+from tidelog.broker.rest_consumers.service import RestConsumers
 from tidelog.broker.routing import Routing
 from tidelog.broker.stats import Stats
 from tidelog.config.schema import BrokerConfig, TopicConfig
@@ -148,7 +149,11 @@ class Broker:
         )
         """Consumer groups: what is asked of their coordinators, wherever those are."""
         self.group_lags = GroupLags(self)
-        service.groups = self.groups
+        self.rest_consumers = RestConsumers(
+            self.node_id, config, self.groups, self, self.purgatory, self._peers, entropy, self._readable_topics
+        )
+        """Consumers whose memory is a broker's, wherever they live."""
+        service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.replication, service.copies = self.data.replication, self.data.copies
         service.paxos = self.data.paxos_service
@@ -173,6 +178,7 @@ class Broker:
         self._introduce(self._metadata.cluster_id, -1)
         for name, task in self.data.tasks().items():
             self._spawn(name, task)
+        self._spawn("rest-consumers", self.rest_consumers.run())
         self._spawn("controller", self._controller.run())
         self._metadata.start()
         self.stage = "it waits for an active controller, which takes a majority of the voters, to be registered"
@@ -239,6 +245,7 @@ class Broker:
         await self._cancel(
             ["replicas", "housekeeping", "ticks", "isr-requests", "paxos-members", "repairs", "scrubbing", "group-lags"]
         )
+        await self._cancel(["rest-consumers"])
         await self.groups.close()
         marks = await self.data.close()
         await self._metadata.close()
@@ -362,6 +369,9 @@ class Broker:
         self._routing.moved()
         self._progress.wake_all()
         self._registration.moved()
+
+    def _readable_topics(self) -> list[str]:
+        return [topic.name for topic in self.image.topics.values() if not topic.is_internal]
 
     def _situation(self) -> Situation:
         return Situation(self.data.replicas.position, self._metadata.snapshot)

@@ -92,7 +92,7 @@ async def wait_for_change(
     waits = [_wait_at(leaders[node_id], group, deadline_s) for node_id, group in groups.items()]
     if local:
         waits.append(wait_for_local_change(local, purgatory, deadline_s))
-    await _first_of(waits)
+    await first_of(waits)
 
 
 async def wait_for_local_change(
@@ -115,7 +115,7 @@ async def _wait_at(leader: PeerLeader, known: Sequence[tuple[Addressed, int]], d
         return  # whoever asks for the offsets next is told
 
 
-async def _first_of(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
+async def first_of(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
     """Returns, or raises, when the first of these does; ends the others."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(wait) for wait in waits]

@@ -15,6 +15,7 @@ from tidelog.broker.paxos.messages import PAXOS_MESSAGES, ReadApplied
 from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
 from tidelog.broker.repair_messages import REPAIR_MESSAGES, RecoverQuery, VerifyQuery
 from tidelog.broker.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasSynced
+from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, TakeBack
 from tidelog.model.errors import NotController
 from tidelog.transport.peer import Answer, Hello
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.broker.paxos.service import PaxosService
     from tidelog.broker.quorum.metadata import ClusterMetadata
     from tidelog.broker.replication_service import ReplicationService
+    from tidelog.broker.rest_consumers.service import RestConsumers
     from tidelog.broker.routing import Routing
     from tidelog.broker.verifying import Verifier
 
@@ -37,6 +39,7 @@ PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *REPAIR_MESSAGES,
     *PAXOS_MESSAGES,
     *GROUP_MESSAGES,
+    *REST_CONSUMER_MESSAGES,
 )
 """All messages that brokers exchange."""
 
@@ -50,6 +53,7 @@ class PeerService:
     replication: ReplicationService
     copies: Copies
     groups: Groups
+    rest_consumers: RestConsumers
     paxos: PaxosService
     verifier: Verifier
     whereabouts: Callable[[], ControllerElsewhere | None]
@@ -59,8 +63,8 @@ class PeerService:
         """Answers a request; see `PeerHandler`."""
         if isinstance(message, FetchReplicas):
             return await self.replication.fetch(caller, message)
-        if isinstance(message, ForwardGroup):
-            return await self.groups.handle(message)
+        if isinstance(message, ForwardGroup | InstanceRequest):
+            return await self._about_groups(message)
         if isinstance(message, RecoverQuery | VerifyQuery):
             return await self._about_damage(message)
         if isinstance(message, ReadApplied):
@@ -72,6 +76,11 @@ class PeerService:
         if isinstance(message, Command):
             return Answer(await self._decided(message))
         return await self.routing.handle(message, payload)
+
+    async def _about_groups(self, message: ForwardGroup | InstanceRequest) -> Answer:
+        if isinstance(message, ForwardGroup):
+            return await self.groups.handle(message)
+        return await self.rest_consumers.handle(message)
 
     async def _about_damage(self, message: RecoverQuery | VerifyQuery) -> Answer:
         if isinstance(message, RecoverQuery):
@@ -92,6 +101,8 @@ class PeerService:
         """Takes a message that needs no answer; see `PeerHandler`."""
         if isinstance(message, ReplicasSynced):
             self.replication.synced(message)
+        elif isinstance(message, TakeBack):
+            self.rest_consumers.take_back(message)
         elif isinstance(message, MetadataApplied):
             self.controller.note_applied(message)
         elif not self.paxos.notified(caller.node_id, message, payload):

@@ -1,18 +1,21 @@
 """Records as clients of plain HTTP see them: opened batches, as JSON objects with keys and values in base64 or as JSON.
 
 Shared by the read that leaves no state (`http.records`) and by the reads of REST consumers, wherever those live.
+Bounded in what they open: each batch's decompressed size, and other requests get their turn between two batches.
 """
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64encode
 from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
 
+from tidelog.broker.partition_handle import FetchedBatches, ReadHandle
 from tidelog.model.batch_codec import decode_batch
-from tidelog.model.batch_header import RecordBatch
+from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import FormatMismatch, InvalidBatch, TooLarge
 from tidelog.model.ports import Buffer
 from tidelog.model.records import StoredRecord
@@ -42,7 +45,37 @@ class RecordShown(Struct, frozen=True):
     headers: list[HeaderShown]
 
 
-def open_batch(batch: RecordBatch, decoded_bytes_max: int) -> list[StoredRecord]:
+async def read_records(
+    partition: ReadHandle, offset: int, bytes_max: int, decoded_bytes_max: int
+) -> tuple[FetchedBatches, list[StoredRecord]]:
+    """The records from `offset` on, up to `bytes_max` but at least one. Steps over batches that have none to show:
+    control batches, and what compaction emptied. Raises as `ReadHandle.read`, or `FormatMismatch` for a batch that
+    cannot be opened, if it is the first."""
+    while True:
+        fetched = await partition.read(offset, bytes_max=bytes_max)
+        records: list[StoredRecord] = []
+        size = 0
+        for batch in iter_batches(fetched.data):
+            try:
+                decoded = _open(batch, decoded_bytes_max)
+            except FormatMismatch:
+                if records:
+                    return fetched, records
+                raise
+            for record in decoded:
+                if record.offset < offset:
+                    continue
+                size += size_of(record)
+                if records and size > bytes_max:
+                    return fetched, records
+                records.append(record)
+            await asyncio.sleep(0)
+        if records or fetched.next_offset <= offset:
+            return fetched, records
+        offset = fetched.next_offset
+
+
+def _open(batch: RecordBatch, decoded_bytes_max: int) -> list[StoredRecord]:
     """The records of a stored batch. `FormatMismatch`, saying where to go on, if it has none that can be shown."""
     try:
         return decode_batch(batch, decompressed_bytes_max=decoded_bytes_max)

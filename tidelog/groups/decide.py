@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tidelog.groups import decide_groups, decide_members, decide_places
+from tidelog.groups import decide_groups, decide_members, decide_places, instances
 from tidelog.groups.decision import Decision
 from tidelog.groups.settings import GroupSettings, Now, TopicsView
 from tidelog.groups.shard import Shard
 from tidelog.model.groups import (
     CommitOffsets,
+    ConfigureInstance,
+    CreateInstance,
     DeleteGroup,
+    DeleteInstance,
     DescribeGroup,
+    DescribeInstance,
     FetchOffsets,
     GroupRequest,
     Heartbeat,
@@ -45,6 +49,21 @@ def decide(shard: Shard, request: AnyRequest, view: TopicsView, settings: GroupS
             return decide_groups.describe(shard, request)
         case ListGroups():
             return decide_groups.list_groups(shard)
+    return _decide_instance(shard, request)
+
+
+def _decide_instance(shard: Shard, request: AnyRequest) -> Decision:
+    match request:
+        case CreateInstance():
+            return instances.create_instance(shard, request)
+        case ConfigureInstance():
+            return instances.configure_instance(shard, request)
+        case DeleteInstance():
+            return instances.delete_instance(shard, request)
+        case DescribeInstance():
+            return instances.describe_instance(shard, request)
+        case ListInstances():
+            return instances.list_instances(shard)
     raise AssertionError(f"no decision is known for {request!r}")
 
 

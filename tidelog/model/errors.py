@@ -45,6 +45,12 @@ class InternalError(TidelogError):
 # -- 400: the request is wrong, and will be wrong again ------------------------------------------------------------
 
 
+class ConsumerConfigOutOfRange(TidelogError):
+    """A REST consumer's setting that is a number is too small, or too large."""
+
+    code = 40001
+
+
 class InvalidRequest(TidelogError):
     """Syntax, type, integer range, name, or an option that contradicts another; also "topic exists"."""
 

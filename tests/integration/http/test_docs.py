@@ -36,7 +36,7 @@ class Curl:
                 case "-H":
                     name, _, value = words.pop(0).partition(": ")
                     headers[name] = value
-                case "-d":
+                case "-d" | "--data":
                     body = words.pop(0).encode()
                 case "--data-binary":
                     body = self._files[words.pop(0).removeprefix("@")]

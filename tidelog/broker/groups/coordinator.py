@@ -21,6 +21,7 @@ from tidelog.broker.groups.messages import AnyGroupRequest
 from tidelog.broker.groups.tenure import Surroundings, Tenure
 from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.purgatory import Watchers
+from tidelog.groups.decide import has_news
 from tidelog.groups.decision import GroupAnswer
 from tidelog.groups.shard import Shard
 from tidelog.model.errors import (
@@ -31,6 +32,7 @@ from tidelog.model.errors import (
     Overloaded,
     TidelogError,
 )
+from tidelog.model.groups import Heartbeat
 from tidelog.model.ports import Entropy
 from tidelog.transport.backoff import Backoff
 
@@ -69,6 +71,10 @@ class Coordinator:
         """What it decides from: all groups of its partition, in the newest state, part of which may not be committed
         yet. None while it does not answer."""
         return None if self._tenure is None else self._tenure.shard
+
+    def has_news(self, request: Heartbeat) -> bool:
+        """Whether this heartbeat, if it were asked now, would tell the member something; True if that is not known."""
+        return self._tenure is None or has_news(self._tenure.shard, request)
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
         """As `Tenure.ask`, once it has loaded. Raises `NotLeader` if this broker has ceased to lead, or is ceasing to;

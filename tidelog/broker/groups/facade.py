@@ -160,6 +160,16 @@ class Groups:
         partition = await self._routing.led(asked.partition, deadline_s)
         return Answer(GroupAnswered(await self._reach.ask_here(partition, asked.request, deadline_s)))
 
+    @property
+    def is_founded(self) -> bool:
+        """False as long as nobody has had anything to keep: there is no group."""
+        return OFFSETS_TOPIC in self._host.image.topics
+
+    async def found(self, deadline_s: float) -> None:
+        """Makes the topic, if it is not there, by `deadline_s` (loop time). Raises `CoordinatorNotAvailable`."""
+        if not self.is_founded:
+            await self._make_topic(deadline_s)
+
     # -- where ---------------------------------------------------------------------------------------------------------
 
     def coordinator_node(self, group: str) -> int:
@@ -179,6 +189,11 @@ class Groups:
         """The coordinator of a group, if that is on this broker."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         return None if topic is None else self.coordinators.at(partition_of(group, topic))
+
+    @property
+    def loaded(self) -> list[Coordinator]:
+        """The coordinators that are on this broker, and answer."""
+        return self.coordinators.loaded
 
     def moved(self) -> None:
         """What this broker leads, or its image, has changed."""

@@ -7,8 +7,6 @@ is one, however small `max_bytes` is. This is the one read that opens batches, s
 
 from __future__ import annotations
 
-import asyncio
-
 from aiohttp import web
 
 from tidelog.broker.http import params
@@ -16,11 +14,9 @@ from tidelog.broker.http.answers import encode, send_records
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.media import Embedded, embedded_wanted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
-from tidelog.broker.partition_handle import FetchedBatches, ReadHandle
-from tidelog.broker.shown_records import open_batch, show, size_of
-from tidelog.model.batch_header import iter_batches
+from tidelog.broker.partition_handle import ReadHandle
+from tidelog.broker.shown_records import read_records, show
 from tidelog.model.errors import InvalidRequest
-from tidelog.model.records import StoredRecord
 
 
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
@@ -35,10 +31,10 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     bytes_max = min(bytes_max, limits.json_fetch_bytes_max, limits.fetch_bytes_max)
     wait_s = call.duration_s(context, "timeout", 0)
     offset = await _find_start(context, call, partition, wait_s)
-    fetched, records = await _read(context, partition, offset, bytes_max)
+    fetched, records = await read_records(partition, offset, bytes_max, limits.decoded_bytes_max)
     if not records and wait_s:
         await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
-        fetched, records = await _read(context, partition, offset, bytes_max)
+        fetched, records = await read_records(partition, offset, bytes_max, limits.decoded_bytes_max)
     body = encode(
         [show(partition.topic, partition.partition, record, as_json=embedded is Embedded.JSON) for record in records]
     )
@@ -58,27 +54,3 @@ async def _find_start(context: Context, call: Call, partition: ReadHandle, wait_
         await wait_for_data(context, partition, end, 1, call.started_s + wait_s)
         found = await partition.offset_for_timestamp(timestamp_ms)
     return (await partition.extent()).high_watermark if found is None else found[0]
-
-
-async def _read(
-    context: Context, partition: ReadHandle, offset: int, bytes_max: int
-) -> tuple[FetchedBatches, list[StoredRecord]]:
-    """The records from `offset` on, up to `bytes_max` but at least one. Steps over batches that have none to show:
-    control batches, and what compaction emptied."""
-    while True:
-        fetched = await partition.read(offset, bytes_max=bytes_max)
-        records: list[StoredRecord] = []
-        size = 0
-        for batch in iter_batches(fetched.data):
-            decoded = open_batch(batch, context.limits.decoded_bytes_max)
-            for record in decoded:
-                if record.offset < offset:
-                    continue
-                size += size_of(record)
-                if records and size > bytes_max:
-                    return fetched, records
-                records.append(record)
-            await asyncio.sleep(0)
-        if records or fetched.next_offset <= offset:
-            return fetched, records
-        offset = fetched.next_offset

@@ -15,6 +15,8 @@ from tidelog.broker.http import (
     bulk,
     clusters_v3,
     configs_v3,
+    consumer_bodies,
+    consumers_v2,
     deletion_v3,
     group_lags_v3,
     group_resets_v3,
@@ -40,6 +42,7 @@ from tidelog.broker.http.route import any_topic_resource as topics
 from tidelog.broker.http.route import cluster_resource as cluster
 from tidelog.broker.http.route import group_resource as group
 from tidelog.broker.http.route import topic_resource as topic
+from tidelog.broker.rest_consumers.requests import PlaceRefused
 from tidelog.broker.shown_records import RecordShown
 
 _INTEGER: Final[Mapping[str, object]] = {"type": "integer", "minimum": 0}
@@ -73,6 +76,11 @@ _READ_BATCHES: Final = (
     Query("wait_ms", _INTEGER, "How long to wait for it; 0 by default."),
     _REPLICA,
 )
+_READ_INSTANCE: Final = (
+    Query("timeout", _INTEGER, "How long to wait for a record, in ms; by default as long as the instance says."),
+    Query("max_bytes", _INTEGER, "The most to return, consumer.request.max.bytes by default; one record always is."),
+)
+_COMMIT: Final = (Query("async", {"type": "boolean"}, "`true`: answered at once, whatever becomes of it."),)
 _OFFSET_TYPE: Final = Query("offset_type", {"enum": ["earliest_and_latest"]}, "The only one there is.")
 _VERIFY: Final = (
     Query("offset", _INTEGER, "Where to begin; the log's start by default."),
@@ -80,9 +88,11 @@ _VERIFY: Final = (
     Query("batches", {"type": "boolean"}, "`true`: name every batch."),
 )
 _V2_ANSWER: Final = (topics_v2.ANSWER_TYPE,)
+_V2_CONTROL: Final = (topics_v2.ANSWER_TYPE, JSON_TYPE)
 _V2_RECORDS: Final = (Embedded.JSON.value, Embedded.BINARY.value, JSON_TYPE)
 
 _TOPIC: Final = "/topics/{topic}"
+_INSTANCE: Final = "/consumers/{group}/instances/{instance}"
 _PARTITION: Final = "/topics/{topic}/partitions/{partition}"
 _GROUP: Final = "/consumer-groups/{group}"
 _CONSUMER: Final = "/consumer-groups/{group}/consumers/{consumer}"
@@ -116,6 +126,20 @@ def _v2_produce(path: str, handler: Handler) -> Route:
         _V2_RECORDS,
         _V2_ANSWER,
     )
+
+
+def _consumer(
+    method: str,
+    path: str,
+    handler: Handler,
+    request: Any = None,
+    answer: Any = None,
+    query: tuple[Query, ...] = (),
+    answer_media: tuple[str, ...] = _V2_ANSWER,
+) -> Route:
+    """A route of REST v2 about a consumer instance; without an answer it is 204."""
+    statuses = (204,) if answer is None else (200,)
+    return Route(method, path, _READ, group, handler, request, answer, statuses, query, _V2_CONTROL, answer_media)
 
 
 def _v3(
@@ -172,6 +196,27 @@ V2: Final = (
     _v2_produce(_TOPIC, produce_v2.produce_to_topic),
     _v2_produce(_PARTITION, produce_v2.produce_to_partition),
 )
+
+CONSUMERS: Final = (
+    _consumer("POST", "/consumers/{group}", consumers_v2.create, consumer_bodies.NewConsumer,
+              consumer_bodies.ConsumerCreated),
+    _consumer("DELETE", _INSTANCE, consumers_v2.delete),
+    _consumer("POST", f"{_INSTANCE}/subscription", consumers_v2.subscribe, consumer_bodies.Subscription),
+    _consumer("GET", f"{_INSTANCE}/subscription", consumers_v2.get_subscription, None, consumer_bodies.TopicsShown),
+    _consumer("DELETE", f"{_INSTANCE}/subscription", consumers_v2.unsubscribe),
+    _consumer("POST", f"{_INSTANCE}/assignments", consumers_v2.assign, consumer_bodies.PartitionsNamed),
+    _consumer("GET", f"{_INSTANCE}/assignments", consumers_v2.get_assignments, None, consumer_bodies.PartitionsShown),
+    _consumer("POST", f"{_INSTANCE}/positions", consumers_v2.seek, consumer_bodies.SoughtPositions),
+    _consumer("POST", f"{_INSTANCE}/positions/beginning", consumers_v2.seek_to_beginning,
+              consumer_bodies.PartitionsNamed),
+    _consumer("POST", f"{_INSTANCE}/positions/end", consumers_v2.seek_to_end, consumer_bodies.PartitionsNamed),
+    _consumer("GET", f"{_INSTANCE}/records", consumers_v2.get_records, None, list[RecordShown], _READ_INSTANCE,
+              (Embedded.BINARY.value, Embedded.JSON.value)),
+    _consumer("POST", f"{_INSTANCE}/offsets", consumers_v2.commit, consumer_bodies.OffsetsToCommit,
+              list[PlaceRefused], _COMMIT),
+    _consumer("GET", f"{_INSTANCE}/offsets", consumers_v2.get_offsets, consumer_bodies.PartitionsNamed,
+              consumer_bodies.PlacesListed),
+)  # fmt: skip
 
 V3: Final = (
     Route("GET", "/clusters", _DESCRIBE, cluster, clusters_v3.list_clusters, None, ResourceList[clusters_v3.ClusterV3]),
@@ -259,5 +304,6 @@ V3: Final = (
 ROUTES: Final = (
     *OWN,
     *V2,
+    *CONSUMERS,
     *(replace(route, prefix=prefix) for prefix in ("/v3", "/kafka/v3") for route in V3),
 )

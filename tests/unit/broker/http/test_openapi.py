@@ -9,6 +9,8 @@ from typing import Any
 from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.routes import ROUTES
 
+BODY_ON_A_GET = ("/consumers/{group}/instances/{instance}/offsets",)
+"""Confluent's; there is no other way to say it."""
 DOCUMENT: dict[str, Any] = json.loads(describe(ROUTES))
 
 
@@ -50,7 +52,7 @@ def test_every_operation_has_a_summary_an_answer_and_the_error() -> None:
         assert entry["summary"].endswith((".", "?")), (path, method)
         assert "default" in entry["responses"]
         assert any(status.startswith("2") for status in entry["responses"])
-        assert ("requestBody" in entry) <= (method in ("post", "put", "patch"))
+        assert ("requestBody" in entry) <= (method in ("post", "put", "patch") or path in BODY_ON_A_GET)
 
 
 def test_every_route_says_what_it_does_to_what() -> None:

@@ -1,0 +1,260 @@
+"""Bodies of the v2 consumer API: what clients send, judged, and made into what is asked of an instance.
+
+Shapes are those of Confluent's REST Proxy. Beside them: `enable.auto.commit`, as Strimzi calls the flag, and
+`next_offset` in commits, for who would rather say the next offset to be read than the last one that was processed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct, field
+
+from tidelog.broker.http.json_body import Body, OffsetNumber, PartitionNumber, milliseconds
+from tidelog.broker.http.params import shown
+from tidelog.broker.rest_consumers.requests import Assign, Place, Seek, SeekToEdge, Subscribe
+from tidelog.model.errors import ConsumerConfigOutOfRange, ConsumerConfigRefused, UnprocessableBody
+from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions, check_group_name, grouped
+from tidelog.model.ids import OFFSET_MAX
+from tidelog.model.names import check_topic_name
+
+FETCH_BYTES_MIN_MAX: Final = 10_000_000
+"""As Confluent's."""
+PARTITIONS_MAX: Final = 10_000
+_FORMATS: Final = ("binary", "json")
+_RESETS: Final = ("earliest", "latest", "none")
+
+
+class NewConsumer(Body, kw_only=True):
+    """A consumer instance to be; the body may be left out. `id` is an older word for `name`; without either the broker
+    makes one up. Both spellings of the auto-commit flag take a boolean, or its name."""
+
+    name: str | None = None
+    id: str | None = None
+    format: str | None = None
+    reset: str | None = field(default=None, name="auto.offset.reset")
+    auto_commit: bool | str | None = field(default=None, name="auto.commit.enable")
+    auto_commit_too: bool | str | None = field(default=None, name="enable.auto.commit")
+    fetch_bytes_min: int | str | None = field(default=None, name="fetch.min.bytes")
+    request_timeout_ms: int | str | None = field(default=None, name="consumer.request.timeout.ms")
+
+    def to_settings(self, request_timeout_ms: int, request_timeout_ms_max: int) -> InstanceSettings:
+        """With the broker's default and bound of how long a read waits. `ConsumerConfigRefused` (42204) for what no
+        instance can have, `ConsumerConfigOutOfRange` (40001) for numbers that are too small or too large."""
+        fetch_bytes_min = _number("fetch.min.bytes", self.fetch_bytes_min, -1, FETCH_BYTES_MIN_MAX)
+        timeout_ms = _number("consumer.request.timeout.ms", self.request_timeout_ms, 0, request_timeout_ms_max)
+        return InstanceSettings(
+            format=_one_of("format", self.format, _FORMATS, "binary"),  # type: ignore[arg-type]  # one of them
+            reset=_one_of("auto.offset.reset", self.reset, _RESETS, "latest"),  # type: ignore[arg-type]  # one of them
+            auto_commit=self._commits_by_itself(),
+            fetch_bytes_min=max(1, fetch_bytes_min or 1),
+            request_timeout_ms=request_timeout_ms if timeout_ms is None else timeout_ms,
+        )
+
+    def named(self, made_up: str) -> str:
+        """The instance's name."""
+        return check_group_name(self.name or self.id or made_up, "consumer instance")
+
+    def _commits_by_itself(self) -> bool:
+        said = [
+            _flag(name, value)
+            for name, value in (
+                ("auto.commit.enable", self.auto_commit),
+                ("enable.auto.commit", self.auto_commit_too),
+            )
+            if value is not None
+        ]
+        if len(set(said)) > 1:
+            raise ConsumerConfigRefused(
+                "auto.commit.enable and enable.auto.commit contradict each other; leave one out"
+            )
+        return bool(said and said[0])
+
+
+class PartitionNamed(Body):
+    """One partition."""
+
+    topic: str
+    partition: PartitionNumber
+
+
+class PartitionsNamed(Body):
+    """Partitions, by topic and number."""
+
+    partitions: list[PartitionNamed]
+
+    def listed(self) -> tuple[TopicPartitions, ...]:
+        """Sorted, each once."""
+        if len(self.partitions) > PARTITIONS_MAX:
+            raise UnprocessableBody(f"{len(self.partitions)} partitions: name at most {PARTITIONS_MAX}")
+        return grouped([(check_topic_name(named.topic), named.partition) for named in self.partitions])
+
+
+class Subscription(Body):
+    """Topics, or a regular expression (RE2's) that their whole names match; one of the two."""
+
+    topics: list[str] | None = None
+    topic_pattern: str | None = None
+
+    def to_request(self, group: str, instance: str) -> Subscribe:
+        """`UnprocessableBody` if it is neither, or both."""
+        if (self.topics is None) == (self.topic_pattern is None):
+            raise UnprocessableBody("say either topics or topic_pattern")
+        if not (self.topics or self.topic_pattern):
+            raise UnprocessableBody("subscribe to at least one topic; DELETE ends a subscription")
+        if self.topics is not None and len(self.topics) > PARTITIONS_MAX:
+            raise UnprocessableBody(f"{len(self.topics)} topics: name at most {PARTITIONS_MAX}, or a topic_pattern")
+        topics = tuple(sorted({check_topic_name(topic) for topic in self.topics or ()}))
+        return Subscribe(group=group, instance=instance, topics=topics, pattern=self.topic_pattern or "")
+
+
+class SoughtOffset(PartitionNamed, kw_only=True):
+    """The next offset to be read of a partition. `metadata` is taken, as Confluent's proxy does, and means nothing."""
+
+    offset: OffsetNumber
+    metadata: str | None = None
+
+
+class SoughtTime(PartitionNamed, kw_only=True):
+    """The time of the next record to be read of a partition, as ISO 8601."""
+
+    timestamp: datetime
+
+
+class SoughtPositions(Body):
+    """Where to go on."""
+
+    offsets: list[SoughtOffset] | None = None
+    timestamps: list[SoughtTime] | None = None
+
+    def to_request(self, group: str, instance: str) -> Seek:
+        """`UnprocessableBody` if it says nothing."""
+        if not (self.offsets or self.timestamps):
+            raise UnprocessableBody("say offsets, or timestamps, to go on at")
+        return Seek(
+            group=group,
+            instance=instance,
+            offsets=tuple((*_place(one), one.offset) for one in self.offsets or ()),
+            timestamps=tuple((*_place(one), milliseconds(one.timestamp)) for one in self.timestamps or ()),
+        )
+
+
+class OffsetToCommit(PartitionNamed, kw_only=True):
+    """A place to keep: `offset`, the last one that was processed, or `next_offset`, the next one to be read."""
+
+    offset: OffsetNumber | None = None
+    next_offset: OffsetNumber | None = None
+    metadata: str | None = None
+
+
+class OffsetsToCommit(Body):
+    """Places to keep; all that the instance's reads have come to, if it is left out."""
+
+    offsets: list[OffsetToCommit] | None = None
+
+    def to_places(self, *, offset_is_next: bool) -> tuple[CommittedOffset, ...] | None:
+        """As the coordinator keeps them; `offset_is_next` is Kafka's reading of `offset`, which is not Confluent's."""
+        if self.offsets is None:
+            return None
+        if len(self.offsets) > PARTITIONS_MAX:
+            raise UnprocessableBody(f"{len(self.offsets)} offsets: commit at most {PARTITIONS_MAX} at once")
+        places = {_place(one): _kept(one, offset_is_next) for one in self.offsets}
+        if len(places) < len(self.offsets):
+            raise UnprocessableBody("a partition is there twice; keep one")
+        return tuple(places.values())
+
+
+class CommittedShown(Struct, frozen=True):
+    """A group's place in a partition: `offset` is the next one to be read."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class PlacesListed(Struct, frozen=True):
+    """Places; of partitions that a group has none in, nothing."""
+
+    offsets: list[CommittedShown]
+
+
+class PartitionShown(Struct, frozen=True):
+    topic: str
+    partition: int
+
+
+class PartitionsShown(Struct, frozen=True):
+    """The partitions that an instance has now."""
+
+    partitions: list[PartitionShown]
+
+
+class TopicsShown(Struct, frozen=True):
+    """The topics that an instance has subscribed to; with a pattern, those that match now."""
+
+    topics: list[str]
+
+
+class ConsumerCreated(Struct, frozen=True):
+    """The name of a new instance, and where its requests go: to this broker, or to any other one."""
+
+    instance_id: str
+    base_uri: str
+
+
+def to_assign(named: PartitionsNamed, group: str, instance: str) -> Assign:
+    """What is asked of the instance."""
+    return Assign(group=group, instance=instance, partitions=named.listed())
+
+
+def to_edge(named: PartitionsNamed, group: str, instance: str, *, is_end: bool) -> SeekToEdge:
+    """What is asked of the instance."""
+    return SeekToEdge(group=group, instance=instance, partitions=named.listed(), is_end=is_end)
+
+
+def _place(named: PartitionNamed) -> Place:
+    return check_topic_name(named.topic), named.partition
+
+
+def _kept(one: OffsetToCommit, offset_is_next: bool) -> CommittedOffset:
+    if (one.offset is None) == (one.next_offset is None):
+        raise UnprocessableBody(
+            f"{one.topic}-{one.partition}: say offset (the last one processed) or next_offset (the next to be read)"
+        )
+    if one.next_offset is not None:
+        offset = one.next_offset
+    else:
+        assert one.offset is not None
+        offset = one.offset if offset_is_next else min(one.offset + 1, OFFSET_MAX)
+    return CommittedOffset(*_place(one), offset, metadata=one.metadata or "")
+
+
+def _one_of(name: str, value: str | None, known: tuple[str, ...], default: str) -> str:
+    if value is None:
+        return default
+    if value.lower() not in known:
+        raise ConsumerConfigRefused(f"{name} must be one of {', '.join(known)}, not {shown(value)}")
+    return value.lower()
+
+
+def _flag(name: str, value: bool | str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value.lower() not in ("true", "false"):
+        raise ConsumerConfigRefused(f"{name} must be true or false, not {shown(value)}")
+    return value.lower() == "true"
+
+
+def _number(name: str, value: int | str | None, low: int, high: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+            raise ConsumerConfigRefused(f"{name} must be a whole number, not {shown(value)}")
+        value = int(value)
+    if not low <= value <= high:
+        raise ConsumerConfigOutOfRange(f"{name} is {value}, outside {low} to {high}")
+    return value

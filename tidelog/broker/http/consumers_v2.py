@@ -1,0 +1,259 @@
+"""The consumer API of REST v2: instances that are created, subscribe, read, commit and are deleted, over plain HTTP.
+
+Paths, bodies and codes are those of Confluent's REST Proxy; what differs is in docs/http-api.md. Any broker takes any
+request of any instance: the URL that a client is given names the broker that it asked, and every other does as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from tidelog.broker.http import params
+from tidelog.broker.http.answers import json_answer, no_content, send_records
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.consumer_bodies import (
+    CommittedShown,
+    ConsumerCreated,
+    NewConsumer,
+    OffsetsToCommit,
+    PartitionShown,
+    PartitionsNamed,
+    PartitionsShown,
+    PlacesListed,
+    SoughtPositions,
+    Subscription,
+    TopicsShown,
+    to_assign,
+    to_edge,
+)
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.json_body import decode_body, json_decoder
+from tidelog.broker.http.media import Embedded, check_document, embedded_wanted
+from tidelog.broker.http.topics_v2 import ANSWER_TYPE
+from tidelog.broker.rest_consumers.requests import (
+    CloseInstance,
+    CommitPlaces,
+    InstanceRequest,
+    OpenInstance,
+    PlaceRefused,
+    PlacesKept,
+    PlacesShown,
+    Reading,
+    ReadRecords,
+    RecordsRead,
+    ShowPlaces,
+    ShowReading,
+    Subscribe,
+)
+from tidelog.model.errors import InvalidRequest, UnknownPartition
+from tidelog.model.groups import check_group_name, pairs
+
+T = TypeVar("T")
+A = TypeVar("A", bound=msgspec.Struct)
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
+_NEW: Final = json_decoder(NewConsumer)
+_SUBSCRIPTION: Final = json_decoder(Subscription)
+_PARTITIONS: Final = json_decoder(PartitionsNamed)
+_POSITIONS: Final = json_decoder(SoughtPositions)
+_OFFSETS: Final = json_decoder(OffsetsToCommit)
+
+# -- its life --------------------------------------------------------------------------------------------------------
+
+
+async def create(context: Context, call: Call) -> web.StreamResponse:
+    """Creates a consumer instance."""
+    sent = await _optional_body(context, call, _NEW)
+    config, consumers = context.broker.config, context.broker.rest_consumers
+    group = check_group_name(call.path["group"])
+    asked = NewConsumer() if sent is None else sent
+    request = OpenInstance(
+        group=group,
+        instance=asked.named(consumers.new_name()),
+        settings=asked.to_settings(config.consumer_request_timeout_ms, context.limits.request_timeout_ms_max),
+    )
+    await consumers.ask(request)
+    base_uri = f"http://{_host(context, call)}/consumers/{group}/instances/{request.instance}"
+    return json_answer(ConsumerCreated(request.instance, base_uri), content_type=ANSWER_TYPE)
+
+
+async def delete(context: Context, call: Call) -> web.StreamResponse:
+    """Deletes a consumer instance; its partitions go to others at once."""
+    return await _done(context, call, CloseInstance)
+
+
+# -- what it reads ---------------------------------------------------------------------------------------------------
+
+
+async def subscribe(context: Context, call: Call) -> web.StreamResponse:
+    """Subscribes to topics, or to those that match a pattern; instead of those that it has subscribed to before."""
+    sent = await _body(context, call, _SUBSCRIPTION)
+    await context.broker.rest_consumers.ask(sent.to_request(*_names(call)))
+    return no_content()
+
+
+async def get_subscription(context: Context, call: Call) -> web.StreamResponse:
+    """The topics it has subscribed to."""
+    shown = await _ask(context, Reading, ShowReading(**_named(call)))
+    return json_answer(TopicsShown(list(shown.topics)), content_type=ANSWER_TYPE)
+
+
+async def unsubscribe(context: Context, call: Call) -> web.StreamResponse:
+    """Ends its subscription, or its assignment: it reads nothing any more."""
+    return await _done(context, call, Subscribe)
+
+
+async def assign(context: Context, call: Call) -> web.StreamResponse:
+    """Assigns partitions, whoever else reads them; instead of those that it had before."""
+    sent = await _body(context, call, _PARTITIONS)
+    await context.broker.rest_consumers.ask(to_assign(sent, *_names(call)))
+    return no_content()
+
+
+async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
+    """The partitions it has now, by subscription or by assignment."""
+    shown = await _ask(context, Reading, ShowReading(**_named(call)))
+    partitions = [PartitionShown(*place) for place in pairs(shown.partitions)]
+    return json_answer(PartitionsShown(partitions), content_type=ANSWER_TYPE)
+
+
+# -- where it is -----------------------------------------------------------------------------------------------------
+
+
+async def seek(context: Context, call: Call) -> web.StreamResponse:
+    """Has it go on at these offsets, or at the first records of these times or later."""
+    sent = await _body(context, call, _POSITIONS)
+    await context.broker.rest_consumers.ask(sent.to_request(*_names(call)))
+    return no_content()
+
+
+async def seek_to_beginning(context: Context, call: Call) -> web.StreamResponse:
+    """Has it go on at the beginning of these partitions, or of all that it has."""
+    return await _seek_to_edge(context, call, is_end=False)
+
+
+async def seek_to_end(context: Context, call: Call) -> web.StreamResponse:
+    """Has it go on at the end of these partitions, or of all that it has."""
+    return await _seek_to_edge(context, call, is_end=True)
+
+
+async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.StreamResponse:
+    sent = await _body(context, call, _PARTITIONS)
+    await context.broker.rest_consumers.ask(to_edge(sent, *_names(call), is_end=is_end))
+    return no_content()
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+async def get_records(context: Context, call: Call) -> web.StreamResponse:
+    """The next records; waits for one if there is none."""
+    wanted = _form_wanted(call)
+    limits, consumers = context.limits, context.broker.rest_consumers
+    wait_s = call.duration_s(context, "timeout", limits.request_timeout_ms_max)
+    bytes_max = context.broker.config.consumer_request_max_bytes
+    request = ReadRecords(
+        **_named(call),
+        attempt=consumers.new_attempt(),
+        wait_ms=round(wait_s * 1000) if "timeout" in call.query else None,
+        bytes_max=min(params.optional_integer(call.query, "max_bytes", bytes_max), bytes_max),
+        format=None if wanted is None else wanted.name.lower(),
+    )
+    answer = None
+    try:
+        async with context.waits.until(call.started_s + wait_s + consumers.patience_s):
+            answer = await consumers.ask(request, wait_s=wait_s)
+        if answer is None:
+            return json_answer([], content_type=(wanted or Embedded.BINARY).value)
+        assert isinstance(answer.message, RecordsRead)
+        form = Embedded[answer.message.format.upper()]
+        return await send_records(context, call, answer.body, {}, form.value)
+    except BaseException:
+        consumers.abandon(request)
+        raise
+
+
+def _form_wanted(call: Call) -> Embedded | None:
+    """None if any will do."""
+    accept = call.request.headers.get("Accept")
+    kinds = [] if accept is None else [kind.partition(";")[0].strip() for kind in accept.split(",")]
+    return None if all(kind in ("*/*", "application/*") for kind in kinds) else embedded_wanted(call.request)
+
+
+# -- places ----------------------------------------------------------------------------------------------------------
+
+
+async def commit(context: Context, call: Call) -> web.StreamResponse:
+    """Keeps places: those that are named, or all that its reads have come to."""
+    is_async = bool(params.boolean(call.query, "async"))
+    sent = await _optional_body(context, call, _OFFSETS)
+    is_next = context.broker.config.rest_commit_semantics == "next"
+    places = None if sent is None else sent.to_places(offset_is_next=is_next)
+    kept = await _ask(context, PlacesKept, CommitPlaces(**_named(call), places=places, is_async=is_async))
+    refused: list[PlaceRefused] = list(kept.refused)
+    return json_answer(refused, content_type=ANSWER_TYPE)
+
+
+async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
+    """The group's places in the partitions that the body names."""
+    sent = await _optional_body(context, call, _PARTITIONS)
+    if sent is None:
+        raise UnknownPartition('say in the body of which partitions: {"partitions": [{"topic", "partition"}]}')
+    found = await _ask(context, PlacesShown, ShowPlaces(**_named(call), partitions=sent.listed()))
+    places = [CommittedShown(one.topic, one.partition, one.offset, one.metadata) for one in found.places]
+    return json_answer(PlacesListed(places), content_type=ANSWER_TYPE)
+
+
+# -- what they share -------------------------------------------------------------------------------------------------
+
+
+async def _body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T:
+    sent = await _optional_body(context, call, decoder)
+    if sent is None:
+        raise InvalidRequest("send a JSON document")
+    return sent
+
+
+async def _optional_body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T | None:
+    """None if there is none, or nothing in it."""
+    body = await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
+    if not body:
+        return None
+    check_document(call.request)
+    return decode_body(decoder, body)
+
+
+async def _done(context: Context, call: Call, kind: Callable[..., InstanceRequest]) -> web.StreamResponse:
+    await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
+    await context.broker.rest_consumers.ask(kind(**_named(call)))
+    return no_content()
+
+
+async def _ask(context: Context, kind: type[A], request: InstanceRequest) -> A:
+    answer = (await context.broker.rest_consumers.ask(request)).message
+    assert isinstance(answer, kind)
+    return answer
+
+
+def _names(call: Call) -> tuple[str, str]:
+    """Group and instance of the path."""
+    return check_group_name(call.path["group"]), check_group_name(call.path["instance"], "consumer instance")
+
+
+def _named(call: Call) -> dict[str, str]:
+    group, instance = _names(call)
+    return {"group": group, "instance": instance}
+
+
+def _host(context: Context, call: Call) -> str:
+    """Where the client found this broker, if it says so in an orderly way; else where the metadata says that it is."""
+    said = call.request.headers.get("Host", "")
+    if _HOST.fullmatch(said):
+        return said
+    host, port = context.broker.http_address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,104 @@
+"""Where an instance begins: at the group's place, else where `auto.offset.reset` says; and where its client sends it.
+
+A partition that cannot be asked now is asked with the next read. `latest` is the end at the moment at which the
+instance gets the partition, not at that of its first read: what is written in between is not passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.broker.gathering import offsets_of
+from tidelog.broker.partition_handle import Offsets, PartitionHandle
+from tidelog.broker.rest_consumers.groups import names
+from tidelog.broker.rest_consumers.instance import Instance
+from tidelog.broker.rest_consumers.reading import Partitions
+from tidelog.broker.rest_consumers.requests import Place, Seek, SeekToEdge
+from tidelog.model.errors import IllegalState, TidelogError
+from tidelog.model.groups import NO_EPOCH, NO_OFFSET, FetchOffsets, OffsetsAnswer, grouped, pairs
+
+
+class Beginnings:
+    """For all instances of a broker; each call has its turn of the instance."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    async def find(self, instance: Instance) -> None:
+        """Finds where to begin in the partitions that it has got, as far as they can be asked.
+
+        Raises as `FetchOffsets`; `IllegalState` if the group has no place in one, and the instance is not to choose."""
+        unknown = instance.positions.unknown
+        if not unknown:
+            return
+        is_member = instance.what.is_subscribed
+        request = FetchOffsets(
+            group=instance.group,
+            member_id=instance.name if is_member else "",
+            member_epoch=instance.member_epoch if is_member else NO_EPOCH,
+            partitions=grouped(unknown),
+        )
+        answer = await instance.ask(OffsetsAnswer, request)
+        for kept in answer.offsets:
+            if kept.offset != NO_OFFSET:
+                instance.positions.begin((kept.topic, kept.partition), kept.offset, is_committed=True)
+        await self._reset(instance, instance.positions.unknown)
+
+    async def _reset(self, instance: Instance, places: Sequence[Place]) -> None:
+        if not places:
+            return
+        reset = instance.what.settings.reset
+        if reset == "none":
+            raise IllegalState(
+                f"group {instance.group} has no place in {names(places)}, or none that is there any more, and "
+                "auto.offset.reset is none: post positions to begin at"
+            )
+        for place, found in await self._extents([(place, None) for place in places]):
+            if not isinstance(found, TidelogError):
+                extent = found.extent
+                offset = extent.log_start_offset if reset == "earliest" else extent.high_watermark
+                instance.positions.begin(place, offset)
+
+    async def seek(self, instance: Instance, asked: Seek) -> None:
+        """Raises `IllegalState` for partitions that it does not have: then nothing is moved."""
+        sought = [*asked.offsets, *asked.timestamps]
+        _require_own(instance, [(topic, number) for topic, number, _ in sought])
+        times = [((topic, number), timestamp_ms) for topic, number, timestamp_ms in asked.timestamps]
+        offsets = [((topic, number), offset) for topic, number, offset in asked.offsets]
+        for place, found in await self._extents(times):
+            if isinstance(found, TidelogError):
+                raise found
+            offsets.append((place, found.extent.high_watermark if found.record is None else found.record[0]))
+        for place, offset in offsets:
+            instance.positions.begin(place, offset)
+
+    async def seek_to_edge(self, instance: Instance, asked: SeekToEdge) -> None:
+        """As `seek`, of all that it has if none are named."""
+        places = pairs(asked.partitions) or list(instance.positions.places)
+        _require_own(instance, places)
+        edges: list[tuple[Place, int]] = []
+        for place, found in await self._extents([(place, None) for place in places]):
+            if isinstance(found, TidelogError):
+                raise found
+            edges.append((place, found.extent.high_watermark if asked.is_end else found.extent.log_start_offset))
+        for place, offset in edges:
+            instance.positions.begin(place, offset)
+
+    async def _extents(self, asked: Sequence[tuple[Place, int | None]]) -> list[tuple[Place, Offsets | TidelogError]]:
+        """Of each the extent, and the first record of a time, if it comes with one; or why not."""
+        found: list[tuple[Place, Offsets | TidelogError]] = []
+        handles: list[tuple[Place, PartitionHandle, int | None]] = []
+        for place, timestamp_ms in asked:
+            try:
+                handles.append((place, self._partitions.partition(*place), timestamp_ms))
+            except TidelogError as error:
+                found.append((place, error))
+        answers = await offsets_of([(handle, timestamp_ms) for _, handle, timestamp_ms in handles])
+        return [*found, *((place, answer) for (place, _, _), answer in zip(handles, answers, strict=True))]
+
+
+def _require_own(instance: Instance, places: Sequence[Place]) -> None:
+    owned = dict.fromkeys(instance.positions.places)
+    others = [place for place in places if place not in owned]
+    if others:
+        raise IllegalState(f"consumer instance {instance.name} does not have {names(others)} (now); nothing was moved")

@@ -1,0 +1,78 @@
+"""Keeping an instance's places: what its client says, where its reads have come to, and what it did not ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from tidelog.broker.rest_consumers.groups import names
+from tidelog.broker.rest_consumers.instance import Instance
+from tidelog.broker.rest_consumers.requests import Place, PlaceRefused, PlacesKept
+from tidelog.model.errors import NotOwned, TidelogError
+from tidelog.model.groups import NO_EPOCH, CommitAnswer, CommitOffsets, CommittedOffset
+from tidelog.transport.errors import error_from_code
+
+logger = structlog.get_logger("tidelog.rest-consumers")
+
+
+class Commits:
+    """For all instances; each call has its turn of the instance. So commits never overtake each other, and need no
+    sequence: what a keeper of the past has under way is refused with its coordinator."""
+
+    async def keep(self, instance: Instance, places: Sequence[CommittedOffset]) -> PlacesKept:
+        """Places that the client named. Raises `NotOwned` if the instance does not have one of them: none are kept;
+        `GroupNotEmpty` for one that is no member, where there are members."""
+        if instance.what.is_subscribed:
+            owned = dict.fromkeys(instance.positions.places)
+            others = [_place(one) for one in places if _place(one) not in owned]
+            if others:
+                raise NotOwned(
+                    f"consumer instance {instance.name} does not have {names(others)} (any more); nothing was kept"
+                )
+        return await self._commit(instance, places)
+
+    async def keep_returned(self, instance: Instance) -> PlacesKept:
+        """All where its reads have come to."""
+        return await self._commit(instance, _offsets(instance.positions.returned()))
+
+    async def keep_unasked(self, instance: Instance, offsets: Mapping[Place, int]) -> None:
+        """If the instance commits by itself. What cannot be kept now will be with a later one, or is read again."""
+        if not instance.what.settings.auto_commit:
+            return
+        try:
+            await self._commit(instance, _offsets(offsets))
+        except TidelogError as error:
+            logger.info("a REST consumer could not commit", instance=instance.name, reason=error.message)
+
+    async def _commit(self, instance: Instance, places: Sequence[CommittedOffset]) -> PlacesKept:
+        if not places:
+            return PlacesKept()
+        member_id, epoch = "", NO_EPOCH
+        if instance.what.is_subscribed:
+            member_id, epoch = instance.name, instance.member_epoch
+        request = CommitOffsets(
+            group=instance.group,
+            member_id=member_id,
+            member_epoch=epoch,
+            offsets=tuple(places),
+        )
+        answer = await instance.ask(CommitAnswer, request)
+        refused = tuple(
+            PlaceRefused(verdict.topic, verdict.partition, verdict.code, verdict.message)
+            for verdict in answer.verdicts
+            if verdict.code
+        )
+        if len(refused) == len(places):
+            raise error_from_code(refused[0].error_code, refused[0].message)
+        lost = {(one.topic, one.partition) for one in refused}
+        instance.positions.commit({_place(one): one.offset for one in places if _place(one) not in lost})
+        return PlacesKept(refused)
+
+
+def _place(committed: CommittedOffset) -> Place:
+    return committed.topic, committed.partition
+
+
+def _offsets(offsets: Mapping[Place, int]) -> list[CommittedOffset]:
+    return [CommittedOffset(topic, partition, offset) for (topic, partition), offset in offsets.items()]

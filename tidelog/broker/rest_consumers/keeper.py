@@ -1,0 +1,339 @@
+"""The broker that keeps an instance, answering what is asked of it.
+
+Requests of one instance take turns. A read that finds nothing waits without its turn, so that a commit never waits for
+it; when it has its turn again it looks anew at everything. Of two reads the newer one counts: a client that comes again
+has given up the older one, which ends with no records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.rest_consumers.beginnings import Beginnings
+from tidelog.broker.rest_consumers.commits import Commits
+from tidelog.broker.rest_consumers.instance import Instance
+from tidelog.broker.rest_consumers.membership import Membership
+from tidelog.broker.rest_consumers.reading import READ_BYTES_MAX, Collected, Partitions, Reader, Ready
+from tidelog.broker.rest_consumers.registry import Registry
+from tidelog.broker.rest_consumers.requests import (
+    Assign,
+    CloseInstance,
+    CommitPlaces,
+    InstanceRequest,
+    OpenInstance,
+    PlacesKept,
+    PlacesShown,
+    Reading,
+    ReadRecords,
+    RecordsRead,
+    Seek,
+    SeekToEdge,
+    ShowPlaces,
+    ShowReading,
+    Subscribe,
+    TakeBack,
+)
+from tidelog.groups.patterns import matcher
+from tidelog.model.errors import (
+    FormatMismatch,
+    LeaderNotAvailable,
+    Overloaded,
+    TidelogError,
+    UnknownInstance,
+)
+from tidelog.model.groups import (
+    NO_OFFSET,
+    ConfigureInstance,
+    CreateInstance,
+    DeleteInstance,
+    DescribeInstance,
+    FetchOffsets,
+    GroupDone,
+    InstanceDescription,
+    OffsetsAnswer,
+    pairs,
+)
+from tidelog.transport.peer import Answer
+
+ASYNC_COMMITS_MAX: Final = 1_000
+NOTHING: Final = b"[]"
+
+
+class Keeper:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        commits: Commits,
+        membership: Membership,
+        beginnings: Beginnings,
+        reader: Reader,
+        partitions: Partitions,
+        topics: Callable[[], Iterable[str]],
+    ) -> None:
+        self._registry = registry
+        self._commits = commits
+        self._membership = membership
+        self._beginnings = beginnings
+        self._reader = reader
+        self._partitions = partitions
+        self._topics = topics
+        self._commits_under_way: dict[asyncio.Task[None], None] = {}
+
+    async def answer(self, request: InstanceRequest) -> Answer:
+        """Raises what the request's class says; `CoordinatorNotAvailable` if the instance does not live here."""
+        match request:
+            case OpenInstance():
+                return await self._open(request)
+            case CloseInstance():
+                async with self._turn(request) as instance:
+                    await self.close(instance, is_wanted=True)
+            case Subscribe():
+                await self._subscribe(request)
+            case Assign():
+                await self._assign(request)
+            case ReadRecords():
+                return await self._read(request)
+            case CommitPlaces():
+                return Answer(await self._commit(request))
+            case _:
+                return await self._answer_small(request)
+        return Answer()
+
+    async def _answer_small(self, request: InstanceRequest) -> Answer:
+        async with self._turn(request) as instance:
+            match request:
+                case ShowReading():
+                    return Answer(Reading(self._subscribed(instance), instance.owned))
+                case Seek():
+                    await self._beginnings.seek(instance, request)
+                case SeekToEdge():
+                    await self._beginnings.seek_to_edge(instance, request)
+                case ShowPlaces():
+                    return Answer(await self._places(instance, request))
+                case _:
+                    raise AssertionError(f"no answer is known to {request!r}")
+        return Answer()
+
+    @asynccontextmanager
+    async def _turn(self, request: InstanceRequest) -> AsyncIterator[Instance]:
+        """The instance, read from its record if need be, its member heard if it is due."""
+        instance = self._registry.get(request.group, request.instance)
+        async with instance:
+            if instance.description is None:
+                await self._describe(instance)
+            if self._membership.is_due(instance):
+                await self._membership.speak(instance)
+            yield instance
+
+    async def _describe(self, instance: Instance) -> None:
+        asked = DescribeInstance(group=instance.group, instance=instance.name)
+        try:
+            instance.description = await instance.ask(InstanceDescription, asked)
+        except UnknownInstance:
+            self._registry.drop(instance, is_deleted=True)
+            raise
+        if instance.what.assigned:
+            instance.positions.have(pairs(instance.what.assigned))
+
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    async def _open(self, request: OpenInstance) -> Answer:
+        self._registry.require_room()
+        home = self._registry.home(request.group)
+        instance = Instance(request.group, request.instance, home, 0.0)
+        create = CreateInstance(group=request.group, instance=request.instance, settings=request.settings)
+        await instance.ask(GroupDone, create)
+        if self._registry.find(request.group, request.instance) is None:
+            instance.description = InstanceDescription(request.settings)
+            self._registry.used(self._registry.add(instance))
+        return Answer()
+
+    async def close(self, instance: Instance, *, is_wanted: bool) -> None:
+        """Deletes it, in its turn. Who wants that has done with what was returned; of one that was only quiet, that is
+        not known. Its partitions are free at once."""
+        positions = instance.positions
+        await self._commits.keep_unasked(instance, positions.returned() if is_wanted else positions.processed())
+        if instance.what.is_subscribed:
+            await self._membership.leave(instance)
+        await instance.ask(GroupDone, DeleteInstance(group=instance.group, instance=instance.name))
+        self._registry.drop(instance, is_deleted=True)
+
+    async def close_quiet(self, instance: Instance) -> None:
+        """Deletes one that was quiet for too long, unless it was asked something meanwhile."""
+        used_s = instance.used_s
+        with suppress(UnknownInstance):
+            async with instance:
+                if instance.description is None:
+                    await self._describe(instance)
+                if instance.used_s == used_s:
+                    await self.close(instance, is_wanted=False)
+
+    async def refresh(self, instance: Instance) -> None:
+        """Its group has changed: has its member heard, if there is anything to tell."""
+        async with instance:
+            if instance.is_dirty and self._membership.has_news(instance):
+                await self._membership.speak(instance)
+                await self._begin(instance)
+            instance.is_dirty = False
+
+    # -- what it reads ------------------------------------------------------------------------------------------------
+
+    async def _subscribe(self, request: Subscribe) -> None:
+        async with self._turn(request) as instance:
+            if not (request.topics or request.pattern):
+                await self._commits.keep_unasked(instance, instance.positions.processed())
+            was_member = instance.what.is_subscribed
+            await self._configure(
+                instance, InstanceDescription(instance.what.settings, request.topics, request.pattern)
+            )
+            if instance.what.is_subscribed:
+                await self._membership.speak(instance)
+                await self._begin(instance)
+            elif was_member:
+                await self._membership.leave(instance)
+            else:
+                instance.positions.have(())
+            instance.wake()
+
+    async def _assign(self, request: Assign) -> None:
+        for topic, number in pairs(request.partitions):
+            with suppress(LeaderNotAvailable):
+                self._partitions.partition(topic, number)
+        async with self._turn(request) as instance:
+            await self._configure(instance, InstanceDescription(instance.what.settings, assigned=request.partitions))
+            instance.positions.have(pairs(request.partitions))
+            await self._begin(instance)
+            instance.wake()
+
+    async def _configure(self, instance: Instance, wanted: InstanceDescription) -> None:
+        request = ConfigureInstance(
+            group=instance.group,
+            instance=instance.name,
+            topics=wanted.topics,
+            pattern=wanted.pattern,
+            assigned=wanted.assigned,
+        )
+        before, instance.description = instance.description, wanted
+        try:
+            await instance.ask(GroupDone, request)
+        except BaseException as error:
+            is_known = isinstance(error, TidelogError) and error.definite
+            instance.description = before if is_known else None  # then it is read from its record again
+            raise
+
+    async def _begin(self, instance: Instance) -> None:
+        """Finds where to begin. What cannot be found now is looked for with the next read, which says what is wrong."""
+        with suppress(TidelogError):
+            await self._beginnings.find(instance)
+
+    def _subscribed(self, instance: Instance) -> tuple[str, ...]:
+        what = instance.what
+        if not what.pattern:
+            return what.topics
+        matches = matcher(what.pattern)
+        return tuple(sorted({*what.topics, *(topic for topic in self._topics() if matches(topic))}))
+
+    # -- records ------------------------------------------------------------------------------------------------------
+
+    async def _read(self, request: ReadRecords) -> Answer:
+        loop = asyncio.get_running_loop()
+        async with self._turn(request) as instance:
+            self._begin_read(instance, request)
+            await self._commits.keep_unasked(instance, instance.positions.processed())
+        settings = instance.what.settings
+        form = RecordsRead(settings.format)
+        wait_ms = settings.request_timeout_ms if request.wait_ms is None else request.wait_ms
+        deadline_s = loop.time() + wait_ms / 1000
+        while True:
+            is_last = loop.time() >= deadline_s
+            async with self._turn(request) as found:
+                if found is not instance or instance.read != request.attempt:
+                    return Answer(form, (NOTHING,))
+                instance.require_reading()
+                await self._beginnings.find(instance)
+                look = await self._reader.look(instance)
+                for place in look.lost:
+                    instance.positions.forget(place)
+                bytes_min = 1 if is_last else settings.fetch_bytes_min
+                text = await self._records(instance, look.ready, request.bytes_max, bytes_min)
+                if text or (is_last and not look.lost):
+                    return Answer(form, (text or NOTHING,))
+            if look.ready:
+                look.is_whole = False  # there is something, which cannot be had now, or is not enough yet
+            if not look.lost:
+                await self._reader.wait(instance, look, deadline_s)
+
+    def _begin_read(self, instance: Instance, request: ReadRecords) -> None:
+        wanted, has = request.format, instance.what.settings.format
+        if wanted not in (None, has):
+            raise FormatMismatch(
+                f"consumer instance {instance.name} has format {has}; read it with Accept: "
+                f"application/vnd.kafka.{has}.v2+json"
+            )
+        instance.require_reading()
+        instance.positions.begin_read(request.attempt)
+        instance.read = request.attempt
+        instance.wake()
+
+    async def _records(self, instance: Instance, ready: Sequence[Ready], bytes_max: int, bytes_min: int) -> bytes:
+        """The records as JSON, which are thereby returned; empty if there are none, or too few."""
+        if not ready:
+            return b""
+        as_json = instance.what.settings.format == "json"
+        found: Collected = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), as_json=as_json)
+        try:
+            if found.size < bytes_min and found.size < bytes_max:
+                return b""
+            text = msgspec.json.encode(found.records) if found.records else b""
+        finally:
+            self._reader.budget.give_back(found.taken_bytes)
+        instance.positions.move(found.moved)
+        return text
+
+    def take_back(self, request: TakeBack) -> None:
+        """The records of an attempt never arrived."""
+        instance = self._registry.find(request.group, request.instance)
+        if instance is not None:
+            instance.positions.take_back(request.attempt)
+
+    # -- places -------------------------------------------------------------------------------------------------------
+
+    async def _commit(self, request: CommitPlaces) -> PlacesKept:
+        if not request.is_async:
+            return await self._commit_now(request)
+        if len(self._commits_under_way) >= ASYNC_COMMITS_MAX:
+            raise Overloaded("too many commits that nobody waits for are under way; nothing was done, try again later")
+        self._registry.get(request.group, request.instance).require()
+        task = asyncio.get_running_loop().create_task(self._commit_untold(request))
+        self._commits_under_way[task] = None
+        task.add_done_callback(self._commits_under_way.pop)
+        return PlacesKept()
+
+    async def _commit_untold(self, request: CommitPlaces) -> None:
+        with suppress(TidelogError):
+            await self._commit_now(request)
+
+    async def _commit_now(self, request: CommitPlaces) -> PlacesKept:
+        async with self._turn(request) as instance:
+            if request.places is None:
+                return await self._commits.keep_returned(instance)
+            return await self._commits.keep(instance, request.places)
+
+    async def _places(self, instance: Instance, request: ShowPlaces) -> PlacesShown:
+        asked = FetchOffsets(group=instance.group, partitions=request.partitions)
+        found = await instance.ask(OffsetsAnswer, asked)
+        return PlacesShown(tuple(kept for kept in found.offsets if kept.offset != NO_OFFSET))
+
+    async def stop(self) -> None:
+        """Ends what nobody waits for."""
+        tasks = list(self._commits_under_way)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

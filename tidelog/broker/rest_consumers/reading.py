@@ -1,0 +1,169 @@
+"""Reading for an instance: from which of its partitions there is something, the records, and the wait for more.
+
+Partitions are led anywhere. One message to each leader says which have records; only those are read, and only if there
+are none at all one message to each leader waits for any of them to get some. Partitions take turns in being the first,
+so that one that is always full does not starve the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+from tidelog.broker.budget import ByteBudget
+from tidelog.broker.gathering import first_of, offsets_of, wait_for_change
+from tidelog.broker.partition_handle import PartitionHandle
+from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.rest_consumers.instance import Instance
+from tidelog.broker.rest_consumers.requests import Place
+from tidelog.broker.shown_records import RecordShown, read_records, show, size_of
+from tidelog.model.errors import (
+    DamagedBatch,
+    FormatMismatch,
+    OffsetOutOfRange,
+    Overloaded,
+    TidelogError,
+)
+
+READ_BYTES_MAX: Final = 8 << 20
+"""Of one answer, whatever the settings say: JSON is built in memory, and in one go."""
+DECODED_BYTES_MAX: Final = 64 << 20
+"""What one stored batch may decompress to."""
+BUDGET_BYTES: Final = 64 << 20
+"""Record data that reads of all instances of a broker have in hand."""
+LOOK_AGAIN_S: Final = 0.25
+"""When a partition that could not be asked is asked again."""
+
+
+Ready: TypeAlias = tuple[Place, PartitionHandle, int]
+"""A partition, and where to read on."""
+
+
+class Partitions(Protocol):
+    """All partitions of the cluster."""
+
+    def partition(self, topic: str, partition: int) -> PartitionHandle:
+        """Raises `UnknownTopic`, `UnknownPartition`, `LeaderNotAvailable`."""
+        ...
+
+
+@dataclass(slots=True)
+class Look:
+    """What there is to read at one moment."""
+
+    ready: list[Ready] = field(default_factory=list)
+    """Partitions that have records from here on."""
+    ends: list[tuple[PartitionHandle, int]] = field(default_factory=list)
+    """Where they all end."""
+    lost: list[Place] = field(default_factory=list)
+    """Those whose position is not in the log any more, or never was."""
+    is_whole: bool = True
+    """False if one could not be asked."""
+    changes: int = 0
+    """`Instance.changes` at that moment."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """Records, and where that leaves each partition that they, or what was stepped over, are from."""
+
+    records: list[RecordShown] = field(default_factory=list)
+    moved: dict[Place, int] = field(default_factory=dict)
+    size: int = 0
+    taken_bytes: int = 0
+    """Of the budget; the caller gives it back when it has let go of the records."""
+
+
+class Reader:
+    """For all instances of a broker."""
+
+    def __init__(self, partitions: Partitions, purgatory: Purgatory) -> None:
+        self._partitions = partitions
+        self._purgatory = purgatory
+        self.budget = ByteBudget(BUDGET_BYTES, "reads of REST consumers")
+
+    async def look(self, instance: Instance) -> Look:
+        """Which of its partitions have something to read; each time another one is the first."""
+        look = Look(changes=instance.changes)
+        asked: list[Ready] = []
+        for place, offset in _in_turn(instance):
+            try:
+                asked.append((place, self._partitions.partition(*place), offset))
+            except TidelogError:
+                look.is_whole = False
+        answers = await offsets_of([(handle, None) for _, handle, _ in asked])
+        for (place, handle, offset), found in zip(asked, answers, strict=True):
+            if isinstance(found, TidelogError):
+                look.is_whole = False
+                continue
+            extent = found.extent
+            look.ends.append((handle, extent.high_watermark))
+            if not extent.log_start_offset <= offset <= max(extent.log_end_offset, extent.high_watermark):
+                look.lost.append(place)
+            elif offset < extent.high_watermark:
+                look.ready.append((place, handle, offset))
+        return look
+
+    async def collect(self, ready: Sequence[Ready], bytes_max: int, *, as_json: bool) -> Collected:
+        """Records of these partitions, up to `bytes_max` but at least one if there is one. On `Overloaded`, on records
+        that cannot be shown, and on damage it ends with what it has; raises that if it has nothing."""
+        found = Collected()
+        for place, handle, offset in ready:
+            try:
+                await self._collect_one(found, place, handle, offset, bytes_max, as_json=as_json)
+            except (FormatMismatch, DamagedBatch, Overloaded):
+                if not found.records:
+                    self.budget.give_back(found.taken_bytes)
+                    raise
+                break
+            except OffsetOutOfRange:
+                continue  # the next look says so
+            except TidelogError:
+                continue  # its leader is not there now, or it was deleted
+            except BaseException:
+                self.budget.give_back(found.taken_bytes)
+                raise
+            if found.size >= bytes_max:
+                break
+        return found
+
+    async def _collect_one(
+        self, found: Collected, place: Place, handle: PartitionHandle, offset: int, bytes_max: int, *, as_json: bool
+    ) -> None:
+        fetched, records = await read_records(handle, offset, bytes_max - found.size, DECODED_BYTES_MAX)
+        self.budget.take(len(fetched.data))
+        found.taken_bytes += len(fetched.data)
+        if not records:
+            found.moved[place] = fetched.next_offset
+        for record in records:
+            size = size_of(record)
+            if found.records and found.size + size > bytes_max:
+                break
+            found.records.append(show(*place, record, as_json=as_json))
+            found.size += size
+            found.moved[place] = record.offset + 1
+
+    async def wait(self, instance: Instance, look: Look, until_s: float) -> None:
+        """Returns when any partition may have got more, when the instance has other partitions, or at `until_s` (loop
+        time). Raises `Overloaded` if too many wait already."""
+        if not look.is_whole:
+            until_s = min(until_s, asyncio.get_running_loop().time() + LOOK_AGAIN_S)
+        waits = [instance.changed(look.changes)]
+        if look.ends:
+            waits.append(wait_for_change(look.ends, self._purgatory, until_s))
+        try:
+            async with asyncio.timeout_at(until_s):
+                await first_of(waits)
+        except TimeoutError:
+            return
+
+
+def _in_turn(instance: Instance) -> list[tuple[Place, int]]:
+    positions = instance.positions.known
+    if not positions:
+        return []
+    first = instance.turn % len(positions)
+    instance.turn += 1
+    return positions[first:] + positions[:first]

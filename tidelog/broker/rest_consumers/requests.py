@@ -1,0 +1,154 @@
+"""What is asked of a REST consumer instance, as one broker hands it to the one that keeps the instance.
+
+Each request is whole: no broker remembers anything between two of them but the keeper. All but `OpenInstance` may be
+repeated: a read names its attempt, and who repeats an attempt gets the same records, or as many as there are by then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class InstanceRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Base of what is asked of one instance. Raises `UnknownInstance`, `CoordinatorNotAvailable`, `Overloaded`."""
+
+    group: str
+    instance: str
+
+
+class OpenInstance(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """Create it. Answered by nothing. Raises `InstanceExists`; `Overloaded` if there are too many."""
+
+    settings: InstanceSettings
+
+
+class CloseInstance(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """Delete it. Answered by nothing. One that commits by itself commits all that it has returned."""
+
+
+class Subscribe(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """Read these topics, as a member of the group; with neither, read nothing any more, whatever it was. Answered by
+    nothing. Raises `IllegalState` for one that is assigned partitions."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+
+
+class Assign(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """Read these partitions, whoever else does. Answered by nothing. Raises `IllegalState` for one that subscribed."""
+
+    partitions: tuple[TopicPartitions, ...]
+
+
+class ShowReading(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """What it reads. Answered by `Reading`."""
+
+
+class Reading(msgspec.Struct, frozen=True, tag=True):
+    """The topics an instance subscribed to, those that match its pattern included, and the partitions it has now."""
+
+    topics: tuple[str, ...]
+    partitions: tuple[TopicPartitions, ...]
+
+
+class Seek(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """Go on at these offsets, or at the first record of these times (ms) or later, or else at the end. Answered by
+    nothing. Raises `IllegalState` for partitions that it does not have now: then nothing is moved."""
+
+    offsets: tuple[tuple[str, int, int], ...] = ()
+    timestamps: tuple[tuple[str, int, int], ...] = ()
+
+
+class SeekToEdge(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """Go on at the beginning, or the end, of these partitions; of all that it has, if none are named. As `Seek`."""
+
+    partitions: tuple[TopicPartitions, ...]
+    is_end: bool
+
+
+class ReadRecords(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """The next records. Answered by `RecordsRead`, and the records as JSON text. A newer read ends one that waits.
+
+    Raises `IllegalState` for one that reads nothing; `FormatMismatch` if the records are wanted in another form than
+    that of the instance, or one of them cannot be shown in it."""
+
+    attempt: str
+    wait_ms: int | None = None
+    """For the first record, or `fetch_bytes_min` bytes; the instance's own time by default."""
+    bytes_max: int
+    format: str | None = None
+    """The form that the client wants, if it wants one."""
+
+
+class RecordsRead(msgspec.Struct, frozen=True, tag=True):
+    """The form of the records that follow."""
+
+    format: str
+
+
+class CommitPlaces(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """Keep these places, or all where its reads have come to (None). Answered by `PlacesKept`."""
+
+    places: tuple[CommittedOffset, ...] | None
+    is_async: bool = False
+    """Answered at once; what becomes of it is not told."""
+
+
+class PlaceRefused(msgspec.Struct, frozen=True):
+    """A place that was not kept, and why."""
+
+    topic: str
+    partition: int
+    error_code: int
+    message: str
+
+
+class PlacesKept(msgspec.Struct, frozen=True, tag=True):
+    """All were kept, but those that are named. (Were none kept, it would have been an error.)"""
+
+    refused: tuple[PlaceRefused, ...] = ()
+
+
+class ShowPlaces(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """The group's places in these partitions. Answered by `PlacesShown`."""
+
+    partitions: tuple[TopicPartitions, ...]
+
+
+class PlacesShown(msgspec.Struct, frozen=True, tag=True):
+    """Those that there are."""
+
+    places: tuple[CommittedOffset, ...]
+
+
+class TakeBack(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """The client of this attempt to read is gone, and has not got what was read. Needs no answer."""
+
+    attempt: str
+
+
+REST_CONSUMER_MESSAGES: Final = (
+    OpenInstance,
+    CloseInstance,
+    Subscribe,
+    Assign,
+    ShowReading,
+    Reading,
+    Seek,
+    SeekToEdge,
+    ReadRecords,
+    RecordsRead,
+    CommitPlaces,
+    PlacesKept,
+    ShowPlaces,
+    PlacesShown,
+    TakeBack,
+)
+"""All messages of this page: a peer node has to know them."""

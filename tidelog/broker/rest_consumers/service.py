@@ -1,0 +1,186 @@
+"""REST consumers on one broker: takes what is asked of any instance, and hands it to the broker that keeps it.
+
+A request goes to the coordinator's broker as one message, and is answered there or not at all: it is never handed on
+again. When it was surely not done, because that broker coordinates the group no more, or not yet, it is sent again to
+whoever does; so is one whose fate is unknown, if repeating it does no harm. All but creating an instance are harmless:
+a read that is repeated names its attempt, and one that deletes what is gone has done what it should.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+import msgspec
+
+from tidelog.broker.peer_partition import GRACE_S, Peers, Waits
+from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.rest_consumers.beginnings import Beginnings
+from tidelog.broker.rest_consumers.commits import Commits
+from tidelog.broker.rest_consumers.groups import Groups
+from tidelog.broker.rest_consumers.keeper import Keeper
+from tidelog.broker.rest_consumers.membership import Membership
+from tidelog.broker.rest_consumers.reading import Partitions, Reader
+from tidelog.broker.rest_consumers.registry import Registry
+from tidelog.broker.rest_consumers.requests import CloseInstance, InstanceRequest, OpenInstance, ReadRecords, TakeBack
+from tidelog.broker.rest_consumers.tending import Tending
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.errors import (
+    CoordinatorLost,
+    CoordinatorNotAvailable,
+    NotLeader,
+    TidelogError,
+    UnknownInstance,
+)
+from tidelog.model.ports import Entropy
+from tidelog.transport.peer import Answer, Lane, PeerLost, PeerUnreachable
+
+PATIENCE_S: Final = 5.0
+"""How long a coordinator is looked for, from the first failure on. A client is better off with a 503 then."""
+PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MAX: Final = 0.5
+_NOT_DONE: Final = (CoordinatorNotAvailable, NotLeader, PeerUnreachable)
+_UNKNOWN: Final = (CoordinatorLost, PeerLost, TimeoutError)
+
+
+class PeersAndNotes(Peers, Protocol):
+    """The other brokers: `transport.peer.PeerNode`."""
+
+    def notify(self, node_id: int, message: msgspec.Struct) -> bool:
+        """Tells a peer something that needs no answer; False if it surely does not arrive."""
+        ...
+
+
+class RestConsumers:
+    """One broker's. `run` is its task."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        groups: Groups,
+        partitions: Partitions,
+        purgatory: Purgatory,
+        peers: PeersAndNotes,
+        entropy: Entropy,
+        topics: Callable[[], Iterable[str]],
+    ) -> None:
+        """`topics` are the names of those that users may read."""
+        self.patience_s = PATIENCE_S
+        """How much longer than it may wait a request may take."""
+        self._node_id = node_id
+        self._entropy = entropy
+        self._groups = groups
+        self._peers = peers
+        self._waits = Waits()
+        self._reader = Reader(partitions, purgatory)
+        self._registry = Registry(groups, config.consumer_instances_max)
+        commits = Commits()
+        membership = Membership(commits, _session_timeout_ms(config))
+        self._keeper = Keeper(
+            self._registry, commits, membership, Beginnings(partitions), self._reader, partitions, topics
+        )
+        self._tending = Tending(groups, self._registry, self._keeper, config.consumer_instance_timeout_ms / 1000)
+
+    # -- any broker ---------------------------------------------------------------------------------------------------
+
+    def new_name(self) -> str:
+        """For an instance whose client gives it none."""
+        return f"rest-consumer-{self._entropy.token_hex(16)}"
+
+    def new_attempt(self) -> str:
+        """For a read."""
+        return self._entropy.token_hex(8)
+
+    async def ask(self, request: InstanceRequest, *, wait_s: float = 0.0) -> Answer:
+        """What is answered by the broker that keeps the instance, which may wait for so long. Raises what that broker
+        raises; `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
+        loop = asyncio.get_running_loop()
+        if not self._groups.is_founded:
+            await self._found(request)
+        pause_s, give_up_s, is_uncertain = PAUSE_S_MIN, math.inf, False
+        while True:
+            try:
+                return await self._try(request, wait_s)
+            except _UNKNOWN as error:
+                failure: Exception = error
+                is_uncertain = True
+            except _NOT_DONE as error:
+                failure = error
+            except UnknownInstance:
+                if is_uncertain and isinstance(request, CloseInstance):
+                    return Answer()
+                raise
+            give_up_s = min(give_up_s, loop.time() + PATIENCE_S)
+            if loop.time() + pause_s >= give_up_s or (is_uncertain and isinstance(request, OpenInstance)):
+                raise _gave_up(request, failure, is_uncertain=is_uncertain)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _found(self, request: InstanceRequest) -> None:
+        if not isinstance(request, OpenInstance):
+            raise UnknownInstance(f"there is no consumer instance {request.instance}; create it")
+        await self._groups.found(asyncio.get_running_loop().time() + PATIENCE_S)
+
+    async def _try(self, request: InstanceRequest, wait_s: float) -> Answer:
+        node_id = self._groups.coordinator_node(request.group)
+        if node_id == self._node_id:
+            return await self._keeper.answer(request)
+        deadline_s = wait_s + PATIENCE_S + GRACE_S
+        if not isinstance(request, ReadRecords):
+            return await self._peers.request(node_id, request, deadline_s=deadline_s, lane=Lane.DATA)
+        with self._waits:
+            return await self._peers.request(node_id, request, deadline_s=deadline_s, lane=Lane.DATA)
+
+    def abandon(self, request: ReadRecords) -> None:
+        """The client of a read is gone, or was told of an error: what was read, if it was, comes with the next one.
+        Does what it can, and waits for nothing."""
+        back = TakeBack(group=request.group, instance=request.instance, attempt=request.attempt)
+        try:
+            node_id = self._groups.coordinator_node(request.group)
+        except CoordinatorNotAvailable:
+            return
+        if node_id == self._node_id:
+            self.take_back(back)
+        else:
+            self._peers.notify(node_id, back)
+
+    # -- the broker that keeps it -------------------------------------------------------------------------------------
+
+    async def handle(self, request: InstanceRequest) -> Answer:
+        """Answers another broker."""
+        return await self._keeper.answer(request)
+
+    def take_back(self, request: TakeBack) -> None:
+        """The client of a read is gone."""
+        self._keeper.take_back(request)
+
+    async def run(self) -> None:
+        """Sees to the instances that live here, until it is cancelled."""
+        try:
+            await self._tending.run()
+        finally:
+            await self._keeper.stop()
+
+    @property
+    def instances(self) -> int:
+        """Those that live here."""
+        return len(self._registry)
+
+    @property
+    def read_bytes(self) -> int:
+        """Memory that reads have in hand."""
+        return self._reader.budget.used
+
+
+def _session_timeout_ms(config: BrokerConfig) -> int:
+    wanted = 2 * config.consumer_instance_timeout_ms
+    return max(config.group_min_session_timeout_ms, min(wanted, config.group_max_session_timeout_ms))
+
+
+def _gave_up(request: InstanceRequest, failure: Exception, *, is_uncertain: bool) -> TidelogError:
+    kind = CoordinatorLost if is_uncertain else CoordinatorNotAvailable
+    what = "it may have been done" if is_uncertain else "nothing was done"
+    return kind(f"the coordinator of group {request.group} could not be asked ({failure}); {what}, try again")

@@ -1,0 +1,92 @@
+"""What is done for instances though nobody asks: members that have to be heard, and instances that were quiet too long.
+
+One task for all instances of a broker, and one look a second, however many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+import structlog
+
+from tidelog.broker.rest_consumers.groups import Coordinator, Groups
+from tidelog.broker.rest_consumers.instance import ASK_S, Instance
+from tidelog.broker.rest_consumers.keeper import Keeper
+from tidelog.broker.rest_consumers.registry import Registry
+from tidelog.model.errors import TidelogError
+from tidelog.model.groups import InstancesListed, ListInstances
+
+LOOK_S: Final = 1.0
+AT_ONCE: Final = 32
+"""Members that are heard at the same time: one that waits for its turn must not hold up all others."""
+
+logger = structlog.get_logger("tidelog.rest-consumers")
+
+
+class Tending:
+    """Of one broker. `run` is its task."""
+
+    def __init__(self, groups: Groups, registry: Registry, keeper: Keeper, instance_timeout_s: float) -> None:
+        self._groups = groups
+        self._registry = registry
+        self._keeper = keeper
+        self._instance_timeout_s = instance_timeout_s
+        self._adopted: list[Coordinator] = []
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._registry.has_work.wait()
+            await self._hear()
+            self._registry.drop_homeless()
+            await self._adopt()
+            await self._close_quiet()
+
+    async def _hear(self) -> None:
+        dirty = self._registry.take_dirty()
+        while at_once := list(islice(dirty, AT_ONCE)):
+            await asyncio.gather(*[self._refresh(instance) for instance in at_once])
+
+    async def _refresh(self, instance: Instance) -> None:
+        """One that cannot be heard now is heard when something is asked of it."""
+        with suppress(TidelogError):
+            await self._keeper.refresh(instance)
+
+    async def _adopt(self) -> None:
+        """Brings to life the instances of coordinators that are new here, so that they are missed if they are quiet."""
+        here = list(self._groups.loaded)
+        self._adopted = [known for known in self._adopted if any(known is one for one in here)]
+        for coordinator in here:
+            if any(coordinator is known for known in self._adopted):
+                continue
+            try:
+                deadline_s = asyncio.get_running_loop().time() + ASK_S
+                listed = await coordinator.ask(ListInstances(partition=coordinator.partition.partition), deadline_s)
+            except TidelogError:
+                continue  # it is looked at again
+            self._adopted.append(coordinator)
+            assert isinstance(listed, InstancesListed)
+            for one in listed.instances:
+                with suppress(TidelogError):
+                    if self._registry.find(one.group, one.instance) is None:
+                        self._registry.get(one.group, one.instance)
+
+    async def _close_quiet(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        while True:
+            instance = self._registry.longest_quiet()
+            if instance is None or instance.used_s + self._instance_timeout_s > now_s:
+                return
+            if instance.is_waiting:
+                self._registry.used(instance)
+                continue
+            try:
+                await self._keeper.close_quiet(instance)
+            except TidelogError as error:
+                logger.info("a quiet REST consumer could not be deleted", instance=instance.name, reason=error.message)
+                self._registry.used(instance)
