@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.groups.assignors import ASSIGNORS, Subscriber
+from tidelog.groups.assignors import ASSIGNORS, Subscriber, paths
 
 Given = dict[str, tuple[tuple[str, int], ...]]
 
@@ -81,6 +81,17 @@ def test_partitions_are_handed_on_through_members_that_read_both_topics() -> Non
         Subscriber("m3", ("b",)),
     ]
     assert text(ASSIGNORS["uniform"](group, {"a": 3, "b": 2})) == "m1:a0,a1  m2:a2,b0  m3:b1"
+
+
+def test_a_search_that_takes_too_long_leaves_what_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "STEPS_PER_ITEM_MAX", 0)
+    group = [
+        Subscriber("m1", ("a",), (("a", 0), ("a", 1), ("a", 2))),
+        Subscriber("m2", ("a", "b"), (("b", 0), ("b", 1))),
+        Subscriber("m3", ("b",), (("b", 2),)),
+    ]
+    uneven = ASSIGNORS["uniform"](group, {"a": 3, "b": 3})
+    assert text(uneven) == "m1:a0,a1,a2  m2:b0,b1  m3:b2"
 
 
 def test_a_range_with_subscriptions_that_differ_counts_each_topic_s_subscribers() -> None:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.groups.assignors.shares import Shares
 
-_STEPS_PER_ITEM_MAX: Final = 100
+STEPS_PER_ITEM_MAX: Final = 100
 """How often each partition and each subscription may be looked at."""
 
 
@@ -41,7 +41,7 @@ class Evening:
         self._settled = dict[str, None]()
         self._settled_topics = dict[str, None]()
         items = sum(shares.count.values()) + sum(map(len, subscribers.values()))
-        self._steps_left = _STEPS_PER_ITEM_MAX * items
+        self._steps_left = STEPS_PER_ITEM_MAX * items
 
     def run(self) -> None:
         count = self._shares.count
