@@ -159,7 +159,8 @@ class Membership:
 
     def heartbeat(self, now_s: float, wait_ms: int = 0) -> Heartbeat:
         """What to send now. The answer may wait for news, up to `wait_ms`, unless this member has partitions to give
-        up, which is news of its own."""
+        up, which is news of its own; and for a third of the rebalance timeout at most, or the lease would run out
+        while nothing happens (the coordinator sees to the session in the same way)."""
         assert not self.is_out, "out of the group: `rejoin` first"
         says_all = self.member_epoch == JOIN
         says_subscription = says_all or (self._is_subscription_due and not self._is_waiting)
@@ -177,7 +178,7 @@ class Membership:
             session_timeout_ms=self._session_timeout_ms if says_all else None,
             rebalance_timeout_ms=self._rebalance_timeout_ms if says_all else None,
             owned=grouped(self.owned) if says_owned else None,
-            wait_ms=0 if self.member_epoch == JOIN or self.to_give_up else wait_ms,
+            wait_ms=0 if self.member_epoch == JOIN or self.to_give_up else min(wait_ms, self._rebalance_timeout_ms // 3),
         )
         self._sent_owned = self._owned
         self._sent_s = now_s

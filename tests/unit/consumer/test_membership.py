@@ -97,6 +97,12 @@ def test_what_is_assigned_is_owned_said_once_and_then_polled_for() -> None:
     assert it.heartbeat(6, WAIT_MS).owned is None
 
 
+def test_a_poll_does_not_outlast_the_lease_of_who_is_quick_to_give_up() -> None:
+    it = Membership("g", "m", topics=["t"], session_timeout_ms=10_000, rebalance_timeout_ms=600)
+    beat(it, 0, T0)
+    assert it.heartbeat(0, WAIT_MS).wait_ms == 200
+
+
 def test_what_is_revoked_is_owned_until_it_is_given_up() -> None:
     it = joined(T0, T1)
     assert beat(it, 1, T0, epoch=2) == Changes(revoked=(T1,))
