@@ -178,7 +178,7 @@ class Membership:
             session_timeout_ms=self._session_timeout_ms if says_all else None,
             rebalance_timeout_ms=self._rebalance_timeout_ms if says_all else None,
             owned=grouped(self.owned) if says_owned else None,
-            wait_ms=0 if self.member_epoch == JOIN or self.to_give_up else min(wait_ms, self._rebalance_timeout_ms // 3),
+            wait_ms=min(wait_ms, self._rebalance_timeout_ms // 3) if may_wait else 0,
         )
         self._sent_owned = self._owned
         self._sent_s = now_s
