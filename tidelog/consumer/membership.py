@@ -165,6 +165,7 @@ class Membership:
         says_all = self.member_epoch == JOIN
         says_subscription = says_all or (self._is_subscription_due and not self._is_waiting)
         says_owned = says_all or self._is_waiting or self._confirmed != self._owned
+        may_wait = self.member_epoch != JOIN and not self.to_give_up
         self._sent = Heartbeat(
             group=self.group,
             member_id=self.member_id,
