@@ -28,6 +28,7 @@ from tidelog.replication.paxos.messages import (
     WriteResponse,
 )
 from tidelog.replication.paxos.numbers import next_number
+from tidelog.replication.paxos.proposals import Proposals
 from tidelog.replication.paxos.proposer import Proposer
 from tidelog.replication.paxos.recover import Fence, Founding
 from tidelog.replication.paxos.reign import Reign
@@ -385,6 +386,11 @@ def who_is_only_asked_must_tell() -> list[Patch]:
 def old_voters_tell_for_the_new() -> list[Patch]:
     """A majority of the old must convince of that, and at positions where the new may be in force, too."""
     return [(Reign, "deciders", lambda self, position: self.in_force)]
+
+
+def voters_found_are_written_with_the_rest() -> list[Patch]:
+    """They do not wait until what stands behind them is chosen."""
+    return [(Proposals, "__bool__", lambda self: False)]
 
 
 def voters_newer_than_the_log_on_disk() -> list[Patch]:

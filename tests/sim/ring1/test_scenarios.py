@@ -19,9 +19,12 @@ from tests.sim.ring1.mutants import (
     faulty_told_as_no_value,
     mutated,
     old_voters_tell_for_the_new,
+    voters_found_are_written_with_the_rest,
     who_is_only_asked_must_tell,
 )
 from tidelog.replication.paxos.events import Timer
+from tidelog.replication.paxos.messages import Learned, WriteRequest
+from tidelog.replication.paxos.numbers import make_number
 
 Mutant = Callable[[], list[Patch]]
 BATCHES = ("a", "b", "c")
@@ -240,3 +243,98 @@ def test_what_the_new_voters_chose_is_lost_without_that_rule() -> None:
     with mutated(old_voters_tell_for_the_new):
         stage = new_voters_have_decided_and_a_disk_lost_it()
         assert [accepted(stage, node, 4) for node in (1, 4)] == ["nop", "nop"], "most of the new voters"
+
+
+# -- voters that change: of 1 to 5, and node 6 is to take the place of node 5 ------------------------------------------
+
+OLD, NEW = "1,2,3,4,5", "1,2,3,4,6"
+
+
+def deliver_about(stage: Stage, position: int, source: int, target: int) -> None:
+    """Of what waits on this link, what is to be written there or was chosen; all else is lost."""
+    for message in tuple(stage.links.get((source, target), ())):
+        is_wanted = isinstance(message, WriteRequest | Learned) and message.position == position
+        (stage.deliver if is_wanted else stage.drop)(source, target, 1)
+
+
+def the_old_have_chosen_behind_voters_that_hang() -> Stage:
+    """Node 5 leads, and has four batches on its own disk alone, at positions 1 to 4. Node 2 is elected without it, by
+    the old and then by old and new; its VOTERS, at position 3, reach node 3. Then node 5 is elected by 1 and 4, which
+    know nothing of that, and proposes its old batches anew, as it must. The last of them, at position 4, is accepted by
+    2, 4 and 5, and so is chosen; the one at position 3 by itself alone. Then it is down."""
+    stage = Stage(5, learners=1)
+    stage.elect(5)
+    stage.run()
+    stage.fire(6, Timer.CATCHUP)
+    stage.enlist(6)
+    stage.run()
+    for batch in "abcd":
+        stage.append(5, batch)
+    stage.drop_all()
+    stage.elect(2)
+    stage.run(2, 3, 4)
+    stage.reconfigure(2, OLD, NEW)
+    stage.elect(2)
+    stage.run(2, 3, 4, 6)
+    stage.append_voters(2, NEW)
+    stage.deliver(2, 3)
+    stage.drop_all()
+    stage.elect(5, make_number(9, 5))
+    for _ in range(2):  # their promises, and what they have learned
+        for node in (1, 4):
+            stage.deliver(5, node)
+            stage.deliver(node, 5)
+    for node in (2, 4):
+        deliver_about(stage, 4, 5, node)
+        stage.deliver(node, 5)
+    assert stage.learned(5)[4] == "d"
+    stage.drop_all()
+    stage.crash(5)
+    return stage
+
+
+def old_and_new_elect(stage: Stage, candidate: int) -> None:
+    stage.elect(candidate)
+    stage.run(1, 2, 3)
+    stage.drop_all()
+    stage.reconfigure(candidate, OLD, NEW, settling=3)
+    stage.elect(candidate)
+
+
+def the_voters_are_chosen_and_nothing_else_arrives() -> Stage:
+    """Node 2 finds its VOTERS again, and settles them; but what it writes at position 4 is lost, and it goes down."""
+    stage = the_old_have_chosen_behind_voters_that_hang()
+    old_and_new_elect(stage, 2)
+    for node in (1, 3):
+        stage.deliver(2, node)
+        stage.deliver(node, 2)
+    for node in (1, 3):
+        deliver_about(stage, 3, 2, node)
+        stage.deliver(node, 2)
+    for node in (1, 3, 6):
+        deliver_about(stage, 3, 2, node)
+    stage.crash(2)
+    stage.drop_all()
+    return stage
+
+
+def test_what_the_old_chose_behind_voters_is_chosen_by_the_new_before_they_decide() -> None:
+    stage = the_voters_are_chosen_and_nothing_else_arrives()
+    assert 3 not in stage.learned(3)
+    stage.reconfigure(3, OLD, NEW, settling=3)
+    stage.elect(3)
+    stage.run()
+    assert (stage.learned(3)[3], stage.learned(3)[4]) == (NEW, "d")
+
+
+def test_what_the_old_chose_behind_voters_is_lost_without_that_rule() -> None:
+    with mutated(voters_found_are_written_with_the_rest):
+        stage = the_voters_are_chosen_and_nothing_else_arrives()
+        for node in (1, 6) * 5:  # from each peer in turn
+            stage.fire(node, Timer.CATCHUP)
+            stage.run(1, 3, 6)
+        for node in (1, 3, 6):
+            stage.reconfigure(node, NEW, position=3)
+        stage.elect(1)
+        stage.run(1, 3, 6)
+        assert stage.learned(1)[4] == "barrier", "and node 5 has learned a batch there"

@@ -18,6 +18,7 @@ from tidelog.replication.paxos.messages import LearnRequest, PromiseResponse, Re
 from tidelog.replication.paxos.proposals import Proposals
 from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.state import Kind
 
 
 class Proposer(ABC):
@@ -30,6 +31,8 @@ class Proposer(ABC):
         self._replica = replica
         self._fill = Fill(number, reign, replica.applied.position)
         self._settled: list[Settled] = []
+        self._voters: list[Settled] = []
+        """Found open, and still to be written."""
         self._may_write = False
         self._proposals = Proposals(number, reign.quorum)
         self._is_timing = False
@@ -80,15 +83,29 @@ class Proposer(ABC):
         if not self._fill.is_complete or applied < self._fill.learned_end:
             return []
         self._may_write = True
+        voters = sorted(settled for settled in is_open if settled.value.kind is Kind.VOTERS)
+        self._voters = [settled for settled in voters if not settled.is_learned]
         actions: list[Action] = []
         for settled in is_open:
-            if not settled.is_learned:
+            if not settled.is_learned and settled not in voters:
                 actions += self._proposals.propose(settled.position, settled.value)
-        return [*actions, *self._on_quorum(end)]
+        return [*actions, *(self._write_voters() if voters else self._on_quorum(end))]
+
+    def _write_voters(self) -> list[Action]:
+        """VOTERS that were found are written when everything else is chosen, the last of them first. What stands behind
+        them may be chosen by the old alone; the new, who then decide there, must have accepted it before."""
+        if self._proposals or not self._voters:
+            return []
+        last = self._voters.pop()
+        return self._proposals.propose(last.position, last.value)
+
+    def _go_on(self) -> list[Action]:
+        return self._write_voters() if self._may_write else self._begin_to_write()
 
     @abstractmethod
     def _on_quorum(self, end: int) -> list[Action]:
-        """A quorum has promised, and nothing it knows is unknown here; nothing older is to be found from `end` on."""
+        """A quorum has promised, and nothing it knows is unknown here; nothing older is to be found from `end` on, and
+        no VOTERS before it: with these a reign is over, and has nothing of its own to write."""
         ...
 
     def on_write(self, sender: int, response: WriteResponse) -> list[Action]:
@@ -114,14 +131,14 @@ class Proposer(ABC):
 
     def _chosen(self, chosen: Chosen) -> list[Action]:
         learned = self._replica.learn(chosen.position, chosen.value, has_payload=True)
-        return [*self._proposals.announce(chosen, self._reign.node), *learned]
+        return [*self._proposals.announce(chosen, self._reign.node), *learned, *self._write_voters()]
 
     # -- what the replica beside it reports --------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> list[Action]:
         """The next position is applied here, whoever had it chosen."""
         self._settled_to(applied.position + 1)
-        return self._begin_to_write() if self._knows_voters() else self.lose(self._replica.highest)
+        return self._go_on() if self._knows_voters() else self.lose(self._replica.highest)
 
     def _knows_voters(self) -> bool:
         """Is nothing applied here that gives the log to other voters than those asked?"""
@@ -130,7 +147,7 @@ class Proposer(ABC):
     def on_jumped(self, position: int) -> list[Action]:
         """The log begins at `position` now: what lay before was chosen and truncated by somebody."""
         self._settled_to(position)
-        return self._begin_to_write()
+        return self._go_on()
 
     def _settled_to(self, position: int) -> None:
         self._fill.settled_to(position)

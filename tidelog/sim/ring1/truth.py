@@ -62,8 +62,8 @@ class Truth:
         """By node: the largest number it ever promised or accepted, on any of its disks."""
         self.attempts: dict[int, Attempt] = {}
         """By number."""
-        self.chosen_by: dict[int, int] = {}
-        """The number under which a position's value was chosen first."""
+        self.chosen_by: dict[int, list[int]] = {}
+        """The numbers under which a position's value was chosen, in the order in which that happened."""
         self.voter_sets: dict[bytes, VoterSet] = {}
         """What leaders wanted to change to, by digest: the voters' ids, which no other set of a run has."""
         self.voters: list[tuple[int, VoterSet]] = [(-1, founders)]
@@ -131,7 +131,9 @@ class Truth:
             if value.kind is Kind.BARRIER:
                 self.barriers.add(value.birth)
             chosen = self.chosen.setdefault(slot.position, value)
-            self.chosen_by.setdefault(slot.position, slot.number)
+            numbers = self.chosen_by.setdefault(slot.position, [])
+            if slot.number not in numbers:
+                numbers.append(slot.number)
             if chosen != value:
                 raise Violation(f"one value is chosen: position {slot.position}, {chosen} and {value}")
 

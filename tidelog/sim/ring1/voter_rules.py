@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class QuorumsInForce(Invariant):
-    """What is chosen at a position was chosen by the voters in force there, whoever else was asked; new voters were
-    chosen by the old and by themselves, and are one step from the old."""
+    """What is chosen at a position was chosen by the voters in force there, whoever else was asked, or had it chosen
+    before; new voters were chosen by the old and by themselves, and are one step from the old."""
 
     name = "quorums in force"
     watches = (Applied,)
@@ -33,12 +33,14 @@ class QuorumsInForce(Invariant):
 
     def _judge(self, position: int, value: Value, verdict: Verdict) -> None:
         truth = self.truth
-        groups = truth.attempts[truth.chosen_by[position]].groups
+        reigns = [truth.attempts[number].groups for number in truth.chosen_by[position]]
         _, voters = truth.voters_at(position)
-        self.require(voters.ids in groups, position, value, "chosen by", groups, "voters are", voters.ids)
+        reigns = [groups for groups in reigns if voters.ids in groups]
+        self.require(bool(reigns), position, value, "chosen by", truth.chosen_by[position], "voters are", voters.ids)
         if value.kind is Kind.VOTERS and verdict is Verdict.APPLIED:
             fresh = truth.voter_sets[value.digest]
-            self.require(fresh.ids in groups, position, value, "chosen by", groups, "not by", fresh.ids)
+            by_both = any(fresh.ids in groups for groups in reigns)
+            self.require(by_both, position, value, "chosen by", reigns, "not by", fresh.ids)
             steps = max(len(set(fresh.ids) - set(voters.ids)), len(set(voters.ids) - set(fresh.ids)))
             self.require(steps == 1, position, voters.ids, "to", fresh.ids)
             truth.counters["voters are in force"] += 1

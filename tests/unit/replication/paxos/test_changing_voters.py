@@ -34,6 +34,7 @@ from tidelog.replication.paxos.messages import (
     PromiseResponse,
     Reply,
     WriteRequest,
+    WriteResponse,
 )
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.numbers import LEARNER_BASE, make_number
@@ -145,14 +146,45 @@ def test_voters_that_lost_their_position_are_of_no_account() -> None:
     assert writes(effects) == {(0, Kind.APPEND), (1, Kind.BARRIER)}
 
 
-def test_voters_that_are_asked_are_settled() -> None:
-    node = voter()
+def joined(node: PaxosNode) -> PaxosNode:
+    """Goes by VOTERS found open at position 1, too."""
     quorum = Joint([THREE, Majority([1, 2, 3, 4])])
     node.step(Reconfigure(1, quorum, THREE, -1, (VotersFound(1, VOTERS),)))
     elect(node)
+    return node
+
+
+def accept(node: PaxosNode, position: int, *senders: int) -> list[Effect]:
+    answer = WriteResponse(Reply.ACCEPT, N21, position)
+    return [effect for sender in senders for effect in finish(node, node.step(Received(sender, answer)))]
+
+
+def test_voters_that_are_asked_are_settled_when_all_else_is_and_nothing_is_added() -> None:
+    """What stands behind them may be chosen by the old alone, and the new do not know it yet."""
+    node = joined(voter())
     tell(node, 2, Slot(1, N11, VOTERS))
-    effects = tell(node, 3)
-    assert writes(effects) == {(0, Kind.NOP), (1, Kind.VOTERS), (2, Kind.BARRIER)}
+    assert writes(tell(node, 3, Slot(2, N11, BATCH))) == {(0, Kind.NOP), (2, Kind.APPEND)}
+    assert not writes(accept(node, 0, 2, 3))
+    assert not writes(accept(node, 2, 2))
+    assert writes(accept(node, 2, 3)) == {(1, Kind.VOTERS)}, "and no barrier: it is over when they are applied"
+    assert kinds(accept(node, 1, 2, 3), Lost)
+
+
+def test_voters_that_are_asked_are_settled_when_others_have_settled_the_rest() -> None:
+    node = joined(voter())
+    tell(node, 2, Slot(1, N11, VOTERS))
+    tell(node, 3)
+    assert writes(finish(node, node.step(Received(2, Learned(0, Value(Kind.NOP)))))) == {(1, Kind.VOTERS)}
+
+
+def test_the_last_voters_are_settled_first() -> None:
+    node = voter()
+    found = (VotersFound(0, VOTERS), VotersFound(1, OTHERS))
+    node.step(Reconfigure(1, Joint([THREE, Majority([1, 2, 3, 4]), Majority([1, 2])]), THREE, -1, found))
+    elect(node)
+    tell(node, 2, Slot(0, N11, VOTERS), Slot(1, N11, OTHERS))
+    assert writes(tell(node, 3)) == {(1, Kind.VOTERS)}
+    assert writes(accept(node, 1, 2, 3)) == {(0, Kind.VOTERS)}
 
 
 def test_other_voters_at_the_same_position_are_news_all_the_same() -> None:
