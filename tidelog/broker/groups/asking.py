@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.gathering import offsets_of
 from tidelog.broker.partition_handle import Extent, PartitionHandle
@@ -19,6 +20,9 @@ from tidelog.model.groups import (
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
+
+PARTITIONS_MAX: Final = 1_000
+"""Of one question; more take several, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +69,16 @@ async def lags_of(broker: Broker, group: str, deadline_s: float) -> list[Lag]:
     ]
 
 
-async def extents_of(broker: Broker, partitions: list[tuple[str, int]]) -> list[Extent | TidelogError]:
-    """Where these partitions begin and end, or why it cannot be told; one question to each of their leaders."""
-    handles = [_handle(broker, *partition) for partition in partitions]
-    known = [(handle, None) for handle in handles if not isinstance(handle, TidelogError)]
-    answers = iter(await offsets_of(known))
-    found = [handle if isinstance(handle, TidelogError) else next(answers) for handle in handles]
-    return [one if isinstance(one, TidelogError) else one.extent for one in found]
+async def extents_of(broker: Broker, partitions: Sequence[tuple[str, int]]) -> list[Extent | TidelogError]:
+    """Where these partitions begin and end, or why it cannot be told; of `PARTITIONS_MAX` at a time, one question to
+    each of their leaders."""
+    found = list[Extent | TidelogError]()
+    for start in range(0, len(partitions), PARTITIONS_MAX):
+        handles = [_handle(broker, *partition) for partition in partitions[start : start + PARTITIONS_MAX]]
+        answers = iter(await offsets_of([(one, None) for one in handles if not isinstance(one, TidelogError)]))
+        offsets = [one if isinstance(one, TidelogError) else next(answers) for one in handles]
+        found += [one if isinstance(one, TidelogError) else one.extent for one in offsets]
+    return found
 
 
 def _handle(broker: Broker, topic: str, partition: int) -> PartitionHandle | TidelogError:

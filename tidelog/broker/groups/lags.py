@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from itertools import islice
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.groups.asking import extents_of
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 REFRESH_S: Final = 5.0
 WATCHED_S: Final = 120.0
 """Who has not come back for so long watches no more."""
-PARTITIONS_MAX: Final = 1_000
-"""Of one question; more take several, one after the other."""
 
 
 class GroupLags:
@@ -68,25 +66,26 @@ class GroupLags:
         while True:
             await self._watcher_came.wait()
             while loop.time() < self._watched_until_s:
-                await self._refresh()
+                with suppress(TidelogError):  # whoever watches must never be what ends a broker
+                    await self._refresh()
                 await asyncio.sleep(REFRESH_S)
             self._watcher_came.clear()
             self._ends.clear()
 
     async def _refresh(self) -> None:
-        wanted = iter(dict.fromkeys(self._led_elsewhere()))
-        ends = dict[Partition, int]()
-        while some := list(islice(wanted, PARTITIONS_MAX)):
-            for partition, extent in zip(some, await extents_of(self._broker, some), strict=True):
-                if not isinstance(extent, TidelogError):
-                    ends[partition] = extent.high_watermark
-        self._ends = ends
+        wanted = list(dict.fromkeys(self._led_elsewhere()))
+        extents = await extents_of(self._broker, wanted)
+        self._ends = {
+            partition: extent.high_watermark
+            for partition, extent in zip(wanted, extents, strict=True)
+            if not isinstance(extent, TidelogError)
+        }
 
-    def _led_elsewhere(self) -> list[Partition]:
+    def _led_elsewhere(self) -> Iterator[Partition]:
         led = self._broker.partitions
-        return [
+        return (
             (place.topic, place.partition)
             for group in self.groups()
             for place in group.places.values()
             if PartitionId(TopicId(place.topic_id), place.partition) not in led
-        ]
+        )

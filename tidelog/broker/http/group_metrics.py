@@ -17,7 +17,8 @@ from tidelog.groups.group import GroupState
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
-SERIES_MAX: Final = 10_000
+SERIES_MAX: Final = 5_000
+"""Some 30 ms of the event loop."""
 
 
 class GroupMetrics(Collector):
