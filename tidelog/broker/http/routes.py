@@ -19,6 +19,7 @@ from tidelog.broker.http import (
     consumers_v2,
     deletion_v3,
     group_lags_v3,
+    group_members,
     group_resets_v3,
     groups_v3,
     json_body,
@@ -44,6 +45,7 @@ from tidelog.broker.http.route import group_resource as group
 from tidelog.broker.http.route import topic_resource as topic
 from tidelog.broker.rest_consumers.requests import PlaceRefused
 from tidelog.broker.shown_records import RecordShown
+from tidelog.model.groups import CommitAnswer, HeartbeatAnswer, OffsetsAnswer
 
 _INTEGER: Final[Mapping[str, object]] = {"type": "integer", "minimum": 0}
 _TEXT: Final[Mapping[str, object]] = {"type": "string"}
@@ -61,6 +63,7 @@ _PRODUCE_BATCHES: Final = (
     Query("expected_end_offset", _INTEGER, "Append only if the partition's last batch ends here; else 412."),
 )
 _DELETION: Final = (Query("timeout_ms", _INTEGER, "When to give up waiting: they may be deleted later (504)."),)
+_GROUP_DEADLINE: Final = (Query("timeout_ms", _INTEGER, "When to give up: 503 if nothing was done, 504 if unknown."),)
 _READ_RECORDS: Final = (
     _OFFSET,
     Query("timestamp", _INTEGER, "Begin at the first record of this time (ms) or later."),
@@ -182,6 +185,12 @@ OWN: Final = (
           (200, 204), _PRODUCE_BATCHES, (BATCHES_TYPE,), has_raw_body=True),
     Route("GET", f"{_PARTITION}/batches", _READ, topic, batches.get_batches, query=_READ_BATCHES,
           answer_media=(BATCHES_TYPE,)),
+    Route("POST", "/groups/{group}/heartbeat", _READ, group, group_members.post_heartbeat, group_members.HeartbeatAsked,
+          HeartbeatAnswer, query=_GROUP_DEADLINE),
+    Route("POST", "/groups/{group}/offsets", _READ, group, group_members.post_places, group_members.CommitAsked,
+          CommitAnswer, query=_GROUP_DEADLINE),
+    Route("POST", "/groups/{group}/offsets:fetch", _READ, group, group_members.fetch_places,
+          group_members.PlacesAsked, OffsetsAnswer, query=_GROUP_DEADLINE),
 )  # fmt: skip
 
 V2: Final = (

@@ -1,0 +1,171 @@
+"""The group protocol for smart clients: a member's heartbeat, and the group's places (KIP-848; `tidelog.model.groups`).
+
+Bodies are the structs of the model without `group`, which the path names. Any broker takes them and passes them on to
+the group's coordinator; the answer to a heartbeat names that one, so that the next goes there directly.
+
+A heartbeat may wait for news. The wait ends with the listener: then nobody knows what became of the heartbeat, and its
+member asks another broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from tidelog.broker.http.answers import json_answer
+from tidelog.broker.http.body import read_body
+from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, decode_body, json_decoder
+from tidelog.broker.http.media import check_document
+from tidelog.broker.http.params import INT32_MAX
+from tidelog.model.errors import CoordinatorLost, UnprocessableBody
+from tidelog.model.groups import (
+    LEAVE_STATIC,
+    NO_EPOCH,
+    CommitOffsets,
+    CommittedOffset,
+    FetchOffsets,
+    Heartbeat,
+    TopicPartitions,
+    check_group_name,
+    grouped,
+)
+
+MemberEpoch = Annotated[int, Meta(ge=LEAVE_STATIC, le=INT32_MAX)]
+LeaderEpoch = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
+T = TypeVar("T")
+
+
+class PartitionsAsked(Body):
+    """Partitions of one topic."""
+
+    topic: str
+    partitions: list[PartitionNumber]
+
+
+class HeartbeatAsked(Body):
+    """A member is there. Null means "as I said before"; who joins (`member_epoch` 0) says it all."""
+
+    member_id: str
+    member_epoch: MemberEpoch
+    instance_id: str | None = None
+    client_id: str = ""
+    rack: str | None = None
+    topics: list[str] | None = None
+    pattern: str | None = None
+    assignor: str | None = None
+    session_timeout_ms: Duration | None = None
+    rebalance_timeout_ms: Duration | None = None
+    owned: list[PartitionsAsked] | None = None
+    wait_ms: Duration = 0
+
+
+class PlaceAsked(Body):
+    """The place of a group in a partition: `offset` is the next one to be read."""
+
+    topic: str
+    partition: PartitionNumber
+    offset: OffsetNumber
+    leader_epoch: LeaderEpoch = -1
+    metadata: str = ""
+
+
+class CommitAsked(Body):
+    """Places to keep; whoever is no member leaves its fields out."""
+
+    offsets: list[PlaceAsked]
+    member_id: str = ""
+    member_epoch: MemberEpoch = NO_EPOCH
+    sequence: OffsetNumber = 0
+
+
+class PlacesAsked(Body):
+    """Whose places; null for all that the group has."""
+
+    partitions: list[PartitionsAsked] | None = None
+    member_id: str = ""
+    member_epoch: MemberEpoch = NO_EPOCH
+
+
+_HEARTBEAT: Final = json_decoder(HeartbeatAsked)
+_COMMIT: Final = json_decoder(CommitAsked)
+_PLACES: Final = json_decoder(PlacesAsked)
+
+
+async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
+    """A member of a group says that it is there, and hears what it may own."""
+    asked = await _body(context, call, _HEARTBEAT)
+    heartbeat = Heartbeat(
+        **asdict(asked)
+        | {
+            "group": _group(call),
+            "client_host": call.request.remote or "",
+            "topics": None if asked.topics is None else tuple(asked.topics),
+            "owned": None if asked.owned is None else _partitions(context, asked.owned),
+            "wait_ms": min(asked.wait_ms, context.limits.request_timeout_ms_max),
+        }
+    )
+    return await _ask(context, call, heartbeat)
+
+
+async def post_places(context: Context, call: Call) -> web.StreamResponse:
+    """Keeps places of a group (commits offsets); says of each what became of it."""
+    asked = await _body(context, call, _COMMIT)
+    _check_count(context, len(asked.offsets))
+    commit = CommitOffsets(
+        group=_group(call),
+        member_id=asked.member_id,
+        member_epoch=asked.member_epoch,
+        sequence=asked.sequence,
+        offsets=tuple(CommittedOffset(**asdict(place)) for place in asked.offsets),
+    )
+    return await _ask(context, call, commit)
+
+
+async def fetch_places(context: Context, call: Call) -> web.StreamResponse:
+    """The places of a group, in the partitions that are named, or wherever it has any."""
+    asked = await _body(context, call, _PLACES)
+    fetch = FetchOffsets(
+        group=_group(call),
+        member_id=asked.member_id,
+        member_epoch=asked.member_epoch,
+        partitions=None if asked.partitions is None else _partitions(context, asked.partitions),
+    )
+    return await _ask(context, call, fetch)
+
+
+async def _body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T:
+    check_document(call.request)
+    return decode_body(decoder, await read_body(context, call, context.limits.json_bytes_max))
+
+
+def _group(call: Call) -> str:
+    return check_group_name(call.path["group"])
+
+
+def _partitions(context: Context, asked: Sequence[PartitionsAsked]) -> tuple[TopicPartitions, ...]:
+    """Each topic once, its partitions ascending."""
+    found = [(entry.topic, partition) for entry in asked for partition in entry.partitions]
+    _check_count(context, len(found))
+    return grouped(found)
+
+
+def _check_count(context: Context, count: int) -> None:
+    if count > context.limits.entries_max:
+        raise UnprocessableBody(f"{count} partitions: name at most {context.limits.entries_max} in one request")
+
+
+async def _ask(context: Context, call: Call, request: Heartbeat | CommitOffsets | FetchOffsets) -> web.Response:
+    """The coordinator's answer, within the time that the client gives, or the broker allows."""
+    deadline_s = call.deadline_s(context)
+    answer = None
+    async with context.waits.until(deadline_s):
+        answer = await context.broker.groups.ask(request, deadline_s=deadline_s)
+    if answer is None:
+        raise CoordinatorLost("the answer did not come in time, or this broker is shutting down; ask again, or another")
+    return json_answer(answer)
