@@ -141,12 +141,15 @@ class Site:
 
 @asynccontextmanager
 async def simulated(
-    disk: SimDisk | None = None, runner: BlockingRunner | None = None, **limits: Any
+    disk: SimDisk | None = None,
+    runner: BlockingRunner | None = None,
+    settings: Mapping[str, object] | None = None,
+    **limits: Any,
 ) -> AsyncIterator[Site]:
     """A broker on a simulated disk, with topic `t` of one partition; `limits` replace those of the listener."""
     runner = runner or SimRunner(random.Random(0), mean_s=0.0002)
     site = Site(disk or SimDisk(), runner, **{"lingering_s": 0.05, **limits})
-    await site.start()
+    await site.start(settings)
     try:
         await site.topic()
         yield site

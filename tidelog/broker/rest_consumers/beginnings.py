@@ -42,9 +42,11 @@ class Beginnings:
         for kept in answer.offsets:
             if kept.offset != NO_OFFSET:
                 instance.positions.begin((kept.topic, kept.partition), kept.offset, is_committed=True)
-        await self._reset(instance, instance.positions.unknown)
+        await self.reset(instance, instance.positions.unknown)
 
-    async def _reset(self, instance: Instance, places: Sequence[Place]) -> None:
+    async def reset(self, instance: Instance, places: Sequence[Place]) -> None:
+        """Begins where `auto.offset.reset` says, in partitions that the group has no place in, or none that is there
+        any more; as far as they can be asked. Raises as `find`."""
         if not places:
             return
         reset = instance.what.settings.reset

@@ -11,6 +11,7 @@ from tidelog.broker.rest_consumers.groups import Coordinator, expect
 from tidelog.broker.rest_consumers.positions import Positions
 from tidelog.model.errors import CoordinatorNotAvailable, IllegalState, Overloaded, UnknownInstance
 from tidelog.model.groups import JOIN, InstanceDescription, TopicPartitions, grouped
+from tidelog.model.ids import TopicId
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -37,6 +38,7 @@ class Instance:
         "is_deleted",
         "is_dirty",
         "is_gone",
+        "lives",
         "member_epoch",
         "name",
         "positions",
@@ -54,6 +56,8 @@ class Instance:
         self.description: InstanceDescription | None = None
         """None until it was read."""
         self.positions = Positions()
+        self.lives: dict[str, TopicId] = {}
+        """Of the topics that it has read, by name: its positions mean nothing in another life."""
         self.member_epoch = JOIN
         self.used_s = now_s
         """When something was asked of it last; loop time."""

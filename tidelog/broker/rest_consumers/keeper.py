@@ -251,6 +251,7 @@ class Keeper:
         form = RecordsRead(settings.format)
         wait_ms = settings.request_timeout_ms if request.wait_ms is None else request.wait_ms
         deadline_s = loop.time() + wait_ms / 1000
+        has_reset = False
         while True:
             is_last = loop.time() >= deadline_s
             async with self._turn(request) as found:
@@ -259,16 +260,17 @@ class Keeper:
                 instance.require_reading()
                 await self._beginnings.find(instance)
                 look = await self._reader.look(instance)
-                for place in look.lost:
-                    instance.positions.forget(place)
+                await self._beginnings.reset(instance, look.lost)
                 bytes_min = 1 if is_last else settings.fetch_bytes_min
                 text = await self._records(instance, look.ready, request.bytes_max, bytes_min)
-                if text or (is_last and not look.lost):
-                    return Answer(form, (text or NOTHING,))
-            if look.ready:
+            if look.lost and not text and not has_reset:
+                has_reset = True  # there may be something where it begins now
+                continue
+            if text or is_last:
+                return Answer(form, (text or NOTHING,))
+            if look.ready or look.lost:
                 look.is_whole = False  # there is something, which cannot be had now, or is not enough yet
-            if not look.lost:
-                await self._reader.wait(instance, look, deadline_s)
+            await self._reader.wait(instance, look, deadline_s)
 
     def _begin_read(self, instance: Instance, request: ReadRecords) -> None:
         wanted, has = request.format, instance.what.settings.format
@@ -310,7 +312,8 @@ class Keeper:
             return await self._commit_now(request)
         if len(self._commits_under_way) >= ASYNC_COMMITS_MAX:
             raise Overloaded("too many commits that nobody waits for are under way; nothing was done, try again later")
-        self._registry.get(request.group, request.instance).require()
+        async with self._turn(request):
+            pass  # it is there
         task = asyncio.get_running_loop().create_task(self._commit_untold(request))
         self._commits_under_way[task] = None
         task.add_done_callback(self._commits_under_way.pop)

@@ -67,11 +67,6 @@ class Positions:
         if is_committed:
             self._committed[place] = offset
 
-    def forget(self, place: Place) -> None:
-        """Its position makes no sense any more; it has to be found anew."""
-        self._next.pop(place, None)
-        self._before.pop(place, None)
-
     def begin_read(self, attempt: str) -> None:
         """A read begins. What the one before returned is processed; unless it is the same attempt again."""
         if attempt == self._attempt:

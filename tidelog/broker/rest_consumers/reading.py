@@ -58,7 +58,7 @@ class Look:
     ends: list[tuple[PartitionHandle, int]] = field(default_factory=list)
     """Where they all end."""
     lost: list[Place] = field(default_factory=list)
-    """Those whose position is not in the log any more, or never was."""
+    """Those whose position is not in the log any more, or never was, or was in that of a topic that was deleted."""
     is_whole: bool = True
     """False if one could not be asked."""
     changes: int = 0
@@ -100,10 +100,12 @@ class Reader:
                 continue
             extent = found.extent
             look.ends.append((handle, extent.high_watermark))
-            if not extent.log_start_offset <= offset <= max(extent.log_end_offset, extent.high_watermark):
+            is_there = extent.log_start_offset <= offset <= max(extent.log_end_offset, extent.high_watermark)
+            if not is_there or instance.lives.get(handle.topic, handle.topic_id) != handle.topic_id:
                 look.lost.append(place)
             elif offset < extent.high_watermark:
                 look.ready.append((place, handle, offset))
+        instance.lives.update({handle.topic: handle.topic_id for _, handle, _ in asked})
         return look
 
     async def collect(self, ready: Sequence[Ready], bytes_max: int, *, as_json: bool) -> Collected:
