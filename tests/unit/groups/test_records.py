@@ -32,8 +32,10 @@ RECORDS: list[tuple[GroupLogRecord, bytes, bytes | None]] = [
     (
         MemberRecord("g", "m", None, "c", "h", "r", ("t",), "", None, None, 300_000),
         b'{"kind":"member","group":"g","member_id":"m"}',
-        b'{"kind":"member","group":"g","member_id":"m","instance_id":null,"client_id":"c","client_host":"h","rack":"r",'
-        b'"topics":["t"],"pattern":"","assignor":null,"session_timeout_ms":null,"rebalance_timeout_ms":300000}',
+        (
+            b'{"kind":"member","group":"g","member_id":"m","instance_id":null,"client_id":"c","client_host":"h","rack":"r",'
+            b'"topics":["t"],"pattern":"","assignor":null,"session_timeout_ms":null,"rebalance_timeout_ms":300000}'
+        ),
     ),
     (
         TargetRecord("g", "m", (TargetTopic("t", "id", (0, 2)),)),
@@ -43,14 +45,18 @@ RECORDS: list[tuple[GroupLogRecord, bytes, bytes | None]] = [
     (
         CurrentRecord("g", "m", 7, 6, (HeldTopic("t", "id", (0, 2), (3, 7)),), (), is_told=True),
         b'{"kind":"current","group":"g","member_id":"m"}',
-        b'{"kind":"current","group":"g","member_id":"m","member_epoch":7,"previous_epoch":6,"held":[{"topic":"t",'
-        b'"topic_id":"id","partitions":[0,2],"epochs":[3,7]}],"is_told":true}',
+        (
+            b'{"kind":"current","group":"g","member_id":"m","member_epoch":7,"previous_epoch":6,"held":[{"topic":"t",'
+            b'"topic_id":"id","partitions":[0,2],"epochs":[3,7]}],"is_told":true}'
+        ),
     ),
     (
         PlaceRecord("g", "t", "id", 2, 10, 1, "", "m", 4, 99),
         b'{"kind":"place","group":"g","topic":"t","partition":2}',
-        b'{"kind":"place","group":"g","topic":"t","topic_id":"id","partition":2,"offset":10,"leader_epoch":1,'
-        b'"metadata":"","member_id":"m","sequence":4,"committed_ms":99}',
+        (
+            b'{"kind":"place","group":"g","topic":"t","topic_id":"id","partition":2,"offset":10,"leader_epoch":1,'
+            b'"metadata":"","member_id":"m","sequence":4,"committed_ms":99}'
+        ),
     ),
     (gone(CurrentKey("g", "m")), b'{"kind":"current","group":"g","member_id":"m"}', None),
 ]
