@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
 from tests.integration.cli.conftest import Cli
+from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.process
 
@@ -52,6 +55,36 @@ def test_a_reset_is_shown_and_done_only_when_told(cli: Cli, topic: str, group: s
     assert (done[1], done[-1]) == (planned[1], f"reset 1 offset of group {group}")
     again = json.loads(cli.succeed("group", "reset", group, "--to-earliest", "--all-topics", "--json"))
     assert [(one["current_offset"], one["new_offset"]) for one in again] == [(1, 0), (0, 0)]
+
+
+def beat(cluster: LocalCluster, group: str, **said: Any) -> dict[str, Any]:
+    """A member's heartbeat, as a client in any language would send it."""
+    body = json.dumps({"member_id": "m1", "client_id": "reader", **said}).encode()
+    headers = {"Content-Type": "application/json"}
+    with urlopen(Request(f"{cluster.bootstrap}/groups/{group}/heartbeat", body, headers), timeout=30) as answer:
+        return dict(json.load(answer))
+
+
+@pytest.fixture
+def member(cluster: LocalCluster, group: str, topic: str) -> Iterator[dict[str, Any]]:
+    """Who has both partitions."""
+    joined = beat(cluster, group, member_epoch=0, topics=[topic], owned=[])
+    yield beat(cluster, group, member_epoch=joined["member_epoch"], owned=joined["assignment"])
+    beat(cluster, group, member_epoch=-1)
+
+
+@pytest.mark.usefixtures("member")
+def test_a_group_with_members_is_described_and_not_reset(cli: Cli, topic: str, group: str) -> None:
+    lines = cli.succeed("group", "describe", group).decode().splitlines()
+    assert lines[0].startswith(f"group {group}: stable, 1 member, 0 behind, assignor uniform, epoch ")
+    assert lines[2].split() == ["MEMBER", "INSTANCE", "CLIENT", "HOST", "EPOCH", "PARTITIONS"]
+    member_id, _, client, host, _, partitions = lines[3].split()
+    assert (member_id, client, host, partitions) == ("m1", "reader", "127.0.0.1", f"{topic}:0-1")
+    assert [line.split()[-1] for line in lines[6:]] == ["m1", "m1"]
+    for execute in ("--dry-run", "--execute"):
+        (error,) = cli.fail("group", "reset", group, "--to-earliest", "--all-topics", execute)
+        assert "has 1 member, who would go on where they are; stop its consumers first" in error
+    assert "40913" in cli.fail("group", "delete", group)[0]
 
 
 def test_a_group_is_deleted_once(cli: Cli, group: str) -> None:
