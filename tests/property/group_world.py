@@ -116,6 +116,7 @@ class World:
         """The furthest place that was ever kept, by partition and topic id."""
         self.copying: Iterator[GroupLogRecord] | None = None
         self.copied_from = 0
+        self.is_ending = False
 
     def step(self) -> None:
         """Something happens, often or seldom; and what must hold is looked at."""
@@ -161,11 +162,12 @@ class World:
             self._exchange_of(actor)
 
     def _exchange_of(self, actor: Actor) -> None:
-        """A whole heartbeat, and what it says is done at once."""
+        """A whole heartbeat, and what it says is done at once, or later."""
         self._send(actor)
         self._deliver(len(self.requests) - 1, again=False)
         self._hear(len(self.answers) - 1)
-        actor.give_up()
+        if self.is_ending or self.dice.random() < 0.5:
+            actor.give_up()
 
     def _everybody_exchanges(self) -> None:
         for actor in self.actors:
@@ -279,6 +281,7 @@ class World:
 
     def finish(self) -> None:
         """From now on nothing is lost or late, and everything settles."""
+        self.is_ending = True
         self._the_coordinator_dies()
         self.desk.look_at_topics()
         strangers = set(self.desk.group.members if self.desk.shard.groups else ())
