@@ -25,6 +25,7 @@ def test_a_group_whatever_happens(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @given(st.integers(0, 2**32))
 @settings(max_examples=2_000)
 def test_a_group_whatever_happens_for_long(seed: int) -> None:
