@@ -191,7 +191,8 @@ async def _describe(admin: AdminClient, name: str) -> Described:
 def print_description(described: Described) -> None:
     """A line about the group, a table of its members, and one of its partitions."""
     group, lags = described.group, described.lags
-    behind = f"{sum(lag.lag or 0 for lag in lags):,} behind" if lags else "no offsets"
+    at_least = "at least " if any(lag.lag is None for lag in lags) else ""
+    behind = f"{at_least}{sum(lag.lag or 0 for lag in lags):,} behind" if lags else "no offsets"
     facts = ["simple"] if group.is_simple else [f"assignor {group.partition_assignor}", f"epoch {group.group_epoch}"]
     said = ", ".join([group.state.lower(), counted(group.members_count, "member"), behind, *facts])
     print(f"group {group.consumer_group_id}: {said}, coordinator {group.coordinator_id}")

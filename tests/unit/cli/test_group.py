@@ -9,7 +9,7 @@ import pytest
 from tidelog.admin import ConsumerDescription, GroupDescription, LagDescription, TopicOwned
 from tidelog.cli.group import Described, print_description
 
-HEAD = "group billing: {state}, 2 members, 1,234 behind, assignor uniform, epoch 7, coordinator 2"
+HEAD = "group billing: {state}, 2 members, at least 1,234 behind, assignor uniform, epoch 7, coordinator 2"
 
 
 def member(name: str, host: str, owned: Sequence[int], target: Sequence[int]) -> ConsumerDescription:

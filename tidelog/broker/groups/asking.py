@@ -21,6 +21,8 @@ from tidelog.model.groups import (
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
 
+PATIENCE_S: Final = 5.0
+"""How long a look at groups waits for a coordinator: longer than a failover takes, and shorter than clients wait."""
 PARTITIONS_MAX: Final = 1_000
 """Of one question; more take several, one after the other."""
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.gathering import offsets_of
-from tidelog.broker.groups.asking import described, places_of
+from tidelog.broker.groups.asking import PATIENCE_S, described, places_of
 from tidelog.broker.groups.resetting import NewPlace, Reset, ResetTo, Standing, plan
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
@@ -86,10 +86,9 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     place = Place(context, call)
     group = check_group_name(call.path["group"])
     check_document(call.request)
-    deadline_s = call.deadline_s(context)
     asked = decode_body(_RESET, await read_body(context, call, context.limits.json_bytes_max))
     reset = _reset(asked, context.broker.clock.wall_ms())
-    places = await _places_to_reset(context.broker, group, deadline_s)
+    places = await _places_to_reset(context.broker, group, call.started_s + PATIENCE_S)
     partitions = _partitions(context.broker, asked.topics, places)
     if not 0 < len(partitions) <= context.limits.entries_max:
         raise UnprocessableBody(
@@ -100,6 +99,7 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     planned = plan(reset, await _standings(context.broker, partitions, places, reset.timestamp_ms))
     if not asked.validate_only:
         offsets = tuple(CommittedOffset(one.topic, one.partition, one.new) for one in planned)
+        deadline_s = call.deadline_s(context)
         await context.broker.groups.ask(SetOffsets(group=group, offsets=offsets), deadline_s=deadline_s)
     return json_answer(_shown(place, group, planned, validate_only=asked.validate_only))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.groups.asking import described
+from tidelog.broker.groups.asking import PATIENCE_S, described
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.envelope import Metadata, Place, Related
@@ -97,7 +97,7 @@ class AssignmentV3(Struct, frozen=True):
 async def list_groups(context: Context, call: Call) -> web.StreamResponse:
     """All consumer groups."""
     place = Place(context, call)
-    found = await context.broker.groups.list_groups(deadline_s=call.deadline_s(context))
+    found = await context.broker.groups.list_groups(deadline_s=call.started_s + PATIENCE_S)
     return json_answer(place.list_of("KafkaConsumerGroup", [_group(place, one) for one in found], "consumer-groups"))
 
 
@@ -117,7 +117,7 @@ async def delete_group(context: Context, call: Call) -> web.StreamResponse:
 
 async def group_of(context: Context, call: Call) -> GroupDescription:
     """The group of the path. Raises `UnknownGroup`."""
-    return await described(context.broker, check_group_name(call.path["group"]), call.deadline_s(context))
+    return await described(context.broker, check_group_name(call.path["group"]), call.started_s + PATIENCE_S)
 
 
 def _group(place: Place, found: GroupListed | GroupDescription) -> ConsumerGroupV3:
