@@ -126,6 +126,11 @@ class MetadataCache:
         """Base URLs of all brokers known."""
         return [broker.address for broker in self._brokers.values()]
 
+    def broker_address(self, node_id: int) -> str | None:
+        """Base URL of a broker, None if there is no such live one."""
+        broker = self._brokers.get(node_id)
+        return None if broker is None else broker.address
+
     def leader_address(self, topic: str, partition: int) -> str:
         """Base URL of a partition's leader. Raises `UnknownTopic`, `UnknownPartition` or `LeaderNotAvailable`."""
         entry = self._topics.get(topic)

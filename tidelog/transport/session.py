@@ -23,7 +23,7 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
-from tidelog.model.errors import LeaderNotAvailable, ShuttingDown, TidelogError, UnknownTopic
+from tidelog.model.errors import CoordinatorNotAvailable, LeaderNotAvailable, ShuttingDown, TidelogError, UnknownTopic
 from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import parse_bootstrap
 from tidelog.transport.backoff import Backoff
@@ -33,6 +33,9 @@ from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMeta
 
 AVOID_S = 1.0
 OPEN_TIMEOUT_S = 10.0
+NO_NODE = -1
+CANNOT_SERVE = (LeaderNotAvailable, CoordinatorNotAvailable, ShuttingDown)
+"""A broker that says one of these may know less, or be able to less, than the next one."""
 _METADATA = msgspec.json.Decoder(ClusterMetadata)
 
 
@@ -145,6 +148,11 @@ class ClusterSession:
         address = self._cache.leader_address(topic, partition)
         return self._any_address() if self._is_avoided(address) else address
 
+    def broker(self, node_id: int) -> str:
+        """Base URL of a broker, or of any other one while it is out of reach, or unknown."""
+        address = self._cache.broker_address(node_id)
+        return self._any_address() if address is None or self._is_avoided(address) else address
+
     # -- requests ------------------------------------------------------------------------------------------------
 
     async def attempt(
@@ -164,7 +172,7 @@ class ClusterSession:
                 method, URL(address + target, encoded=True), body=body, headers=headers, timeout_s=limit_s
             )
         except (ConnectFailed, NoAnswer):
-            self._avoid(address)
+            self.avoid(address)
             raise
         self._failed_s.pop(address, None)
         return answer
@@ -177,10 +185,12 @@ class ClusterSession:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         address: str | None = None,
+        node_id: int = NO_NODE,
         safe: bool = True,
         timeout_s: float | None = None,
     ) -> bytes:
-        """The body of a successful answer of `address`, or of any broker, tried until `timeout_s` has passed.
+        """The body of a successful answer of `address`, or of any broker (best of `node_id`), tried until `timeout_s`
+        has passed.
 
         `safe`: doing it twice is the same as doing it once, so an indefinite error is tried again as well. Raises
         the last error as it came.
@@ -189,7 +199,7 @@ class ClusterSession:
         backoff = self.backoff()
         while True:
             wait_at_least_s = 0.0
-            asked = address or self._any_address()
+            asked = address or self.broker(node_id)
             try:
                 answer = await self.attempt(
                     method,
@@ -202,9 +212,9 @@ class ClusterSession:
                 error = answer.error
                 if error is None:
                     return answer.body
-                if address is None and isinstance(error, (LeaderNotAvailable, ShuttingDown)):
-                    self._avoid(asked)  # it is starting or stopping, or cut off from the others
-                if address is not None or self._any_address() == asked:
+                if address is None and isinstance(error, CANNOT_SERVE):
+                    self.avoid(asked)  # it is starting or stopping, or cut off from the others
+                if address is not None or self.broker(node_id) == asked:
                     wait_at_least_s = answer.retry_after_s
             except (ConnectFailed, NoAnswer) as failure:
                 error = failure
@@ -224,7 +234,8 @@ class ClusterSession:
         candidates = dict.fromkeys((*known[first:], *known[:first], *self._bootstrap))
         return min(candidates, key=lambda address: self._failed_s.get(address, -math.inf))
 
-    def _avoid(self, address: str) -> None:
+    def avoid(self, address: str) -> None:
+        """Goes to others for a while: this one does not answer, or says that it cannot serve."""
         self._failed_s[address] = self._now_s()
 
     def _is_avoided(self, address: str) -> bool:
