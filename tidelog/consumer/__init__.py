@@ -1,7 +1,19 @@
 """Reading records: `async with Consumer("t") as consumer: async for record in consumer: ...`."""
 
 from tidelog.consumer.consumer import Consumer
-from tidelog.consumer.records import ConsumerRecord, OffsetAndTimestamp
+from tidelog.consumer.errors import CommitFailed, GroupNeeded, PollIntervalExceeded
+from tidelog.consumer.rebalance_listener import ConsumerRebalanceListener
+from tidelog.consumer.records import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
 from tidelog.model.ids import TopicPartition
 
-__all__ = ["Consumer", "ConsumerRecord", "OffsetAndTimestamp", "TopicPartition"]
+__all__ = [
+    "CommitFailed",
+    "Consumer",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "GroupNeeded",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PollIntervalExceeded",
+    "TopicPartition",
+]

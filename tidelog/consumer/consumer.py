@@ -1,43 +1,33 @@
-"""The public consumer: aiokafka's method names; positions kept by the caller or by nobody (groups come later).
-
-Records are fetched ahead by the fetcher's tasks and decoded when they are asked for, one batch at a time. Everything
-runs in one event loop. A call that is cancelled has handed out nothing: positions move only with what is returned.
-"""
+"""The public consumer: aiokafka's method names; positions kept by its group, by the caller, or by nobody."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from tidelog.adapters.system import SystemEntropy
-from tidelog.consumer.cursor import Cursor, ResetPolicy
-from tidelog.consumer.fetcher import Fetcher
-from tidelog.consumer.options import FetchOptions, parse_reset, refuse_group
-from tidelog.consumer.records import ConsumerRecord, OffsetAndTimestamp
-from tidelog.consumer.subscription import Subscription
+from tidelog.consumer.consumer_group import ConsumerGroup
+from tidelog.consumer.errors import GroupNeeded
+from tidelog.consumer.options import FetchOptions, GroupOptions, parse_reset
+from tidelog.consumer.reader import PartitionReader
+from tidelog.consumer.rebalance_listener import ConsumerRebalanceListener
+from tidelog.consumer.records import OffsetAndMetadata
 from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.ports import Entropy
-from tidelog.transport.errors import ClientClosed
-from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
 
-HANDOUT_BYTES = 256 << 10
-"""A `getmany` without `max_records` decodes no more than about this: some three milliseconds of the event loop. More at
-once is not faster, since the records outlive more rounds of the garbage collector."""
 
-
-class Consumer:
+class Consumer(PartitionReader):
     """Reads records from partitions, in order per partition.
 
     - `topics`: all partitions of these are assigned; partitions that they get later are read from their beginning.
-      Without topics, `assign` partitions.
+      Without topics, `assign` partitions, or `subscribe` in a group.
     - `bootstrap`: comma list of URLs or `host:port` of any brokers of the cluster.
     - `auto_offset_reset`: where to begin, and where to go when a position does not exist any more: `latest`,
       `earliest`, or `none` (raise `OffsetOutOfRange`; begin with `seek`).
@@ -47,6 +37,26 @@ class Consumer:
     - `check_crcs`: hold every batch against its checksum.
 
     Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`.
+
+    **In a `group`** the partitions of the topics are shared out among its consumers, and reading begins where the group
+    has got to: at its committed offsets, else where `auto_offset_reset` says. Topics that do not exist yet are waited
+    for. When consumers come and go, partitions change hands inside these calls, one by one; the others are read on.
+
+    *At least once.* Every record is handed out to some consumer of the group, and to more than one, or twice to the
+    same, only as told here. With `enable_auto_commit` a record counts as processed when its reader comes back for more:
+    then the next commit (every `auto_commit_interval_ms`, when a partition is given up, and at `stop`) covers it. What
+    the last call has handed out is never committed by itself. So after a crash the records come again that were handed
+    out since the last commit; after a `stop`, those of the last call, unless `commit` was called after them. A consumer
+    that is expelled, because the brokers have not heard it for `session_timeout_ms`, or because it holds on to
+    partitions for longer than `max_poll_interval_ms`, hands out nothing more of them from before that moment on; but
+    what it has in hand comes to its successor again. Read with one task at a time: the call of one says that the
+    other's records are processed.
+
+    - `group_instance_id`: a static member. After `stop` its partitions wait for it, for `session_timeout_ms`.
+    - `max_poll_interval_ms`: who asks for nothing for so long leaves the group; the next call raises
+      `PollIntervalExceeded`, and the one after it joins again.
+    - `partition_assignment`: `uniform`, `range` or `roundrobin`.
+    - `client_id`, `client_rack`: what the group's description says of this consumer.
     """
 
     def __init__(
@@ -55,6 +65,14 @@ class Consumer:
         bootstrap: str = "http://127.0.0.1:8082",
         group: str | None = None,
         auto_offset_reset: str = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        group_instance_id: str | None = None,
+        partition_assignment: str = "uniform",
+        session_timeout_ms: int = 45_000,
+        max_poll_interval_ms: int = 300_000,
+        client_id: str = "",
+        client_rack: str | None = None,
         fetch_max_wait_ms: int = 500,
         fetch_min_bytes: int = 1,
         max_partition_fetch_bytes: int = 1 << 20,
@@ -64,65 +82,94 @@ class Consumer:
         metadata_max_age_ms: float = 300_000,
         entropy: Entropy | None = None,
     ) -> None:
-        refuse_group(group)
         self._topics = topics
         self._reset = parse_reset(auto_offset_reset)
+        entropy = entropy or SystemEntropy()
+        session = ClusterSession(
+            bootstrap,
+            request_timeout_s=request_timeout_ms / 1000,
+            metadata_max_age_s=metadata_max_age_ms / 1000,
+            entropy=entropy,
+        )
         options = FetchOptions(
             reset=self._reset,
             bytes_max=max_partition_fetch_bytes,
             bytes_min=fetch_min_bytes,
             buffer_bytes=fetch_buffer_bytes,
             wait_ms=fetch_max_wait_ms,
+            waits_for_topics=group is not None,
         )
-        self._session = ClusterSession(
-            bootstrap,
-            request_timeout_s=request_timeout_ms / 1000,
-            metadata_max_age_s=metadata_max_age_ms / 1000,
-            entropy=entropy or SystemEntropy(),
-        )
-        self._subscription = Subscription(check_crcs=check_crcs)
-        self._news = asyncio.Event()
-        self._fetcher = Fetcher(self._session, options, self._news.set)
+        super().__init__(session, options, check_crcs=check_crcs)
         self._discovery: asyncio.Task[None] | None = None
-        self._current: Cursor | None = None
-        """The cursor whose decoded batch `getone` is walking through."""
-        self._is_open = False
+        if group is None:
+            return
+        group_options = GroupOptions(
+            group=group,
+            instance_id=group_instance_id,
+            client_id=client_id,
+            rack=client_rack,
+            assignor=partition_assignment,
+            session_timeout_ms=session_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            auto_commit_interval_ms=auto_commit_interval_ms if enable_auto_commit else None,
+        )
+        self._group = ConsumerGroup(
+            group_options,
+            session,
+            self._subscription,
+            self._fetcher,
+            entropy,
+            self._in_hand,
+            self._news.set,
+            reset=self._reset,
+        )
+        if topics:
+            self._group.subscribe(topics, None, None)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connects, assigns the topics' partitions and finds out where to begin.
+        """Connects; in a group, begins to join it; else assigns the topics' partitions and finds out where to begin.
 
-        With `latest`, records that are produced after this returns are read. Raises `ConnectFailed`, `UnknownTopic`.
+        Without a group and with `latest`, records that are produced after this returns are read. Raises
+        `ConnectFailed`, `UnknownTopic`.
         """
         if self._is_open:
             return
         await self._session.open()
-        try:
-            for topic in self._topics:
-                self._subscription.add(await self._partitions_of(topic), self._reset)
-            await self._fetcher.resolve(self._subscription.cursors())
-        except BaseException:
-            await self._session.close()
-            raise
+        if self._group is not None:
+            self._group.start()
+        else:
+            try:
+                for topic in self._topics:
+                    self._subscription.add(await self._partitions_of(topic), self._reset)
+                await self._fetcher.resolve(self._subscription.cursors())
+            except BaseException:
+                await self._session.close()
+                raise
         self._is_open = True
         for cursor in self._subscription.cursors():
             self._fetcher.begin(cursor)
-        if self._topics:
+        if self._topics and self._group is None:
             self._discovery = asyncio.get_running_loop().create_task(self._discover())
 
     async def stop(self) -> None:
-        """Closes; calls that wait for records raise `ClientClosed`. Idempotent."""
+        """Closes; calls that wait for records raise `ClientClosed`. In a group, commits what is processed (with
+        `enable_auto_commit`), tells the listener, and leaves. Idempotent."""
         if not self._is_open:
             return
         self._is_open = False
         self._current = None
         self._news.set()
-        if self._discovery is not None:
-            self._discovery.cancel()
-            await asyncio.gather(self._discovery, return_exceptions=True)
-        await self._fetcher.close()
-        await self._session.close()
+        try:
+            if self._group is not None:
+                await self._group.stop()
+        finally:
+            if self._discovery is not None:
+                self._discovery.cancel()
+                await asyncio.gather(self._discovery, return_exceptions=True)
+            await self._fetcher.close()
+            await self._session.close()
 
     close = stop
 
@@ -135,94 +182,25 @@ class Consumer:
     ) -> None:
         await self.stop()
 
-    # -- reading -------------------------------------------------------------------------------------------------
-
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
-        """The next record, of these partitions or of all; waits until there is one.
-
-        Raises what stopped a partition: `DamagedBatch`, `OffsetOutOfRange`, `UnknownTopic`, ... Asking again tries
-        again; `seek` to go around it.
-        """
-        if self._current is not None and not partitions:
-            record = self._current.next_record()
-            if record is not None:
-                return record
-        return await self._next_one(partitions)
-
-    async def getmany(
-        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What is there, of these partitions or of all, by partition; waits up to `timeout_ms` if there is nothing.
-
-        At most `max_records` records in all; without it some hundred kilobytes. Raises as `getone`.
-        """
-        if max_records is not None and max_records < 1:
-            raise InvalidRequest(f"max_records must be at least 1, not {max_records}")
-        records_max = OFFSET_MAX if max_records is None else max_records
-        bytes_max = HANDOUT_BYTES if max_records is None else OFFSET_MAX
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_ms / 1000
-        await asyncio.sleep(0)  # a caller that never has to wait must not starve the fetches
-        while True:
-            self._news.clear()
-            self._check_usable()
-            try:
-                found = self._subscription.take(partitions, records_max, bytes_max)
-            finally:
-                self._fetch_more()
-            if found or loop.time() >= deadline_s:
-                return found
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(deadline_s):
-                    await self._news.wait()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> ConsumerRecord:
-        if self._current is not None:
-            record = self._current.next_record()
-            if record is not None:
-                return record
-        try:
-            return await self._next_one(())
-        except ClientClosed:
-            raise StopAsyncIteration from None
-
-    async def _next_one(self, partitions: Sequence[TopicPartition]) -> ConsumerRecord:
-        await asyncio.sleep(0)
-        while True:
-            self._news.clear()
-            self._check_usable()
-            try:
-                cursor = self._subscription.next_cursor(partitions)
-            finally:
-                self._fetch_more()
-            if cursor is not None:
-                self._current = cursor
-                record = cursor.next_record()
-                assert record is not None
-                return record
-            await self._news.wait()
-
-    def _fetch_more(self) -> None:
-        for cursor in self._subscription.all:
-            if cursor.wants_more:
-                self._fetcher.wake(cursor)
-
     # -- which partitions ----------------------------------------------------------------------------------------
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Reads these partitions, and no others, from where `auto_offset_reset` says or a `seek` moves them to.
+        """Reads these partitions, and no others, from where `auto_offset_reset` says or a `seek` moves them to. With a
+        `group`, from its committed offsets; `commit` works as long as nobody has subscribed in the same group.
 
-        Raises `InvalidRequest` for a consumer that was given topics.
+        Raises `InvalidRequest` for a consumer that was given topics, or has subscribed.
         """
-        if self._topics:
+        if self._topics and self._group is None:
             raise InvalidRequest("this consumer was given topics, and reads all their partitions; assign needs none")
+        if self._group is not None:
+            self._group.check_unsubscribed()
         for cursor in self._subscription.clear():
             self._fetcher.end(cursor)
         self._current = None
-        for cursor in self._subscription.add(partitions, self._reset):
+        cursors = self._subscription.add(partitions, self._reset if self._group is None else None)
+        if self._group is not None:
+            self._group.assigned_by_hand(cursors)
+        for cursor in cursors:
             if self._is_open:
                 self._fetcher.begin(cursor)
 
@@ -234,91 +212,62 @@ class Consumer:
         """The partitions that a topic has. Raises `UnknownTopic`."""
         return [partition for _, partition in await self._partitions_of(topic)]
 
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hands out nothing of these partitions until `resume`; their positions stay."""
-        for cursor in self._subscription.cursors(partitions):
-            cursor.is_paused = True
+    # -- the group -----------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Shares these topics with the group's other consumers, and those whose whole name `pattern` matches (a regular
+        expression of RE2), also ones that come later. Replaces what was subscribed to before; the coordinator takes
+        away what is not wanted any more. Raises `InvalidRequest`, `GroupNeeded`."""
+        group = self._need_group("subscribe")
+        if not group.is_subscribed and self._subscription.partitions:
+            raise InvalidRequest("this consumer was assigned partitions; `unsubscribe` first")
+        group.subscribe(topics, pattern, listener)
+
+    async def unsubscribe(self) -> None:
+        """Reads nothing any more. In a group: commits, tells the listener and leaves, as `stop` does."""
+        if self._group is not None:
+            await self._group.unsubscribe()
+        for cursor in self._subscription.clear():
+            self._fetcher.end(cursor)
         self._current = None
 
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Ends a `pause`."""
-        for cursor in self._subscription.cursors(partitions):
-            cursor.is_paused = False
-            self._fetcher.wake(cursor)
-        self._news.set()
+    def subscription(self) -> frozenset[str]:
+        """The topics that are read: by name, and as far as some of their partitions are assigned, by pattern."""
+        names = self._topics if self._group is None else self._group.topics
+        return frozenset((*names, *(topic for topic, _ in self.assignment())))
 
-    def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused, sorted."""
-        return [cursor.partition for cursor in self._subscription.cursors() if cursor.is_paused]
+    async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
+        """Keeps these as the group's places, or the positions: all that was handed out is processed.
 
-    # -- positions -----------------------------------------------------------------------------------------------
+        An offset is that of the next record to read. Raises `CommitFailed`, naming the partitions that are not this
+        consumer's any more, while the others' places are kept; `GroupNotEmpty` if the partitions were `assign`ed, and
+        others have subscribed in the same group; and when no coordinator could be found for `request_timeout_ms`,
+        `CoordinatorNotAvailable` or what else was in the way. May be repeated after any of them.
+        """
+        group = self._need_group("commit")
+        if offsets is None:
+            self._handed_out = None
+            await group.commits.commit(group.commits.processed(self._subscription.partitions))
+            return
+        places = {at: _place(at, place) for at, place in offsets.items()}
+        await group.commits.commit(places)
 
-    async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that will be handed out."""
-        cursor = self._subscription.cursor(partition)
-        if cursor.reset is not None:
-            self._check_usable()
-            await self._fetcher.resolve([cursor])
-        if cursor.position is None:
-            raise InvalidRequest(f"{partition} has no position, and auto_offset_reset is none; `seek` first")
-        return cursor.position
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """The end of what was readable at the last fetch; None before the first."""
-        return self._subscription.cursor(partition).high_watermark
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Goes on at `offset`, which need not exist yet."""
-        if not 0 <= offset <= OFFSET_MAX:
-            raise InvalidRequest(f"offset {offset} is not between 0 and {OFFSET_MAX}")
-        cursor = self._subscription.cursor(partition)
-        cursor.seek(offset)
-        self._begin_again([cursor])
-
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Goes on at the first record of these partitions, or of all."""
-        await self._seek_to("earliest", partitions)
-
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Goes on with what is produced from now on, to these partitions or to all."""
-        await self._seek_to("latest", partitions)
-
-    async def _seek_to(self, policy: ResetPolicy, partitions: Sequence[TopicPartition]) -> None:
-        self._check_usable()
-        cursors = self._subscription.cursors(partitions)
-        for cursor in cursors:
-            self._fetcher.end(cursor)
-            cursor.request_reset(policy)
-        try:
-            await self._fetcher.resolve(cursors)
-        finally:
-            self._begin_again(cursors)
-
-    def _begin_again(self, cursors: Sequence[Cursor]) -> None:
-        if self._is_open:
-            for cursor in cursors:
-                self._fetcher.begin(cursor)
-
-    async def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition; they need not be assigned."""
-        return {found.key: found.extent()[0] for found in await self._offsets(dict.fromkeys(partitions))}
-
-    async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end of what can be read of each partition: the offset that the next readable record will have."""
-        return {found.key: found.extent()[1] for found in await self._offsets(dict.fromkeys(partitions))}
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record whose timestamp (ms) is that or later; None if there is none."""
-        return {found.key: _at_time(found) for found in await self._offsets(timestamps)}
-
-    async def _offsets(self, timestamps: Mapping[TopicPartition, int | None]) -> list[PartitionOffsets]:
-        self._check_usable()
-        queries = [OffsetQuery(topic, partition, time) for (topic, partition), time in timestamps.items()]
-        return await fetch_offsets(self._session, queries)
+    async def committed(self, partition: TopicPartition, *, metadata: bool = False) -> int | OffsetAndMetadata | None:
+        """The group's place in a partition, whoever committed it; None if there is none."""
+        place = await self._need_group("committed").committed(partition)
+        return place if metadata or place is None else place.offset
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _need_group(self, what: str) -> ConsumerGroup:
+        if self._group is None:
+            raise GroupNeeded(f"`{what}` is for consumers in a group: give the consumer a `group`")
+        return self._group
 
     async def _partitions_of(self, topic: str) -> list[TopicPartition]:
         metadata = await self._session.topic(topic)
@@ -338,15 +287,9 @@ class Consumer:
                     logger.info("%s is new, and read from its beginning", cursor.partition)
                     self._fetcher.begin(cursor)
 
-    def _check_usable(self) -> None:
-        if not self._is_open:
-            raise ClientClosed("this consumer is closed, or was never started (use `async with`)")
-        if self._fetcher.failure is not None:
-            raise RuntimeError("a fetch died of a bug") from self._fetcher.failure
 
-
-def _at_time(found: PartitionOffsets) -> OffsetAndTimestamp | None:
-    found.extent()
-    if found.offset is None or found.timestamp is None:
-        return None
-    return OffsetAndTimestamp(found.offset, found.timestamp)
+def _place(partition: TopicPartition, place: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    found = OffsetAndMetadata(place) if isinstance(place, int) else place
+    if not 0 <= found.offset <= OFFSET_MAX:
+        raise InvalidRequest(f"{partition}: offset {found.offset} is not between 0 and {OFFSET_MAX}")
+    return found

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from tidelog.consumer.cursor import Cursor, ResetPolicy
 from tidelog.consumer.options import FetchOptions
-from tidelog.model.errors import DamagedBatch, InvalidBatch, OffsetOutOfRange, TidelogError
+from tidelog.model.errors import DamagedBatch, InvalidBatch, OffsetOutOfRange, TidelogError, UnknownTopic
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
@@ -138,7 +138,8 @@ class Fetcher:
             logger.warning("%s: %s; going on from the %s offset", cursor.partition, error.message, self._options.reset)
             cursor.request_reset(self._options.reset)
             return
-        if (error.definite and not error.retriable) or isinstance(error, DamagedBatch):
+        is_gone = isinstance(error, UnknownTopic) and self._options.waits_for_topics
+        if (error.definite and not error.retriable and not is_gone) or isinstance(error, DamagedBatch):
             cursor.fail(generation, error)
             self._session.invalidate(cursor.partition.topic)
             self._on_news()
@@ -146,7 +147,7 @@ class Fetcher:
         wait_s = backoff.next_s()
         logger.info("%s: fetching again in %.3f s: %s", cursor.partition, wait_s, error.message)
         await asyncio.sleep(wait_s)
-        if needs_refresh(error):
+        if is_gone or needs_refresh(error):
             with suppress(TidelogError):
                 await self._session.refresh(cursor.partition.topic)
 

@@ -44,6 +44,7 @@ from tidelog.model.groups import (
     FetchOffsets,
     Heartbeat,
     HeartbeatAnswer,
+    TopicPartitions,
     grouped,
     pairs,
 )
@@ -52,6 +53,7 @@ from tidelog.model.ids import TopicPartition
 LEASE_SHARE: Final = 0.9
 """How much of the coordinator's patience a member relies on."""
 SESSION_TIMEOUT_MS: Final = 45_000
+EXPELLED: Final = (UnknownMember, FencedMember)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,7 @@ class Membership:
 
         `InstanceIdInUse` passes when the session of a predecessor that has crashed is over: so long it is waited for.
         """
-        is_expelled = isinstance(error, (UnknownMember, FencedMember))
+        is_expelled = isinstance(error, EXPELLED)
         is_lasting = error.definite and not error.retriable
         if not (is_expelled or is_lasting) or (isinstance(error, InstanceIdInUse) and self._is_patient(now_s)):
             return Changes()
@@ -294,9 +296,8 @@ class Membership:
             offsets=tuple(offsets),
         )
 
-    def fetch(self, partitions: Sequence[TopicPartition]) -> FetchOffsets:
+    def fetch(self, partitions: tuple[TopicPartitions, ...]) -> FetchOffsets:
         """Asks for the group's places in what this member owns."""
-        asked = grouped(partitions)
         return FetchOffsets(
-            group=self.group, member_id=self.member_id, member_epoch=self.member_epoch, partitions=asked
+            group=self.group, member_id=self.member_id, member_epoch=self.member_epoch, partitions=partitions
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidelog.consumer.cursor import CHUNKS_MAX, ResetPolicy
 from tidelog.model.errors import InvalidRequest
+from tidelog.model.groups import check_group_name
 
 FETCH_BYTES_MIN = 16 << 10
 """However many partitions share the buffer, a fetch is not smaller."""
@@ -20,6 +21,8 @@ class FetchOptions:
     bytes_min: int
     buffer_bytes: int
     wait_ms: int
+    waits_for_topics: bool = False
+    """True if a topic that is gone may pass: a group takes its partitions away by itself."""
 
     def __post_init__(self) -> None:
         if self.bytes_max < 1 or self.buffer_bytes < 1:
@@ -40,10 +43,26 @@ def parse_reset(name: str) -> ResetPolicy | None:
     return policies[name]
 
 
-def refuse_group(group: str | None) -> None:
-    """The seam where consumer groups come in."""
-    if group is not None:
-        raise InvalidRequest(
-            "consumer groups are not available in this version; leave `group` out, and keep positions yourself "
-            "(`position`, `seek`)"
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """How a consumer takes part in its group."""
+
+    group: str
+    instance_id: str | None
+    client_id: str
+    rack: str | None
+    assignor: str
+    session_timeout_ms: int
+    max_poll_interval_ms: int
+    auto_commit_interval_ms: int | None
+    """None if commits are left to the program."""
+
+    def __post_init__(self) -> None:
+        check_group_name(self.group)
+        if self.instance_id is not None:
+            check_group_name(self.instance_id, "instance")
+        times_ms = (self.session_timeout_ms, self.max_poll_interval_ms, self.auto_commit_interval_ms or 1)
+        if min(times_ms) < 1 or self.auto_commit_interval_ms == 0:
+            raise InvalidRequest(
+                "session_timeout_ms, max_poll_interval_ms and auto_commit_interval_ms must be at least 1"
+            )

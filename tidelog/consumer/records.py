@@ -32,6 +32,13 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp_ms: int
 
 
+class OffsetAndMetadata(NamedTuple):
+    """A group's place in a partition: the offset of the next record to be read, and what the committer wrote to it."""
+
+    offset: int
+    metadata: str = ""
+
+
 _consumer_record: Callable[[tuple[object, ...]], ConsumerRecord] = partial(tuple.__new__, ConsumerRecord)
 
 

@@ -57,6 +57,13 @@ class Subscription:
             self._turns.append(cursor)
         return fresh
 
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[Cursor]:
+        """Takes these away, as far as they are assigned; returns their cursors."""
+        gone = [cursor for partition in partitions if (cursor := self._cursors.pop(partition, None)) is not None]
+        for cursor in gone:
+            self._turns.remove(cursor)
+        return gone
+
     def clear(self) -> list[Cursor]:
         """Takes all partitions away; returns their cursors."""
         gone = self._turns

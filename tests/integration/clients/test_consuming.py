@@ -332,11 +332,6 @@ async def test_damage_on_disk_is_raised_and_never_skipped(own_cluster: LocalClus
         assert await take(consumer, 2) == [b"value-3", b"value-4"]
 
 
-def test_groups_are_for_a_later_version() -> None:
-    with pytest.raises(InvalidRequest, match="consumer groups are not available in this version"):
-        Consumer("t", group="g")
-
-
 @pytest.mark.parametrize("options", [{"auto_offset_reset": "middle"}, {"fetch_max_wait_ms": -1}, {"bootstrap": ","}])
 def test_settings_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):

@@ -302,5 +302,5 @@ def test_commits_are_numbered_and_carry_the_epoch() -> None:
     first, second = it.commit([place]), it.commit([place])
     assert (first.sequence, second.sequence) == (1, 2)
     assert (second.group, second.member_id, second.member_epoch, second.offsets) == ("g", "m", 1, (place,))
-    asked = it.fetch([T1, T0])
+    asked = it.fetch(grouped([T1, T0]))
     assert (asked.member_id, asked.member_epoch, asked.partitions) == ("m", 1, (TopicPartitions("t", (0, 1)),))

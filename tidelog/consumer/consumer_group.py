@@ -1,0 +1,176 @@
+"""A consumer's group: its member, its commits and its rebalances, behind what the consumer's calls need of them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from tidelog.consumer.commits import Commits
+from tidelog.consumer.cursor import Cursor, ResetPolicy
+from tidelog.consumer.fetcher import Fetcher
+from tidelog.consumer.group_calls import GroupCalls
+from tidelog.consumer.group_member import GroupMember
+from tidelog.consumer.options import GroupOptions
+from tidelog.consumer.rebalance_listener import ConsumerRebalanceListener
+from tidelog.consumer.rebalancing import Rebalancing
+from tidelog.consumer.records import OffsetAndMetadata
+from tidelog.consumer.subscription import Subscription
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.groups import FetchOffsets, grouped
+from tidelog.model.ids import TopicPartition
+from tidelog.model.names import check_topic_name
+from tidelog.model.ports import Entropy
+from tidelog.transport.session import ClusterSession
+
+STRIDE_S: Final = 0.05
+"""For so long records are handed out one by one without looking at anything but the clock, or letting others run."""
+
+
+class ConsumerGroup:
+    """The group of one consumer. `handed_out` says what its caller has in hand; `on_news` wakes its calls."""
+
+    def __init__(
+        self,
+        options: GroupOptions,
+        session: ClusterSession,
+        subscription: Subscription,
+        fetcher: Fetcher,
+        entropy: Entropy,
+        handed_out: Callable[[], Mapping[TopicPartition, int]],
+        on_news: Callable[[], None],
+        *,
+        reset: ResetPolicy | None,
+    ) -> None:
+        self._options = options
+        self._subscription = subscription
+        self._on_news = on_news
+        self._calls = GroupCalls(session, options.group)
+        self._member = GroupMember(session, self._calls, options, entropy, self._changed)
+        self.commits = Commits(options.group, self._calls, self._member, subscription, handed_out)
+        self._rebalancing = Rebalancing(
+            self._member,
+            self.commits,
+            subscription,
+            fetcher,
+            session.backoff(),
+            reset=reset,
+            commits_itself=options.auto_commit_interval_ms is not None,
+        )
+        self._auto_commit: asyncio.Task[None] | None = None
+        self._stride_end_s = -math.inf
+        self._is_open = False
+        self.topics: tuple[str, ...] = ()
+        self.pattern = ""
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Joins, if there is a subscription, and begins to commit."""
+        self._is_open = True
+        if self.is_subscribed:
+            self._member.start(self.topics, self.pattern)
+        interval_ms = self._options.auto_commit_interval_ms
+        if interval_ms is not None:
+            committing = self.commits.commit_at_intervals(interval_ms / 1000)
+            self._auto_commit = asyncio.get_running_loop().create_task(committing)
+
+    async def stop(self) -> None:
+        """Commits, gives up everything, and leaves."""
+        self._is_open = False
+        if self._auto_commit is not None:
+            self._auto_commit.cancel()
+            await asyncio.gather(self._auto_commit, return_exceptions=True)
+        await self._leave()
+
+    async def _leave(self) -> None:
+        try:
+            await self._rebalancing.end()
+        finally:
+            await self._member.stop()
+
+    # -- the subscription ------------------------------------------------------------------------------------------
+
+    @property
+    def is_subscribed(self) -> bool:
+        """True if the group shares out what is read here; False if the program assigns it."""
+        return bool(self.topics or self.pattern)
+
+    def subscribe(self, topics: Sequence[str], pattern: str | None, listener: ConsumerRebalanceListener | None) -> None:
+        """Replaces what was subscribed to before."""
+        if isinstance(topics, str):
+            raise InvalidRequest(f"topics must be a list of names, not the text {topics!r}")
+        if not topics and not pattern:
+            raise InvalidRequest("subscribe to something: give topics, or a pattern (`unsubscribe` ends it)")
+        for topic in topics:
+            check_topic_name(topic)
+        self.topics, self.pattern = tuple(topics), pattern or ""
+        if listener is not None:
+            self._rebalancing.listener = listener
+        if self._is_open:
+            self._member.start(self.topics, self.pattern)
+
+    def check_unsubscribed(self) -> None:
+        """Raises `InvalidRequest` if partitions cannot be assigned by hand."""
+        if self.is_subscribed:
+            raise InvalidRequest("this consumer has subscribed, and its group assigns; `unsubscribe` first")
+
+    async def unsubscribe(self) -> None:
+        """Commits, gives up everything, leaves."""
+        self.topics, self.pattern = (), ""
+        self._disturb()
+        await self._leave()
+
+    def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
+        """What the program assigned begins at the group's places."""
+        self._rebalancing.assigned_by_hand(cursors)
+        self._disturb()
+
+    # -- the consumer's calls ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Around every call that asks for records."""
+        self._member.call_began()
+        try:
+            yield
+        finally:
+            self._member.call_ended()
+
+    def may_go_on(self) -> bool:
+        """True if the next record may be handed out without `is_ready`."""
+        return asyncio.get_running_loop().time() < self._stride_end_s
+
+    async def is_ready(self, deadline_s: float | None) -> bool:
+        """Rebalances, as far as it is due. False if nothing may be handed out: it is not done at `deadline_s`, or
+        this member has not been heard for so long that others may have its partitions. Raises as
+        `Rebalancing.settled`."""
+        if self._member.failure is not None:
+            raise RuntimeError("the heartbeats died of a bug") from self._member.failure
+        if self.is_subscribed and not self._member.is_running and not self._member.has_lost:
+            self._member.start(self.topics, self.pattern)
+        while self._rebalancing.is_due:
+            if not await self._rebalancing.settled(deadline_s):
+                return False
+        now_s = asyncio.get_running_loop().time()
+        lease_end_s = self._member.membership.lease_end_s if self.is_subscribed else math.inf
+        self._stride_end_s = min(now_s + STRIDE_S, lease_end_s)
+        return now_s < lease_end_s
+
+    def _changed(self) -> None:
+        """The coordinator has answered."""
+        self._rebalancing.give_up_unbegun()
+        if self._rebalancing.is_due:
+            self._disturb()
+        self._on_news()
+
+    def _disturb(self) -> None:
+        self._stride_end_s = -math.inf
+
+    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """The group's place, whoever set it."""
+        request = FetchOffsets(group=self._options.group, partitions=grouped([partition]))
+        (place,) = (await self._calls.fetch(request)).offsets
+        return None if place.offset < 0 else OffsetAndMetadata(place.offset, place.metadata)

@@ -1,0 +1,86 @@
+"""The three requests of the group protocol, sent to the group's coordinator, or to any broker, which passes them on.
+
+Who the coordinator is stands in the answers to heartbeats. A coordinator that cannot be reached at the address that it
+advertises is left to the other brokers, until it is another one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import asdict
+
+from tidelog.model.groups import (
+    CommitAnswer,
+    CommitOffsets,
+    FetchOffsets,
+    GroupRequest,
+    Heartbeat,
+    HeartbeatAnswer,
+    OffsetsAnswer,
+)
+from tidelog.transport.connections import Answer
+from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer
+from tidelog.transport.offsets import JSON_HEADERS
+from tidelog.transport.session import CANNOT_SERVE, NO_NODE, ClusterSession
+
+_BEATEN: Final = msgspec.json.Decoder(HeartbeatAnswer)
+_KEPT: Final = msgspec.json.Decoder(CommitAnswer)
+_FOUND: Final = msgspec.json.Decoder(OffsetsAnswer)
+_NOT_SENT: Final = ("group", "client_host")
+"""The one is in the path, and the other is for the broker to see."""
+
+
+class GroupCalls:
+    """Requests about one group."""
+
+    def __init__(self, session: ClusterSession, group: str) -> None:
+        self._session = session
+        self._path = f"/groups/{quote(group, safe='')}"
+        self._coordinator = NO_NODE
+        self._out_of_reach = NO_NODE
+
+    async def heartbeat(self, heartbeat: Heartbeat, patience_s: float) -> HeartbeatAnswer:
+        """One try; the answer may take `patience_s` longer than the heartbeat asks it to wait."""
+        timeout_s = heartbeat.wait_ms / 1000 + patience_s
+        asked = self._session.broker(self._coordinator)
+        target = f"{self._path}/heartbeat?timeout_ms={int(timeout_s * 1000)}"
+        try:
+            answer = await self._session.attempt(
+                "POST", asked, target, body=_body(heartbeat), headers=JSON_HEADERS, timeout_s=timeout_s + patience_s / 2
+            )
+            self._check(answer, asked)
+        except (ConnectFailed, NoAnswer):
+            self._out_of_reach, self._coordinator = self._coordinator, NO_NODE
+            raise
+        said = decode_answer(_BEATEN, answer.body)
+        if said.coordinator != self._out_of_reach:
+            self._out_of_reach, self._coordinator = NO_NODE, said.coordinator
+        return said
+
+    def _check(self, answer: Answer, asked: str) -> None:
+        error = answer.error
+        if isinstance(error, CANNOT_SERVE):
+            self._session.avoid(asked)
+        if error is not None:
+            raise error
+
+    async def commit(self, request: CommitOffsets) -> CommitAnswer:
+        """Tried until the session's request timeout has passed: a commit may be repeated."""
+        return decode_answer(_KEPT, await self._call("/offsets", request))
+
+    async def fetch(self, request: FetchOffsets) -> OffsetsAnswer:
+        """As `commit`."""
+        return decode_answer(_FOUND, await self._call("/offsets:fetch", request))
+
+    async def _call(self, path: str, request: GroupRequest) -> bytes:
+        return await self._session.call(
+            "POST", self._path + path, body=_body(request), headers=JSON_HEADERS, node_id=self._coordinator
+        )
+
+
+def _body(request: GroupRequest) -> bytes:
+    said: dict[str, Any] = {name: value for name, value in asdict(request).items() if name not in _NOT_SENT}
+    return msgspec.json.encode(said)

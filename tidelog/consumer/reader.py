@@ -1,0 +1,280 @@
+"""Reading assigned partitions: what `Consumer` does whoever assigns them, its program, its topics or its group.
+
+Records are fetched ahead by the fetcher's tasks and decoded when they are asked for, one batch at a time. Everything
+runs in one event loop. A call that is cancelled has handed out nothing: positions move only with what is returned.
+
+In a group, whatever is handed out passes `ConsumerGroup.is_ready` first, which rebalances; and what was handed out is
+remembered until the next call, since until then the caller may be at work on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Self
+
+from tidelog.consumer.consumer_group import ConsumerGroup
+from tidelog.consumer.cursor import Cursor, ResetPolicy
+from tidelog.consumer.fetcher import Fetcher
+from tidelog.consumer.options import FetchOptions
+from tidelog.consumer.records import ConsumerRecord, OffsetAndTimestamp
+from tidelog.consumer.subscription import Subscription
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import OFFSET_MAX, TopicPartition
+from tidelog.transport.errors import ClientClosed
+from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
+from tidelog.transport.session import ClusterSession
+
+HANDOUT_BYTES = 256 << 10
+"""A `getmany` without `max_records` decodes no more than about this: some three milliseconds of the event loop. More at
+once is not faster, since the records outlive more rounds of the garbage collector."""
+
+
+class PartitionReader:
+    """Hands out the records of the assigned partitions, and knows where it is in each."""
+
+    def __init__(self, session: ClusterSession, options: FetchOptions, *, check_crcs: bool) -> None:
+        self._session = session
+        self._subscription = Subscription(check_crcs=check_crcs)
+        self._news = asyncio.Event()
+        self._fetcher = Fetcher(session, options, self._news.set)
+        self._group: ConsumerGroup | None = None
+        self._current: Cursor | None = None
+        """The cursor whose decoded batch `getone` is walking through."""
+        self._handed_out: ConsumerRecord | Mapping[TopicPartition, int] | None = None
+        """What the caller has in hand, in a group: one record, or where the records of each partition begin."""
+        self._is_open = False
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """The next record, of these partitions or of all; waits until there is one.
+
+        Raises what stopped a partition: `DamagedBatch`, `OffsetOutOfRange`, `UnknownTopic`, ... Asking again tries
+        again; `seek` to go around it.
+        """
+        if not partitions and (record := self._next_of_current()) is not None:
+            return record
+        return await self._next_one(partitions)
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """What is there, of these partitions or of all, by partition; waits up to `timeout_ms` if there is nothing.
+
+        At most `max_records` records in all; without it some hundred kilobytes. Raises as `getone`.
+        """
+        if max_records is not None and max_records < 1:
+            raise InvalidRequest(f"max_records must be at least 1, not {max_records}")
+        records_max = OFFSET_MAX if max_records is None else max_records
+        bytes_max = HANDOUT_BYTES if max_records is None else OFFSET_MAX
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
+        with self._call():
+            await asyncio.sleep(0)  # a caller that never has to wait must not starve the fetches
+            while True:
+                self._news.clear()
+                self._check_usable()
+                found = await self._take(partitions, records_max, bytes_max, deadline_s)
+                if found or loop.time() >= deadline_s:
+                    return found
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(deadline_s):
+                        await self._news.wait()
+
+    async def _take(
+        self, partitions: Sequence[TopicPartition], records_max: int, bytes_max: int, deadline_s: float
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        if self._group is not None and not await self._group.is_ready(deadline_s):
+            return {}
+        try:
+            found = self._subscription.take(partitions, records_max, bytes_max)
+        finally:
+            self._fetch_more()
+        if self._group is not None:
+            self._handed_out = {partition: records[0].offset for partition, records in found.items()}
+        return found
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        if (record := self._next_of_current()) is not None:
+            return record
+        try:
+            return await self._next_one(())
+        except ClientClosed:
+            raise StopAsyncIteration from None
+
+    def _next_of_current(self) -> ConsumerRecord | None:
+        """The next record of the batch that is being walked through, if that needs no thought."""
+        cursor = self._current
+        if cursor is None:
+            return None
+        if self._group is None:
+            return cursor.next_record()
+        if not self._group.may_go_on():
+            return None
+        record = cursor.next_record()
+        if record is not None:
+            self._handed_out = record
+        return record
+
+    async def _next_one(self, partitions: Sequence[TopicPartition]) -> ConsumerRecord:
+        self._current = None
+        with self._call():
+            await asyncio.sleep(0)
+            while True:
+                self._news.clear()
+                self._check_usable()
+                if self._group is None or await self._group.is_ready(None):
+                    record = self._first(partitions)
+                    if record is not None:
+                        return record
+                await self._news.wait()
+
+    def _first(self, partitions: Sequence[TopicPartition]) -> ConsumerRecord | None:
+        try:
+            self._current = self._subscription.next_cursor(partitions)
+        finally:
+            self._fetch_more()
+        if self._current is None:
+            return None
+        record = self._current.next_record()
+        assert record is not None
+        if self._group is not None:
+            self._handed_out = record
+        return record
+
+    def _call(self) -> AbstractContextManager[None]:
+        """Around a call that asks for records: what was handed out before is processed."""
+        self._handed_out = None
+        return nullcontext() if self._group is None else self._group.call()
+
+    def _in_hand(self) -> Mapping[TopicPartition, int]:
+        """Where the records begin that the caller may still be at work on, by partition."""
+        match self._handed_out:
+            case None:
+                return {}
+            case ConsumerRecord() as record:
+                return {TopicPartition(record.topic, record.partition): record.offset}
+            case offsets:
+                return offsets
+
+    def _fetch_more(self) -> None:
+        for cursor in self._subscription.all:
+            if cursor.wants_more:
+                self._fetcher.wake(cursor)
+
+    # -- holding back --------------------------------------------------------------------------------------------------
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hands out nothing of these partitions until `resume`; their positions stay."""
+        for cursor in self._subscription.cursors(partitions):
+            cursor.is_paused = True
+        self._current = None
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Ends a `pause`."""
+        for cursor in self._subscription.cursors(partitions):
+            cursor.is_paused = False
+            self._fetcher.wake(cursor)
+        self._news.set()
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, sorted."""
+        return [cursor.partition for cursor in self._subscription.cursors() if cursor.is_paused]
+
+    # -- positions -----------------------------------------------------------------------------------------------
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that will be handed out."""
+        cursor = self._subscription.cursor(partition)
+        if not cursor.is_placed and self._group is not None and not self._group.is_subscribed:
+            self._check_usable()
+            await self._group.is_ready(None)
+        if cursor.reset is not None:
+            self._check_usable()
+            await self._fetcher.resolve([cursor])
+        if cursor.position is None:
+            raise InvalidRequest(f"{partition} has no position, and auto_offset_reset is none; `seek` first")
+        return cursor.position
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The end of what was readable at the last fetch; None before the first."""
+        return self._subscription.cursor(partition).high_watermark
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """How many offsets each partition is behind, as of its last fetch; those not fetched from yet are left out."""
+        return {
+            cursor.partition: max(0, cursor.high_watermark - cursor.position)
+            for cursor in self._subscription.cursors()
+            if cursor.high_watermark is not None and cursor.position is not None
+        }
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Goes on at `offset`, which need not exist yet."""
+        if not 0 <= offset <= OFFSET_MAX:
+            raise InvalidRequest(f"offset {offset} is not between 0 and {OFFSET_MAX}")
+        cursor = self._subscription.cursor(partition)
+        cursor.seek(offset)
+        self._begin_again([cursor])
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Goes on at the first record of these partitions, or of all."""
+        await self._seek_to("earliest", partitions)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Goes on with what is produced from now on, to these partitions or to all."""
+        await self._seek_to("latest", partitions)
+
+    async def _seek_to(self, policy: ResetPolicy, partitions: Sequence[TopicPartition]) -> None:
+        self._check_usable()
+        cursors = self._subscription.cursors(partitions)
+        for cursor in cursors:
+            self._fetcher.end(cursor)
+            cursor.request_reset(policy)
+        try:
+            await self._fetcher.resolve(cursors)
+        finally:
+            self._begin_again(cursors)
+
+    def _begin_again(self, cursors: Sequence[Cursor]) -> None:
+        if self._is_open:
+            for cursor in cursors:
+                self._fetcher.begin(cursor)
+
+    async def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition; they need not be assigned."""
+        return {found.key: found.extent()[0] for found in await self._offsets(dict.fromkeys(partitions))}
+
+    async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end of what can be read of each partition: the offset that the next readable record will have."""
+        return {found.key: found.extent()[1] for found in await self._offsets(dict.fromkeys(partitions))}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """For each partition the first record whose timestamp (ms) is that or later; None if there is none."""
+        return {found.key: _at_time(found) for found in await self._offsets(timestamps)}
+
+    async def _offsets(self, timestamps: Mapping[TopicPartition, int | None]) -> list[PartitionOffsets]:
+        self._check_usable()
+        queries = [OffsetQuery(topic, partition, time) for (topic, partition), time in timestamps.items()]
+        return await fetch_offsets(self._session, queries)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if not self._is_open:
+            raise ClientClosed("this consumer is closed, or was never started (use `async with`)")
+        if self._fetcher.failure is not None:
+            raise RuntimeError("a fetch died of a bug") from self._fetcher.failure
+
+
+def _at_time(found: PartitionOffsets) -> OffsetAndTimestamp | None:
+    found.extent()
+    if found.offset is None or found.timestamp is None:
+        return None
+    return OffsetAndTimestamp(found.offset, found.timestamp)

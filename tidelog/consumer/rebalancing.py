@@ -1,0 +1,204 @@
+"""What a consumer does when its partitions change: finish, commit, tell the listener, give up; and begin.
+
+    lost      read no more, tell the listener; nothing can be committed
+    revoked   read no more, commit what is processed, tell the listener, give up: only then it is another's
+    assigned  fetch the group's place, go there, tell the listener, read
+
+Runs inside the consumer's calls: when somebody asks for records, all that was handed out before is processed. It is a
+task of its own all the same, so that a call may end before it is done, and the next one finds it further on; meanwhile
+nothing is handed out. One step is taken at a time, and what is to be done is looked up anew after each, because the
+assignment goes on changing while listeners and brokers take their time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from tidelog.consumer.commits import Commits
+from tidelog.consumer.cursor import Cursor, ResetPolicy
+from tidelog.consumer.fetcher import Fetcher
+from tidelog.consumer.group_member import GroupMember
+from tidelog.consumer.rebalance_listener import ConsumerRebalanceListener, told
+from tidelog.consumer.records import OffsetAndMetadata
+from tidelog.consumer.subscription import Subscription
+from tidelog.model.errors import FencedMember, TidelogError, UnknownMember
+from tidelog.model.ids import TopicPartition
+from tidelog.transport.backoff import Backoff
+
+logger = logging.getLogger(__name__)
+
+
+class Rebalancing:
+    """Brings `subscription` to what the member owns."""
+
+    def __init__(
+        self,
+        member: GroupMember,
+        commits: Commits,
+        subscription: Subscription,
+        fetcher: Fetcher,
+        backoff: Backoff,
+        *,
+        reset: ResetPolicy | None,
+        commits_itself: bool,
+    ) -> None:
+        self._member = member
+        self._commits = commits
+        self._subscription = subscription
+        self._fetcher = fetcher
+        self._backoff = backoff
+        self._reset = reset
+        self._commits_itself = commits_itself
+        self._begun: dict[TopicPartition, None] = {}
+        """What the listener was told to be assigned."""
+        self._placeless: dict[Cursor, None] = {}
+        """Assigned by the program, to begin at the group's places."""
+        self._task: asyncio.Task[None] | None = None
+        self.listener = ConsumerRebalanceListener()
+
+    @property
+    def is_due(self) -> bool:
+        """True if something is to be done before anything more is handed out."""
+        return bool(
+            self._task is not None or self._placeless or self._member.has_lost or self._revoked() or self._new()
+        )
+
+    def _revoked(self) -> list[TopicPartition]:
+        return self._member.membership.to_give_up
+
+    def _new(self) -> list[TopicPartition]:
+        to_give_up = self._revoked()
+        return [at for at in self._member.membership.owned if at not in self._begun and at not in to_give_up]
+
+    def give_up_unbegun(self) -> None:
+        """What was never begun is given up without further ado, whoever holds what else."""
+        unbegun = [partition for partition in self._revoked() if partition not in self._begun]
+        if unbegun and self._task is None:
+            self._member.membership.gave_up(unbegun)
+            self._member.hurry()
+
+    async def settled(self, deadline_s: float | None) -> bool:
+        """Does what is due; False if it is not done at `deadline_s`, and goes on. Raises what a listener raises, and
+        what ended the membership."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._settle())
+        task = self._task
+        try:
+            async with asyncio.timeout_at(deadline_s) as limit:
+                await asyncio.shield(task)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        finally:
+            if task.done() and self._task is task:
+                self._task = None
+        if task.done():
+            task.result()
+        return task.done()
+
+    async def _settle(self) -> None:
+        while True:
+            if self._member.has_lost:
+                await self._lose()
+            elif self._revoked():
+                await self._give_up()
+            elif self._new() or self._placeless:
+                await self._begin_in_time()
+            else:
+                return
+
+    # -- the steps -------------------------------------------------------------------------------------------------
+
+    async def _lose(self) -> None:
+        lost = [partition for partition in self._member.take_lost() if partition in self._begun]
+        self._drop(lost)
+        await told(self.listener.on_partitions_lost, lost)
+        error = self._member.take_error()
+        if error is not None:
+            raise error
+
+    async def _give_up(self) -> None:
+        going = self._revoked()
+        await self._finish([partition for partition in going if partition in self._begun])
+        self._member.membership.gave_up(going)
+        self._member.hurry()
+
+    async def _finish(self, going: Sequence[TopicPartition]) -> None:
+        for cursor in self._subscription.cursors(going) if going else ():
+            self._fetcher.end(cursor)
+        if self._commits_itself:
+            await self._commits.commit_processed(going)
+        try:
+            await told(self.listener.on_partitions_revoked, going)
+        finally:
+            self._drop(going)
+
+    def _drop(self, partitions: Sequence[TopicPartition]) -> None:
+        for cursor in self._subscription.remove(partitions):
+            self._fetcher.end(cursor)
+        self._commits.forget(partitions)
+        for partition in partitions:
+            self._begun.pop(partition, None)
+
+    async def _begin_in_time(self) -> None:
+        """A coordinator that is not there now is waited for, and so is word of who we are if it does not know us."""
+        try:
+            await self._begin()
+            self._backoff.reset()
+        except TidelogError as error:
+            if error.definite and not error.retriable and not isinstance(error, (UnknownMember, FencedMember)):
+                raise
+            logger.info("the group's places are asked for again: %s", error.message)
+            self._member.hurry()
+            await asyncio.sleep(self._backoff.next_s())
+
+    async def _begin(self) -> None:
+        owner = self._member.membership.member_id
+        placeless = list(self._placeless)
+        fresh = self._new()
+        places = await self._commits.fetch([*fresh, *(cursor.partition for cursor in placeless)])
+        for cursor in placeless:
+            if cursor in self._placeless:
+                del self._placeless[cursor]
+                if not cursor.is_placed:
+                    self._place(cursor, places)
+                    self._fetcher.wake(cursor)
+        still_new = self._new() if self._member.membership.member_id == owner else []
+        begun = [partition for partition in fresh if partition in still_new]
+        cursors = self._subscription.add(begun, None)
+        for cursor in cursors:
+            self._begun[cursor.partition] = None
+            self._place(cursor, places)
+        await told(self.listener.on_partitions_assigned, begun)
+        for cursor in cursors:
+            if cursor.partition in self._begun:
+                self._fetcher.begin(cursor)
+
+    def _place(self, cursor: Cursor, places: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """At the group's place; else where `auto_offset_reset` says, or a `seek` will."""
+        place = places.get(cursor.partition)
+        if place is not None:
+            self._commits.found(cursor.partition, place.offset)
+            cursor.seek(place.offset)
+        elif self._reset is not None:
+            cursor.request_reset(self._reset)
+
+    # -- what the program does ---------------------------------------------------------------------------------------
+
+    def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
+        """These, and no others, are read from the group's places on; a `seek` comes before."""
+        self._placeless = dict.fromkeys(cursors)
+
+    async def end(self) -> None:
+        """Gives everything up that is left: commits, and tells the listener."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._placeless.clear()
+        lost = [partition for partition in self._member.take_lost() if partition in self._begun]
+        self._drop(lost)
+        await told(self.listener.on_partitions_lost, lost)
+        await self._finish(sorted(self._begun))
