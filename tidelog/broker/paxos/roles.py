@@ -139,6 +139,7 @@ class PaxosRoles:
             partition = self.partitions.pop(partition_id, None)
             if partition is not None:
                 partition.close()
+                await self._tasks.cancel(partition_id)
             await self.stop(partition_id)
 
 
