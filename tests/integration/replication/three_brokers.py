@@ -1,10 +1,10 @@
-"""Three whole brokers in one process: simulated disks and network, real time."""
+"""Three whole brokers in one process: simulated disks and network; real time, or the virtual one of a `SimLoop`."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from tests.unit.broker.conftest import batch
@@ -17,8 +17,10 @@ from tidelog.model.batch_header import iter_batches
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Clock, Entropy
 from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimRunner
+from tidelog.sim.environment import SimClock, SimEntropy, SimRunner
+from tidelog.sim.loop import SimLoop
 from tidelog.sim.network import SimNetwork
 
 NODES = (1, 2, 3)
@@ -28,9 +30,10 @@ START_S = 20.0
 class ThreeBrokers:
     """`brokers` are those that run."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, object]) -> None:
         self.brokers: dict[int, Broker] = {}
-        self._network = SimNetwork(random.Random(0))
+        self.network = SimNetwork(random.Random(0))
+        self._extra = settings
         self.disks = {node: SimDisk(node) for node in NODES}
 
     async def start(self, *nodes: int) -> None:
@@ -49,6 +52,12 @@ class ThreeBrokers:
         assert node not in self.brokers
         self.disks[node] = SimDisk(f"another of {node}")
 
+    def cut_off(self, node: int) -> None:
+        """From the others, until `network.heal`."""
+        for other in NODES:
+            if other != node:
+                self.network.cut(f"10.0.0.{node}", f"10.0.0.{other}")
+
     def _broker(self, node: int) -> Broker:
         settings = {
             "node.id": node,
@@ -56,11 +65,18 @@ class ThreeBrokers:
             "peer.listener": f"10.0.0.{node}:9192",
             "broker.heartbeat.interval.ms": 100,
             "broker.session.timeout.ms": 1_000,
+            **self._extra,
         }
         runner = SimRunner(random.Random(node), mean_s=0.0002)
-        network = self._network.host(f"10.0.0.{node}")
+        network = self.network.host(f"10.0.0.{node}")
         config = BrokerConfig.model_validate(settings)
-        return Broker(config, self.disks[node], SystemClock(), SystemEntropy(), runner, network)
+        return Broker(config, self.disks[node], *self._time_and_chance(node), runner, network)
+
+    def _time_and_chance(self, node: int) -> tuple[Clock, Entropy]:
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, SimLoop):
+            return SimClock(loop), SimEntropy(random.Random(node))
+        return SystemClock(), SystemEntropy()
 
     def info(self, topic: str = "t") -> PartitionInfo:
         """As the one with the lowest number has it."""
@@ -105,9 +121,9 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def three_brokers() -> AsyncIterator[ThreeBrokers]:
-    """They run; whoever still does is stopped at the end."""
-    cluster = ThreeBrokers()
+async def three_brokers(**settings: object) -> AsyncIterator[ThreeBrokers]:
+    """They run; whoever still does is stopped at the end. `settings` with underscores for dots."""
+    cluster = ThreeBrokers({name.replace("_", "."): value for name, value in settings.items()})
     try:
         await cluster.start(*NODES)
         yield cluster

@@ -14,6 +14,7 @@ from tidelog.broker.controller.decide_topics import assign, check_majorities, pl
 from tidelog.broker.controller.decision import Decision
 from tidelog.broker.controller.records import TopicCreated
 from tidelog.config.schema import MIB, BrokerConfig
+from tidelog.config.values import INT64_MAX
 from tidelog.model.cluster import COMMIT_PROTOCOL, ClusterImage
 from tidelog.model.errors import CoordinatorNotAvailable, InvalidRequest
 from tidelog.model.names import OFFSETS_TOPIC
@@ -50,5 +51,6 @@ def _configs(config: BrokerConfig) -> dict[str, str]:
         "segment.bytes": str(SEGMENT_BYTES),
         "max.message.bytes": str(DECISION_BYTES_MAX),
         "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": str(INT64_MAX),
         "unclean.leader.election.enable": "false",
     }

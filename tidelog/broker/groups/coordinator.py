@@ -54,6 +54,8 @@ class Coordinator:
         self._surroundings = surroundings
         self._spawn = spawn
         self._backoff = Backoff(entropy, initial_s=PAUSE_S_MIN, max_s=PAUSE_S_MAX)
+        self._claimed: int | None = None
+        """Where this coordinator has claimed the log, until it has loaded."""
         self._tenure: Tenure | None = None
         self._chores: Chores | None = None
         self._waiting = 0
@@ -75,6 +77,11 @@ class Coordinator:
     def has_news(self, request: Heartbeat) -> bool:
         """Whether this heartbeat, if it were asked now, would tell the member something; True if that is not known."""
         return self._tenure is None or has_news(self._tenure.shard, request)
+
+    @property
+    def polls(self) -> int:
+        """How many heartbeats wait for news."""
+        return 0 if self._tenure is None else self._tenure.polls.waiting
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
         """As `Tenure.ask`, once it has loaded. Raises `NotLeader` if this broker has ceased to lead, or is ceasing to;
@@ -132,10 +139,13 @@ class Coordinator:
             await asyncio.sleep(self._backoff.next_s())
 
     async def _load(self) -> Tenure:
+        """A claim is good until something was appended behind it: a log that cannot be read now needs no other."""
         around = self._surroundings
         began_s = around.clock.monotonic_s()
-        claimed = await claim(self.partition, around.node_id, around.clock.wall_ms())
-        tenure = Tenure(self.partition, await load(self.partition, claimed), around, self._changed)
+        if self._claimed is None:
+            self._claimed = await claim(self.partition, around.node_id, around.clock.wall_ms())
+        tenure = Tenure(self.partition, await load(self.partition, self._claimed), around, self._changed)
+        self._claimed = None
         around.stats.group_loads += 1
         around.stats.group_load_seconds += around.clock.monotonic_s() - began_s
         return tenure

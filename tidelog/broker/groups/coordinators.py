@@ -42,7 +42,7 @@ class Coordinators:
         self._tasks = RoleTasks(failed)
         self._running: dict[int, Coordinator] = {}
         self._running_tasks: dict[int, asyncio.Task[None]] = {}
-        self._topics: object = None
+        self._topics = surroundings.view()
         self._is_closed = False
 
     def of(self, partition: LedPartition) -> Coordinator | None:
@@ -63,16 +63,16 @@ class Coordinators:
         """Ends the coordinators of leaderships that have ended, and begins those of new ones."""
         if self._is_closed:
             return
-        image = self._host.image
-        led = self._led(image.topics.get(OFFSETS_TOPIC))
+        led = self._led(self._host.image.topics.get(OFFSETS_TOPIC))
         for number, coordinator in list(self._running.items()):
             if led.get(number) is not coordinator.partition:
                 self._end(number)
         for number, partition in led.items():
             if number not in self._running:
                 self._begin(number, partition)
-        if image.topics is not self._topics:
-            self._topics = image.topics
+        topics = self._surroundings.view()
+        if topics is not self._topics:
+            self._topics = topics
             for coordinator in self._running.values():
                 coordinator.topics_changed()
 

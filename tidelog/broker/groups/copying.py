@@ -34,11 +34,10 @@ logger = structlog.get_logger("tidelog.groups")
 class CopyForward:
     """Of one tenure. `run` is its task."""
 
-    def __init__(self, tenure: Tenure, stats: Stats, *, length_min: int = LENGTH_MIN) -> None:
+    def __init__(self, tenure: Tenure, stats: Stats) -> None:
         self._tenure = tenure
         self._stats = stats
-        self._length_min = length_min
-        self._look_at = length_min
+        self._look_at = LENGTH_MIN
         """The length at which it is worth counting what is live."""
 
     async def run(self) -> None:
@@ -60,7 +59,7 @@ class CopyForward:
     def _is_due(self) -> bool:
         if self._length < self._look_at:
             return False
-        self._look_at = max(self._length_min, GARBAGE_FACTOR * self._tenure.shard.live_count)
+        self._look_at = max(LENGTH_MIN, GARBAGE_FACTOR * self._tenure.shard.live_count)
         return self._length >= self._look_at
 
     async def _copy(self) -> None:

@@ -9,7 +9,8 @@ from tidelog.model.cluster import ClusterImage, Topic
 
 
 class TopicsSeen:
-    """Made anew when the image's topics have changed, and somebody asks."""
+    """Looked through when the image's topics have changed and somebody asks. Who leads what is no matter of the groups:
+    as long as names, ids and sizes are the same, so is the view, the very object."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -21,9 +22,11 @@ class TopicsSeen:
         topics = self._image().topics
         if topics is not self._topics:
             self._topics = topics
-            self._view = {
+            seen = {
                 name: TopicSeen(topic.topic_id, len(topic.partitions))
                 for name, topic in topics.items()
                 if not topic.is_internal
             }
+            if seen != self._view:
+                self._view = seen
         return self._view

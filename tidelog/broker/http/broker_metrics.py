@@ -48,6 +48,13 @@ class BrokerMetrics(Collector):
                 family.add_metric([partition.topic, str(partition.partition)], getattr(partition, name))
         yield from families.values()
         yield from self._replication()
+        coordinators = broker.groups.coordinators.loaded
+        yield GaugeMetricFamily(
+            "tidelog_group_coordinators", "Partitions of __consumer_offsets coordinated here.", value=len(coordinators)
+        )
+        yield GaugeMetricFamily(
+            "tidelog_groups", "Consumer groups coordinated here.", value=sum(one.groups for one in coordinators)
+        )
         yield GaugeMetricFamily(
             "tidelog_damaged_ranges",
             "Ranges of offsets that are damaged on this disk, and not repaired yet.",
