@@ -48,12 +48,14 @@ class BrokerMetrics(Collector):
                 family.add_metric([partition.topic, str(partition.partition)], getattr(partition, name))
         yield from families.values()
         yield from self._replication()
-        coordinators = broker.groups.coordinators.loaded
+        shards = [coordinator.shard for coordinator in broker.groups.coordinators.loaded]
         yield GaugeMetricFamily(
-            "tidelog_group_coordinators", "Partitions of __consumer_offsets coordinated here.", value=len(coordinators)
+            "tidelog_group_coordinators", "Partitions of __consumer_offsets coordinated here.", value=len(shards)
         )
         yield GaugeMetricFamily(
-            "tidelog_groups", "Consumer groups coordinated here.", value=sum(one.groups for one in coordinators)
+            "tidelog_groups",
+            "Consumer groups coordinated here.",
+            value=sum(len(shard.groups) for shard in shards if shard is not None),
         )
         yield GaugeMetricFamily(
             "tidelog_damaged_ranges",
