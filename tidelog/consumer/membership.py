@@ -14,7 +14,8 @@ rebalance timeout, expels it and gives its partitions away. The member cannot be
 - Silence. The coordinator counts the session from when it *received* a heartbeat, which is not before that was sent.
   So the lease is counted from when the last heartbeat that was answered was sent.
 - Partitions that are not given up. The coordinator began to wait not before it answered that the member may keep all
-  it owns, thus not before that heartbeat was sent. `_clean_s` is that moment.
+  it owns, thus not before that heartbeat was sent. `_clean_s` is that moment. It must have counted what the member
+  owns: what is said with an epoch of the past is not, nor what is not said; an answer with an assignment tells.
 
 Both periods are shortened to `LEASE_SHARE`: two clocks may differ in rate by that much. Then no two members ever hand
 out records of one partition at the same time, whatever is lost or late. A lease that ran out and is renewed by an
@@ -199,13 +200,16 @@ class Membership:
         target = self._sent_owned
         if answer.assignment is not None:
             target = frozenset(TopicPartition(*pair) for pair in pairs(answer.assignment))
+        assert self._sent is not None
+        is_same_epoch = self.member_epoch in (JOIN, answer.member_epoch)
+        was_counted = answer.assignment is None or (is_same_epoch and self._sent.owned is not None)
         has_news = answer.member_epoch != self.member_epoch or target != self._sent_owned
         self.member_epoch = answer.member_epoch
         self._target = target
-        self._confirmed = target if target == self._sent_owned else None
+        self._confirmed = target if was_counted and target == self._sent_owned else None
         self._session_s = answer.session_timeout_ms / 1000
         self._heard_s = sent_s
-        if self._sent_owned <= target:
+        if was_counted and self._sent_owned <= target:
             self._clean_s = sent_s
         assigned = target - self._owned
         self._owned |= assigned

@@ -118,6 +118,21 @@ def test_what_is_revoked_is_owned_until_it_is_given_up() -> None:
     assert it.heartbeat(12, WAIT_MS).owned == (TopicPartitions("t", (0,)),)
 
 
+def test_what_was_said_with_an_epoch_of_the_past_is_said_again_and_prolongs_nothing() -> None:
+    """The coordinator is in another epoch, and has not taken it for the answer to what it asked to be given up."""
+    it = Membership("g", "m", topics=["t"], rebalance_timeout_ms=20_000)
+    beat(it, 0, T0, T1)
+    beat(it, 0, same=True)
+    beat(it, 10, T0, epoch=2)
+    it.gave_up([T1])
+    beat(it, 11, T0, epoch=3)
+    assert it.lease_end_s == 18
+    said = it.heartbeat(12, WAIT_MS)
+    assert (said.member_epoch, said.owned) == (3, (TopicPartitions("t", (0,)),))
+    it.answered(answer(epoch=3, same=True), 12)
+    assert it.lease_end_s == 30
+
+
 def test_what_is_given_back_while_it_is_given_up_is_assigned_anew() -> None:
     it = joined(T0, T1)
     beat(it, 1, T0, epoch=2)
@@ -191,7 +206,9 @@ def test_an_assignment_that_is_what_was_said_is_not_answered_for_ever() -> None:
     it = joined(T0)
     beat(it, 1, T0)
     assert it.due_s == 6
-    assert it.heartbeat(6, WAIT_MS).owned is None
+    assert it.heartbeat(6, WAIT_MS).owned == (TopicPartitions("t", (0,)),)
+    it.answered(answer(T0), 6)
+    assert it.heartbeat(11, WAIT_MS).owned is None
 
 
 # -- the lease ---------------------------------------------------------------------------------------------------
