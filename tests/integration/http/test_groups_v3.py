@@ -220,6 +220,8 @@ async def test_lags_are_in_the_metrics(site: Site) -> None:
     assert f'tidelog_group_lag_records{{group="{GROUP}",partition="0",topic="flights"}} 3.0' in shown
     assert f'tidelog_group_lag_records{{group="{GROUP}",partition="1",topic="flights"}} 0.0' in shown
     assert "tidelog_groups_not_shown 0.0" in shown
+    families = [line.split()[2] for line in shown.splitlines() if line.startswith("# TYPE")]
+    assert len(set(families)) == len(families), "no two parts of the broker show one and the same"
 
 
 async def test_groups_beyond_the_bound_are_counted(site: Site) -> None:

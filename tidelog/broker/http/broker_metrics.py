@@ -48,15 +48,6 @@ class BrokerMetrics(Collector):
                 family.add_metric([partition.topic, str(partition.partition)], getattr(partition, name))
         yield from families.values()
         yield from self._replication()
-        shards = [coordinator.shard for coordinator in broker.groups.coordinators.loaded]
-        yield GaugeMetricFamily(
-            "tidelog_group_coordinators", "Partitions of __consumer_offsets coordinated here.", value=len(shards)
-        )
-        yield GaugeMetricFamily(
-            "tidelog_groups",
-            "Consumer groups coordinated here.",
-            value=sum(len(shard.groups) for shard in shards if shard is not None),
-        )
         yield GaugeMetricFamily(
             "tidelog_damaged_ranges",
             "Ranges of offsets that are damaged on this disk, and not repaired yet.",

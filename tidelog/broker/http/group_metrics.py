@@ -59,6 +59,11 @@ class GroupMetrics(Collector):
             groups.add_metric([state], count)
         yield from (groups, members, behind)
         yield GaugeMetricFamily(
+            "tidelog_group_coordinators",
+            "Partitions of __consumer_offsets that this broker coordinates.",
+            value=len(self._broker.groups.coordinators.loaded),
+        )
+        yield GaugeMetricFamily(
             "tidelog_groups_not_shown",
             f"Groups without members and lags here, because a page has at most {self._series_max} series of them.",
             value=omitted,
