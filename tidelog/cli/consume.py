@@ -51,7 +51,9 @@ def consume(
     show_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object a line, with all a record has.")
     ] = False,
-    group: Annotated[str | None, typer.Option(metavar="G", help="Not in this version.")] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="G", help="As one of this consumer group; go on where it is, and commit.")
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print a topic's records, a line each; new ones as they come, unless told where to begin.
@@ -59,16 +61,20 @@ def consume(
     Keys and values in the JSON objects are text where they are UTF-8, else base64 in key_base64 and value_base64.
     Headers' values are base64.
 
+    With --group the partitions are shared with the group's other consumers. It goes on where the group is; where that
+    has no offset yet, at the end, or with --from-beginning at the oldest record. What was printed is committed.
+
     \b
     Examples:
       tidelog consume flights
       tidelog consume flights --from-beginning --max-records 10
       tidelog consume flights --partition 0 --offset -10 --until-end --json
+      tidelog consume flights --group billing --from-beginning
     """
-    if group is not None:
+    if group is not None and (partitions or offset is not None or until_end):
         raise UsageError(
-            "--group: consumer groups are not in this version; leave it out, and say where to begin with "
-            "--from-beginning or --offset"
+            "--group: a group's consumers are given their partitions and go on where it is, so leave out --partition, "
+            "--offset and --until-end; `tidelog group reset` puts a group elsewhere"
         )
     if offset is not None and from_beginning:
         raise UsageError("--offset and --from-beginning both say where to begin; keep one")
@@ -76,6 +82,7 @@ def consume(
     reading = _Reading(
         topic,
         partitions or [],
+        group=group,
         reset="earliest" if from_beginning else "latest",
         offset=None if offset is None else _parse_offset(offset),
         records_max=OFFSET_MAX if max_records is None else max_records,
@@ -96,6 +103,7 @@ class _Reading:
 
     topic: str
     partitions: Sequence[int]
+    group: str | None
     reset: str
     offset: int | None
     records_max: int
@@ -112,11 +120,16 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
     # An offset that was asked for and does not exist is an error, not a reason to begin elsewhere.
     reset = reading.reset if reading.offset is None else "none"
     topics = () if reading.partitions else (reading.topic,)
-    async with connected(Consumer(*topics, bootstrap=bootstrap, auto_offset_reset=reset), bootstrap) as consumer:
+    client = Consumer(
+        *topics, bootstrap=bootstrap, group=reading.group, auto_offset_reset=reset, client_id="tidelog-consume"
+    )
+    async with connected(client, bootstrap) as consumer:
         await _place(consumer, reading)
         with _reader_watched():
             async for records in _batches(consumer, reading):
                 _write(b"".join(map(show, records)))
+        if reading.group is not None:
+            await consumer.commit()
 
 
 def _write(output: bytes) -> None:
@@ -129,6 +142,9 @@ def _write(output: bytes) -> None:
 
 async def _place(consumer: Consumer, reading: _Reading) -> None:
     """Assigns the partitions, if some were named, and goes to where reading begins."""
+    if reading.group is not None:
+        await consumer.partitions_for_topic(reading.topic)  # a group would wait for a topic that does not exist
+        return
     if reading.partitions:
         known = await consumer.partitions_for_topic(reading.topic)
         for partition in reading.partitions:

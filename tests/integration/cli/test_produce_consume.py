@@ -114,6 +114,16 @@ def test_an_error_in_mid_file_says_how_many_were_acknowledged(cli: Cli, topic: s
     assert note == "2 records acknowledged, 0 surely not appended, 0 unknown; offsets 0: 0-1"
 
 
+def test_a_group_goes_on_where_it_was(cli: Cli, topic: str) -> None:
+    cli.succeed("produce", topic, "--partition", "0", stdin=b"a\nb\nc\n")
+    asked = ["consume", topic, "--group", f"of-{topic}", "--from-beginning"]
+    assert cli.succeed(*asked, "--max-records", "2") == b"a\nb\n"
+    assert cli.succeed(*asked, "--max-records", "1") == b"c\n"
+    told = json.loads(cli.succeed("group", "describe", f"of-{topic}", "--json"))["lags"][0]
+    assert (told["partition_id"], told["current_offset"], told["lag"]) == (0, 3, 0)
+    cli.succeed("group", "delete", f"of-{topic}")
+
+
 def test_a_record_that_is_too_large_is_named(cli: Cli, topic: str) -> None:
     lines = cli.fail("produce", topic, "--partition", "0", stdin=b"small\n" + b"x" * 2_000_000 + b"\nnever\n")
     assert lines[0].startswith("error: line 2: ")
@@ -126,7 +136,9 @@ def test_a_record_that_is_too_large_is_named(cli: Cli, topic: str) -> None:
     [
         (["consume", "no-such-topic"], 1, "(40401)"),
         (["consume", "{topic}", "--partition", "9"], 1, "(40402)"),
-        (["consume", "{topic}", "--group", "g"], 2, "not in this version"),
+        (["consume", "no-such-topic", "--group", "g"], 1, "(40401)"),
+        (["consume", "{topic}", "--group", "g", "--partition", "0"], 2, "leave out --partition"),
+        (["consume", "{topic}", "--group", "g", "--until-end"], 2, "`tidelog group reset` puts a group elsewhere"),
         (["consume", "{topic}", "--offset", "3", "--from-beginning"], 2, "keep one"),
         (["consume", "{topic}", "--offset", "first"], 2, "give a number"),
         (["consume", "{topic}", "--offset", "9999999999999999999"], 2, "beyond what an offset can be"),
