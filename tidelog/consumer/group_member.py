@@ -190,7 +190,7 @@ class GroupMember:
         self._interval_s = answer.heartbeat_interval_ms / 1000
         changes = self.membership.answered(answer, sent_s)
         if changes:
-            logger.info("group %s: %s", self._options.group, changes)
+            logger.debug("group %s: %s", self._options.group, changes)
         self._on_news()
 
     def _failed(self, error: TidelogError) -> None:
