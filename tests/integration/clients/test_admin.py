@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
 import pytest
 
-from tidelog.admin import AdminClient, NewTopic
-from tidelog.model.errors import InvalidRequest, NotFound, OffsetOutOfRange, UnknownTopic
+from tidelog.admin import AdminClient, NewTopic, OffsetReset, TopicOwned
+from tidelog.consumer import Consumer
+from tidelog.model.errors import (
+    GroupNotEmpty,
+    InvalidRequest,
+    NotFound,
+    OffsetOutOfRange,
+    UnknownGroup,
+    UnknownTopic,
+)
 from tidelog.model.ids import TopicPartition
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
@@ -129,3 +138,38 @@ async def test_a_closed_client_says_so(cluster: LocalCluster) -> None:
     await admin.stop()
     with pytest.raises(ClientClosed):
         await admin.list_topics()
+
+
+async def test_a_group_is_watched_and_put_back_by_an_hour(
+    admin: AdminClient, cluster: LocalCluster, topic: str
+) -> None:
+    group = f"of-{topic}"
+    async with Producer(cluster.bootstrap) as producer:
+        for age_s in (7200, 60, 1):
+            await producer.send(topic, b"%d" % age_s, timestamp_ms=int((time.time() - age_s) * 1000))
+    reader = Consumer(topic, bootstrap=cluster.bootstrap, group=group, auto_offset_reset="earliest", client_id="app")
+    async with reader:
+        while (await reader.getone()).offset < 1:
+            pass
+        await reader.commit()
+        assert group in [found.consumer_group_id for found in await admin.list_groups()]
+        described = await admin.describe_group(group)
+        assert (described.state, described.members_count, described.partition_assignor) == ("STABLE", 1, "uniform")
+        (member,) = described.consumers
+        assert (member.client_id, member.owned) == ("app", (TopicOwned(topic, (0,)),))
+        (lag,) = await admin.group_lags(group)
+        assert (lag.current_offset, lag.log_end_offset, lag.lag, lag.consumer_id) == (2, 3, 1, member.consumer_id)
+        with pytest.raises(GroupNotEmpty, match="stop its consumers first"):
+            await admin.reset_group(group, "earliest")
+        with pytest.raises(GroupNotEmpty):
+            await admin.delete_group(group)
+    planned = await admin.reset_group(group, "duration", duration_ms=3_600_000, validate_only=True)
+    assert planned == [OffsetReset(topic, 0, 2, 1)]
+    assert await admin.reset_group(group, "duration", duration_ms=3_600_000, topics={topic: [0]}) == planned
+    async with Consumer(topic, bootstrap=cluster.bootstrap, group=group) as reader:
+        assert (await reader.getone()).value == b"60"
+    await admin.delete_group(group)
+    with pytest.raises(UnknownGroup):
+        await admin.describe_group(group)
+    with pytest.raises(UnknownGroup):
+        await admin.group_lags(group)
