@@ -29,6 +29,8 @@ from tidelog.model.ids import OFFSET_MAX
 
 POLL_S = 0.5
 """How long to wait for records before looking whether the end was reached without any."""
+JOIN_S = 10.0
+"""How long a member waits for its first partitions before `--timeout-ms` counts: a group's first takes a moment."""
 RECORDS_MAX = 10_000
 """Records to decode and print at a time."""
 
@@ -169,7 +171,10 @@ async def _batches(consumer: Consumer, reading: _Reading) -> AsyncIterator[list[
     ends = await consumer.end_offsets(consumer.assignment()) if reading.until_end else {}
     left = reading.records_max
     idle_deadline_s = loop.time() + reading.idle_s_max
+    join_deadline_s = loop.time() + (JOIN_S if reading.group else 0.0)
     while left and not await _is_at_end(consumer, ends):
+        if not consumer.assignment() and loop.time() < join_deadline_s:
+            idle_deadline_s = loop.time() + reading.idle_s_max
         wait_s = min(POLL_S, idle_deadline_s - loop.time())
         if wait_s <= 0:
             return

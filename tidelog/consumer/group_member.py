@@ -33,6 +33,8 @@ PATIENCE_SHARE: Final = 0.2
 """How much of its session a member waits for an answer that is due, before it asks another broker."""
 FAREWELL_S: Final = 5.0
 ID_BYTES: Final = 16
+SHOWN_MAX: Final = 8
+"""Partitions in a line of the log."""
 
 
 class GroupMember:
@@ -189,8 +191,10 @@ class GroupMember:
         answer = await self._calls.heartbeat(heartbeat, self._patience_s)
         self._interval_s = answer.heartbeat_interval_ms / 1000
         changes = self.membership.answered(answer, sent_s)
-        if changes:
-            logger.debug("group %s: %s", self._options.group, changes)
+        if changes.assigned:
+            logger.debug("group %s: assigned %s", self._options.group, _shown(changes.assigned))
+        if changes.revoked:
+            logger.debug("group %s: to give up %s", self._options.group, _shown(changes.revoked))
         self._on_news()
 
     def _failed(self, error: TidelogError) -> None:
@@ -227,3 +231,8 @@ class GroupMember:
     @property
     def _patience_s(self) -> float:
         return PATIENCE_SHARE * self._options.session_timeout_ms / 1000
+
+
+def _shown(partitions: Sequence[TopicPartition]) -> str:
+    names = ", ".join(map(str, partitions[:SHOWN_MAX]))
+    return names if len(partitions) <= SHOWN_MAX else f"{names} and {len(partitions) - SHOWN_MAX} more"

@@ -118,7 +118,7 @@ def test_a_group_goes_on_where_it_was(cli: Cli, topic: str) -> None:
     cli.succeed("produce", topic, "--partition", "0", stdin=b"a\nb\nc\n")
     asked = ["consume", topic, "--group", f"of-{topic}", "--from-beginning"]
     assert cli.succeed(*asked, "--max-records", "2") == b"a\nb\n"
-    assert cli.succeed(*asked, "--max-records", "1") == b"c\n"
+    assert cli.succeed(*asked, "--max-records", "1", "--timeout-ms", "5000") == b"c\n"
     told = json.loads(cli.succeed("group", "describe", f"of-{topic}", "--json"))["lags"][0]
     assert (told["partition_id"], told["current_offset"], told["lag"]) == (0, 3, 0)
     cli.succeed("group", "delete", f"of-{topic}")
