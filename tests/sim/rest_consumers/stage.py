@@ -114,6 +114,11 @@ class Stage:
         assert isinstance(answer.message, Reading)
         return [partition for _, partition in pairs(answer.message.partitions)]
 
+    async def is_subscribed(self, node: int, name: str = "i") -> bool:
+        answer = await self.ask(node, ShowReading(group="g", instance=name))
+        assert isinstance(answer.message, Reading)
+        return bool(answer.message.topics)
+
     async def read(self, node: int, name: str = "i", wait_ms: int = 0, attempt: str = "") -> list[Any]:
         """Values."""
         self._attempts += 1

@@ -72,6 +72,9 @@ async def start_http(broker: Broker, host: str, port: int, *, limits: Limits | N
     metrics.gauge("tidelog_http_body_bytes", "Memory taken by request bodies.", lambda: context.bodies.used)
     metrics.gauge("tidelog_http_answer_bytes", "Memory taken by answers under way.", lambda: context.answers.used)
     metrics.gauge("tidelog_http_waiting_requests", "Requests that wait for data.", lambda: len(context.waits))
+    consumers = broker.rest_consumers
+    metrics.gauge("tidelog_rest_consumers", "REST consumer instances that live here.", lambda: consumers.instances)
+    metrics.gauge("tidelog_rest_consumer_bytes", "Memory taken by their reads.", lambda: consumers.read_bytes)
     server = Server(Edge(context, ROUTES).serve, limits, gate)
     listener = await asyncio.get_running_loop().create_server(server, host, port, backlog=BACKLOG)
     return HttpServer(server, listener, context)
