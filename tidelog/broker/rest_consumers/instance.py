@@ -74,7 +74,7 @@ class Instance:
         """The attempt of the latest read; an older one that waits ends."""
         self.changes = 0
         """How often a read that waits was told to look again."""
-        self._lock = asyncio.Lock()
+        self._lock: asyncio.Lock | None = None
         self._waiting = 0
         self._waiter: asyncio.Future[None] | None = None
 
@@ -82,6 +82,8 @@ class Instance:
         """Raises `Overloaded` if too many wait for their turn, and as `require`."""
         if self._waiting >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} requests of consumer instance {self.name} wait already; nothing was done")
+        if self._lock is None:
+            self._lock: asyncio.Lock | None = None
         self._waiting += 1
         try:
             await self._lock.acquire()
@@ -90,11 +92,17 @@ class Instance:
         try:
             self.require()
         except BaseException:
-            self._lock.release()
+            self._end_turn()
             raise
 
     async def __aexit__(self, *_: object) -> None:
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        assert self._lock is not None
         self._lock.release()
+        if not self._waiting:
+            self._lock = None  # most of what an idle instance would take
 
     def require(self) -> None:
         """Raises `UnknownInstance`, or `CoordinatorNotAvailable` if it lives elsewhere by now."""
