@@ -53,6 +53,7 @@ async def test_records_have_all_that_they_were_written_with(site: Site, client: 
     assert reply.json() == [{**shown, "key": base64.b64encode(b'{"k": 1.0}').decode(), "value": None}]
 
 
+@pytest.mark.slow
 async def test_subscriptions_come_and_go(site: Site, client: Client) -> None:
     for topic in ("t1", "t2", "u"):
         await site.topic(topic, 2)
@@ -118,6 +119,7 @@ async def test_a_position_that_is_not_in_the_log_is_found_anew(site: Site, clien
     assert await client.values() == [3, 4]
 
 
+@pytest.mark.slow
 async def test_a_place_that_is_not_in_the_log_any_more_is_not_gone_to(site: Site, client: Client) -> None:
     await site.produce(*range(5))
     await client.create()
@@ -130,6 +132,7 @@ async def test_a_place_that_is_not_in_the_log_any_more_is_not_gone_to(site: Site
     assert await client.values() == [3, 4]
 
 
+@pytest.mark.slow
 async def test_a_topic_that_is_created_anew_is_read_from_its_beginning(site: Site, client: Client) -> None:
     await site.produce("a", "b")
     await client.create()
@@ -156,6 +159,7 @@ async def test_what_is_not_json_is_not_stepped_over(site: Site, client: Client) 
     assert await client.values() == ["good"]
 
 
+@pytest.mark.slow
 async def test_partitions_take_turns(site: Site, client: Client) -> None:
     """One that has more than a page does not starve the others."""
     await site.topic("many", 3)
@@ -173,6 +177,7 @@ async def test_partitions_take_turns(site: Site, client: Client) -> None:
         assert offsets == [*range(2, 20)]
 
 
+@pytest.mark.slow
 async def test_fetch_min_bytes_are_waited_for(site: Site, client: Client) -> None:
     await client.create(fetch_min_bytes=1_000, consumer_request_timeout_ms=30_000)
     await client.subscribe()
@@ -186,6 +191,7 @@ async def test_fetch_min_bytes_are_waited_for(site: Site, client: Client) -> Non
     assert {*found} == {"b"}
 
 
+@pytest.mark.slow
 async def test_of_two_reads_the_newer_one_counts(site: Site, client: Client) -> None:
     await client.create()
     await client.subscribe()
@@ -208,6 +214,7 @@ async def test_nothing_waits_for_a_read(site: Site, client: Client) -> None:
     assert (await reading).code == 40403
 
 
+@pytest.mark.slow
 async def test_a_client_that_goes_away_has_read_nothing(site: Site, client: Client) -> None:
     await client.create()
     await client.subscribe()
@@ -219,6 +226,7 @@ async def test_a_client_that_goes_away_has_read_nothing(site: Site, client: Clie
     assert await client.values() == ["a"]
 
 
+@pytest.mark.slow
 async def test_a_shutdown_ends_reads_that_wait(site: Site, client: Client) -> None:
     await client.create()
     await client.subscribe()
@@ -267,6 +275,7 @@ async def test_members_of_a_group_share_its_partitions(site: Site, client: Clien
             await asyncio.sleep(0.001)
 
 
+@pytest.mark.slow
 async def test_a_manual_reader_cannot_commit_over_members(site: Site, client: Client) -> None:
     await client.create()
     await client.assign(0)

@@ -81,8 +81,7 @@ async def test_the_first_read_waits_for_its_partitions(site: Site, client: Clien
     assert await waiting == ["a"]
 
 
-@pytest.mark.parametrize("flag", ["auto.commit.enable", "enable.auto.commit"])
-@pytest.mark.parametrize("value", [True, "true"])
+@pytest.mark.parametrize(("flag", "value"), [("auto.commit.enable", "true"), ("enable.auto.commit", True)])
 async def test_both_spellings_of_the_flag_are_known(client: Client, site: Site, flag: str, value: object) -> None:
     await client.create(**{flag: value})
     await client.subscribe()

@@ -62,6 +62,7 @@ def test_it_survives_the_death_of_its_coordinator(is_subscribed: bool) -> None:
     assert play(story) == ["b", "c", "d"]
 
 
+@pytest.mark.slow
 def test_a_read_that_waits_outlives_its_coordinator() -> None:
     async def story(stage: Stage) -> list[str]:
         await stage.open(1)
@@ -100,6 +101,7 @@ def test_an_instance_that_is_quiet_for_too_long_is_deleted() -> None:
     play(story, partitions=4, consumer_instance_timeout_ms=10_000)
 
 
+@pytest.mark.slow
 def test_one_that_nobody_asks_after_a_failover_is_missed_all_the_same() -> None:
     async def story(stage: Stage) -> None:
         await stage.open(1)
@@ -116,6 +118,7 @@ def test_one_that_nobody_asks_after_a_failover_is_missed_all_the_same() -> None:
     play(story, consumer_instance_timeout_ms=10_000)
 
 
+@pytest.mark.slow
 def test_a_read_that_waits_for_long_is_not_quiet() -> None:
     async def story(stage: Stage) -> list[str]:
         await stage.open(1)
@@ -153,6 +156,7 @@ def test_what_is_taken_away_comes_again_as_far_as_it_is_not_committed(auto_commi
     assert found in ((["returned"], []) if auto_commit else (["processed", "returned"],))
 
 
+@pytest.mark.slow
 def test_a_rebalance_wakes_a_read_that_waits() -> None:
     """It goes on with what it has left, and what the other had comes to it."""
 

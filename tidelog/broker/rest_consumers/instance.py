@@ -82,11 +82,10 @@ class Instance:
         """Raises `Overloaded` if too many wait for their turn, and as `require`."""
         if self._waiting >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} requests of consumer instance {self.name} wait already; nothing was done")
-        if self._lock is None:
-            self._lock: asyncio.Lock | None = None
+        lock = self._lock = self._lock or asyncio.Lock()
         self._waiting += 1
         try:
-            await self._lock.acquire()
+            await lock.acquire()
         finally:
             self._waiting -= 1
         try:
