@@ -145,7 +145,10 @@ def payloads_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterat
         for position, entry in _entries_in(path, content):
             data = bytes(entry.data)
             for payload in _payload_of(data) if entry.header.base_offset in known else ():
-                batches = [held(batch) for batch in iter_batches(payload)]
+                try:
+                    batches = [held(batch) for batch in iter_batches(payload)]
+                except TidelogError:
+                    continue  # it has rotted already
                 yield Payload(path, position + data.rindex(payload), len(payload), batches)
 
 
