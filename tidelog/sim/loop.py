@@ -31,6 +31,10 @@ CALLBACKS_MAX = 20_000_000
 """Far more than any scenario needs; whoever runs this many is going round in circles."""
 
 
+BURIAL_ROUNDS_MAX = 50
+"""How often a task may refuse to be cancelled; whoever holds out longer would keep a process from stopping."""
+
+
 class Deadlock(RuntimeError):
     """Nothing is ready and no timer is set: whatever is awaited will never come."""
 
@@ -95,6 +99,28 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
     def bury(self, process: Process) -> None:
         """Runs nothing of this process ever again."""
         self._schedule.bury(process)
+
+    def doom(self, process: Process) -> None:
+        """Its end has come: nothing of it runs any more, but for what `end` lets its tasks do."""
+        process.is_dying = True
+        self.pause(process)
+
+    async def end(self, process: Process) -> None:
+        """Cancels the tasks of a process that is doomed, and runs nothing of it ever again."""
+        for _ in range(BURIAL_ROUNDS_MAX):
+            tasks = [task for task in process.tasks if not task.done()]
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            self.resume(process)
+            await self.run_dry(process)
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()  # nobody is left to hear of it
+        left = [task for task in process.tasks if not task.done()]
+        self.bury(process)
+        assert not left, f"tasks of {process.name} cannot be cancelled: {left}"
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # BaseEventLoop hides the types behind TypeVarTuple
         future: asyncio.Future[T] = self.create_future()

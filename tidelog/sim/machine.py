@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 HTTP_PORT = 8082
 STOP_S_MAX = 60.0
-BURIAL_ROUNDS_MAX = 50
-"""How often a task may refuse to be cancelled; whoever holds out longer would keep a process from stopping."""
 
 
 class Service(Protocol):
@@ -68,8 +66,7 @@ class Incarnation:
         """Nothing of it runs from now on, not even what was ready."""
         if self.is_alive:
             self.is_alive = False
-            self.process.is_dying = True
-            _loop().pause(self.process)
+            _loop().doom(self.process)
             for waiter in self.waiters:
                 _wake(waiter)
 
@@ -278,19 +275,5 @@ class Machine:
 
 async def _bury(dead: Incarnation) -> None:
     """Ends the tasks of a dead process; the fence around them lets nothing out."""
-    loop, process = _loop(), dead.process
     dead.network.abandon()
-    for _ in range(BURIAL_ROUNDS_MAX):
-        tasks = [task for task in process.tasks if not task.done()]
-        if not tasks:
-            break
-        for task in tasks:
-            task.cancel()
-        loop.resume(process)
-        await loop.run_dry(process)
-        for task in tasks:
-            if task.done() and not task.cancelled():
-                task.exception()  # nobody is left to hear of it
-    left = [task for task in process.tasks if not task.done()]
-    loop.bury(process)
-    assert not left, f"tasks of {process.name} cannot be cancelled: {left}"
+    await _loop().end(dead.process)
