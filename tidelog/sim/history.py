@@ -145,12 +145,13 @@ class History:
         *,
         high_watermark: int,
         epoch: int,
+        rebalanced: Iterable[str] = (),
     ) -> None:
-        """A reader that invoked `poll` was given records."""
+        """A reader that invoked `poll` was given records; `rebalanced` are keys that it was given or lost before."""
         self.note("seen", partition, records, high_watermark)
         given = [(offset, self.text(value)) for offset, value in records]
         parts = [Poll({str(partition): given}, {str(partition): high_watermark})]
-        self.recorder.complete(poll, "ok", parts, epoch=epoch)
+        self.recorder.complete(poll, "ok", parts, epoch=epoch, rebalanced=rebalanced)
 
     def text(self, value: bytes) -> str:
         """A value as the checker knows it: without its padding, unless it is not exactly what somebody sent."""

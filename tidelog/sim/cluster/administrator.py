@@ -100,11 +100,17 @@ class Administrators:
         prepared = _prepare(number, order, broker.image)
         if prepared is None:
             return None
-        key, work = prepared
-        command = Command(key, order.via, self._world.true_time)
+        return await self.give(*prepared, order.via, order.timeout_s)
+
+    async def give(self, key: str, work: Work, via: int, timeout_s: float) -> str:
+        """Gives a command, by its key, to a broker that runs; returns the outcome."""
+        machine = self._world.machine(via)
+        broker = machine.broker
+        assert broker is not None, "nobody is asked"
+        command = Command(key, via, self._world.true_time)
         self.commands.append(command)
         try:
-            async with asyncio.timeout(order.timeout_s):
+            async with asyncio.timeout(timeout_s):
                 answer = await machine.call(work)
         except Unreachable:
             self._end(command, "refused", "unreachable")

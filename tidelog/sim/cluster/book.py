@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.model.names import OFFSETS_TOPIC
 from tidelog.sim.cluster.shadows import Held
 from tidelog.sim.cluster.traffic import DATA
 
@@ -86,12 +87,13 @@ def has_moved(was: PartitionInfo, info: PartitionInfo) -> bool:
 
 
 def moves(before: ClusterImage, after: ClusterImage, lost: dict[int, bool]) -> Iterator[Move]:
-    """Partitions of topics with data that one record changes, or creates."""
+    """Partitions of topics with data, the groups' own too, that one record changes, or creates."""
     for name, topic in after.topics.items():
         old = before.topics.get(name)
-        if not name.startswith(DATA) or old is topic:
+        if not (name.startswith(DATA) or name == OFFSETS_TOPIC) or old is topic:
             continue
         for info in topic.partitions:
-            was = old.partitions[info.partition] if old is not None else info
-            if was is not info or old is None:
+            is_new = old is None or info.partition >= len(old.partitions)
+            was = info if old is None or is_new else old.partitions[info.partition]
+            if was is not info or is_new:
                 yield Move(topic, was, info, lost)

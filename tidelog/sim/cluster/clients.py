@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -90,11 +90,12 @@ class ClusterHistory(History):
         *,
         high_watermark: int,
         epoch: int,
+        rebalanced: Iterable[str] = (),
     ) -> None:
         if self.is_unclean(partition):  # an earlier leader may still show what is lost
             self.recorder.complete(poll, "fail")
             return
-        super().show(poll, partition, records, high_watermark=high_watermark, epoch=epoch)
+        super().show(poll, partition, records, high_watermark=high_watermark, epoch=epoch, rebalanced=rebalanced)
         if records:
             self._check(partition, records[-1][0] + 1, "shown")
 

@@ -11,6 +11,7 @@ import random
 from contextlib import AsyncExitStack
 
 from tidelog.model.cluster import NO_LEADER, PartitionInfo
+from tidelog.model.names import OFFSETS_TOPIC
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.traffic import DATA
 from tidelog.sim.cluster.world import World
@@ -130,9 +131,13 @@ class RoleStrikes:
         return node if node in self._world.keepers else None
 
     def _partitions(self) -> list[PartitionInfo]:
-        """Of topics with data; those that somebody leads."""
-        topics = self._world.truth.image.topics.values()
-        found = [info for topic in topics if topic.name.startswith(DATA) for info in topic.partitions]
+        """Of topics with data, and of the groups' topic; those that somebody leads."""
+        topics = [
+            topic
+            for topic in self._world.truth.image.topics.values()
+            if topic.name.startswith(DATA) or topic.name == OFFSETS_TOPIC
+        ]
+        found = [info for topic in topics for info in topic.partitions]
         return [info for info in found if info.leader != NO_LEADER]
 
     def _led(self, strike: Strike) -> PartitionInfo | None:
