@@ -8,10 +8,10 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint test spark sim sim-paxos sim-isr bench docs clean ci
+.PHONY: help setup demo fmt lint test spark sim sim-groups sim-paxos sim-isr bench docs clean ci
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
 setup: $(SETUP) ## Make .venv with everything in it; done again only when pyproject.toml changes
 
@@ -46,6 +46,9 @@ spark: setup ## Run the tests of the Spark connector that need Java 17; a few mi
 
 sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
 	$(BIN)/tidelog sim --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+
+sim-groups: setup ## Simulate clusters with consumer groups: RUNS= how many, SEED= the first one's number
+	$(BIN)/tidelog sim --ring cluster --groups --runs $(RUNS) $(if $(SEED),--seed $(SEED)) --jobs $(or $(JOBS),2)
 
 sim-paxos: setup ## Simulate the replicated log alone, for long: RUNS=200000 takes minutes to an hour
 	$(BIN)/python -m tidelog.sim.ring1 --runs $(RUNS) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2)

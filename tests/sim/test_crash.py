@@ -47,7 +47,7 @@ def test_a_seed_is_the_same_run_every_time_and_in_every_process() -> None:
     program = (
         "from tidelog.sim.main import Ring, run_rings\n"
         "for seed in (3, 8, 15):\n"
-        "    outcome = run_rings((Ring.LOG, Ring.BROKER), None, seed)\n"
+        "    outcome = run_rings((Ring.LOG, Ring.BROKER), None, None, seed)\n"
         "    print(outcome.trace, outcome.records_acknowledged)\n"
     )
     outputs = {

@@ -26,6 +26,10 @@ def sim(
     protocol: Annotated[
         Mix | None, typer.Option(help="How the topics of clusters commit; default: as the seed says.")
     ] = None,
+    groups: Annotated[
+        bool | None,
+        typer.Option("--groups/--no-groups", help="Consumer groups in clusters; default: as the seed says."),
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes to use.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -41,11 +45,12 @@ def sim(
       tidelog sim --runs 1 --seed 4711
       tidelog sim --ring cluster --runs 500
       tidelog sim --ring cluster --protocol mixed --runs 500
+      tidelog sim --ring cluster --groups --runs 500
     """
     rings = ALL_RINGS if ring is None else (ring,)
     with count_progress() as progress:
         bar = progress.add_task("simulating", total=runs)
-        summary = run(runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), rings, protocol)
+        summary = run(runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), rings, protocol, groups)
     if as_json:
         print_json(_document(summary))
     else:
@@ -65,7 +70,7 @@ def _document(summary: Summary) -> dict[str, object]:
             {
                 "seed": failure.seed,
                 "violations": list(failure.violations),
-                "replay": replay_command(failure.seed, summary.rings, summary.mix),
+                "replay": replay_command(failure.seed, summary.rings, summary.mix, summary.groups),
             }
             for failure in summary.failures
         ],
@@ -81,7 +86,7 @@ def _print_summary(summary: Summary) -> None:
         f"{counted(len(summary.failures), 'run')} failed"
     )
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
-        print(f"\nseed {failure.seed}: {replay_command(failure.seed, summary.rings, summary.mix)}")
+        print(f"\nseed {failure.seed}: {replay_command(failure.seed, summary.rings, summary.mix, summary.groups)}")
         for violation in failure.violations:
             print(f"  {violation}")
         if summary.runs == 1:

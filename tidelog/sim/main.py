@@ -51,6 +51,7 @@ class Summary:
     first_seed: int
     rings: Sequence[Ring] = ALL_RINGS
     mix: Mix | None = None
+    groups: bool | None = None
     runs: int = 0
     records_acknowledged: int = 0
     counters: Counter[str] = field(default_factory=Counter)
@@ -88,10 +89,13 @@ class Summary:
             self.failures.append(outcome)
 
 
-def replay_command(seed: int, rings: Sequence[Ring] = ALL_RINGS, mix: Mix | None = None) -> str:
+def replay_command(
+    seed: int, rings: Sequence[Ring] = ALL_RINGS, mix: Mix | None = None, groups: bool | None = None
+) -> str:
     """What runs one seed again."""
     options = [f" --ring {rings[0]}"] if len(rings) == 1 else []
     options += [] if mix is None else [f" --protocol {mix}"]
+    options += [] if groups is None else [" --groups" if groups else " --no-groups"]
     return f"tidelog sim --runs 1 --seed {seed}{''.join(options)}"
 
 
@@ -102,23 +106,24 @@ def run(
     progress: Progress | None = None,
     rings: Sequence[Ring] = ALL_RINGS,
     mix: Mix | None = None,
+    groups: bool | None = None,
 ) -> Summary:
-    """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each. `mix` is
-    for clusters."""
-    summary = Summary(first_seed, rings, mix)
+    """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each. `mix` and
+    `groups` are for clusters; None leaves it to the seed."""
+    summary = Summary(first_seed, rings, mix, groups)
     seeds = range(first_seed, first_seed + runs)
-    for outcome in spread(partial(run_rings, rings, mix), seeds, jobs, chunk_items=CHUNK_SEEDS):
+    for outcome in spread(partial(run_rings, rings, mix, groups), seeds, jobs, chunk_items=CHUNK_SEEDS):
         summary.add(outcome)
         if progress is not None:
             progress(summary.runs, runs)
     return summary
 
 
-def run_rings(rings: Sequence[Ring], mix: Mix | None, seed: int) -> Outcome:
+def run_rings(rings: Sequence[Ring], mix: Mix | None, groups: bool | None, seed: int) -> Outcome:
     """One seed, in each of these rings."""
     whole = Outcome(seed, (), "", Counter(), 0)
     for ring in rings:
-        part = _run_cluster(seed, mix) if ring is Ring.CLUSTER else _RUN[ring](seed)
+        part = _run_cluster(seed, mix, groups) if ring is Ring.CLUSTER else _RUN[ring](seed)
         prefix = f"{ring}: " if len(rings) > 1 else ""
         whole = Outcome(
             seed,
@@ -141,8 +146,8 @@ def _run_log(seed: int) -> Outcome:
     return Outcome(seed, tuple(violations), "".join(traces), Counter(), 0)
 
 
-def _run_cluster(seed: int, mix: Mix | None) -> Outcome:
-    outcome = run_cluster_seed(seed, mix)
+def _run_cluster(seed: int, mix: Mix | None, groups: bool | None) -> Outcome:
+    outcome = run_cluster_seed(seed, mix, groups)
     counters = Counter({_in_a_cluster(name): count for name, count in outcome.counters.items()})
     return Outcome(seed, outcome.violations, outcome.trace, counters, 0, outcome.events)
 

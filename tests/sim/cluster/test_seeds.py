@@ -43,7 +43,9 @@ def test_enough_happens_in_them(summary: Summary) -> None:
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
     program = (
-        "from tidelog.sim.cluster.run import run_seed\nfor seed in (5, 9): print(run_seed(seed).trace, flush=True)"
+        "from tidelog.sim.cluster.run import run_seed\n"
+        "for seed, groups in ((5, False), (9, False), (14, True)):\n"
+        "    print(run_seed(seed, groups=groups).trace, flush=True)"
     )
     outputs = {
         subprocess.run(
@@ -56,7 +58,7 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
         for hash_seed in ("0", "4242")
     }
     assert len(outputs) == 1
-    assert len(set(outputs.pop().split())) == 2
+    assert len(set(outputs.pop().split())) == 3
 
 
 def test_a_scenario_on_paper_is_the_same_run() -> None:

@@ -6,8 +6,9 @@ import random
 
 from msgspec import structs
 
+from tidelog.sim.cluster.groups.plans import draw_group_settings, draw_groups, draw_mishaps, draw_topics, has_groups
 from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
-from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
+from tidelog.sim.cluster.scenario import Order, Scenario, Step, Strike, Swarm
 from tidelog.sim.cluster.traffic import Mix, draw_mix, draw_settings, draw_traffic, mixed
 from tidelog.sim.seeds import stream
 
@@ -98,20 +99,25 @@ STORM: dict[str, int | str] = {
 DRIFTS = (0.0, 0.0, 0.01, 0.04)
 
 
-def draw_scenario(seed: int, mix: Mix | None = None) -> Scenario:
-    """The scenario of a seed; the same in every process. Whatever `mix` is asked for, the same befalls the brokers."""
+def draw_scenario(seed: int, mix: Mix | None = None, groups: bool | None = None) -> Scenario:
+    """The scenario of a seed; the same in every process. Whatever `mix` is asked for, the same befalls the brokers.
+
+    With `groups`, their topics are all that there is."""
     rng = stream(seed, "cluster")
-    swarm = _with_traffic(seed, _draw_swarm(rng), draw_mix(seed) if mix is None else mix)
+    is_shared = has_groups(seed) if groups is None else groups
+    swarm = _with_traffic(seed, _draw_swarm(rng), draw_mix(seed) if mix is None else mix, is_shared=is_shared)
     is_storm = "controller.lease.ms" in swarm.settings or (bool(swarm.traffic.topics) and seed % 2 == 0)
     has_moves = bool(swarm.traffic.topics) and rng.random() < MOVES_SHARE
     kinds = STORM_STRIKES if is_storm else STRIKES
     if has_moves:  # whoever moves replicas away may move the last good copy
         kinds = {kind: weight for kind, weight in kinds.items() if kind not in DATA_ROT}
-    steps: list[Strike | Order] = [*_draw_strikes(rng, swarm, kinds), *_draw_orders(rng, swarm, ORDERS)]
+    steps: list[Step] = [*_draw_strikes(rng, swarm, kinds), *_draw_orders(rng, swarm, ORDERS)]
     if not has_moves and any(topic.is_paxos for topic in swarm.traffic.topics):
         steps += _draw_journal_rot(stream(seed, JOURNAL_ROT), swarm)
     if has_moves:
         steps += _draw_orders(rng, swarm, MOVES)
+    if swarm.groups.groups:
+        steps += draw_mishaps(seed, swarm.groups, swarm.chaos_s)
     ending = rng.choice(("healed", "core"))
     return Scenario(seed, swarm, tuple(sorted(steps, key=lambda step: step.at_s)), ending)
 
@@ -134,9 +140,14 @@ def _draw_swarm(rng: random.Random) -> Swarm:
     )
 
 
-def _with_traffic(seed: int, swarm: Swarm, mix: Mix) -> Swarm:
-    traffic = mixed(seed, draw_traffic(seed, len(swarm.nodes)), mix)
-    return structs.replace(swarm, traffic=traffic, settings=swarm.settings | draw_settings(seed))
+def _with_traffic(seed: int, swarm: Swarm, mix: Mix, *, is_shared: bool) -> Swarm:
+    drawn = draw_topics(seed, len(swarm.nodes)) if is_shared else draw_traffic(seed, len(swarm.nodes))
+    traffic = mixed(seed, drawn, mix)
+    swarm = structs.replace(swarm, traffic=traffic, settings=swarm.settings | draw_settings(seed))
+    if not is_shared:
+        return swarm
+    groups = draw_groups(seed, traffic.topics)
+    return structs.replace(swarm, groups=groups, settings=swarm.settings | draw_group_settings(seed))
 
 
 def _draw_settings(rng: random.Random) -> dict[str, int | str]:

@@ -17,6 +17,9 @@ from tidelog.sim import loop as sim_loop
 from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.data import Data
 from tidelog.sim.cluster.drawing import MOVES, draw_scenario
+from tidelog.sim.cluster.groups.plans import Mishap
+from tidelog.sim.cluster.groups.run import Groups
+from tidelog.sim.cluster.groups.watch import GroupWatch
 from tidelog.sim.cluster.healing import LIVE_S_MAX, LOOK_S, Healing
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.movers import Movers
@@ -24,9 +27,9 @@ from tidelog.sim.cluster.nemesis import Nemesis
 from tidelog.sim.cluster.paxos_watch import PaxosWatch
 from tidelog.sim.cluster.replica_watch import ReplicaWatch
 from tidelog.sim.cluster.rules import all_rules
-from tidelog.sim.cluster.scenario import Order, Scenario, Strike
+from tidelog.sim.cluster.scenario import Scenario, Step, Strike
 from tidelog.sim.cluster.shrink import RUNS_MAX, Shrinking
-from tidelog.sim.cluster.sometimes import count_logs, count_steps, runs_with
+from tidelog.sim.cluster.sometimes import RUNS_WITH_GROUPS, count_logs, count_steps, runs_with
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.watch import Watch
@@ -37,9 +40,9 @@ from tidelog.sim.process import owned_task
 from tidelog.sim.seeds import stream
 
 
-def run_seed(seed: int, mix: Mix | None = None) -> Outcome:
-    """Runs one seed to its end, with topics that commit as `mix` says, or as the seed does."""
-    return run_scenario(draw_scenario(seed, mix))
+def run_seed(seed: int, mix: Mix | None = None, groups: bool | None = None) -> Outcome:
+    """Runs one seed to its end, with topics that commit as `mix` says, or as the seed does; so with consumer groups."""
+    return run_scenario(draw_scenario(seed, mix, groups))
 
 
 def shrink(scenario: Scenario, *, runs_max: int = RUNS_MAX) -> Scenario:
@@ -74,6 +77,7 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
     count_steps(truth)
     for topic in scenario.swarm.traffic.topics:
         truth.counters[runs_with(is_paxos=topic.is_paxos)] = 1
+    truth.counters[RUNS_WITH_GROUPS] = int(bool(scenario.swarm.groups.groups))
     return Outcome(
         scenario.seed,
         tuple(truth.violations),
@@ -115,35 +119,51 @@ class Run:
         world.may_lose_data = self._ledger.may_wipe
         watch = Watch(world)
         data = Data(self._scenario.seed, world, self._truth, self._ledger)
+        groups = Groups(self._scenario.seed, world, self._truth, self._ledger, data.history)
         looking = asyncio.ensure_future(_look(world))
         try:
-            with watch.open(), ReplicaWatch(world, self._ledger).open(), PaxosWatch(world, self._ledger).open():
+            with (
+                watch.open(),
+                ReplicaWatch(world, self._ledger).open(),
+                PaxosWatch(world, self._ledger).open(),
+                GroupWatch(world.swarm.groups, self._truth).open(),
+            ):
                 try:
-                    await self._play(world, watch, data)
+                    await self._play(world, watch, data, groups)
                 finally:
                     looking.cancel()
+                    await groups.close()
                     await data.close()
                     await world.close()
         finally:
             data.report()
+            groups.report()
             self.disk_traces = [keeper.machine.disk.medium.trace() for keeper in world.keepers.values()]
 
-    async def _play(self, world: World, watch: Watch, data: Data) -> None:
+    async def _play(self, world: World, watch: Watch, data: Data, groups: Groups) -> None:
         scenario, swarm = self._scenario, self._scenario.swarm
         world.start(swarm.founders)
         if swarm.is_calm_at_first:
             await self._wait_until_up(world)
         data.begin()
+        groups.begin()
         nemesis, administrators = Nemesis(scenario.seed, world, self._ledger), Administrators(world, self._truth)
         movers = Movers(scenario.seed, world, self._truth)
         async with asyncio.TaskGroup() as group:
             for node in swarm.nodes[swarm.voters :]:
                 group.create_task(_join(world, node, stream(scenario.seed, f"join {node}").random() * swarm.chaos_s))
             for number, step in enumerate(scenario.steps):
-                group.create_task(_take(step, number, nemesis, administrators, movers))
+                group.create_task(_take(step, number, nemesis, administrators, movers, groups))
         healing = Healing(world, watch, stream(scenario.seed, "healing"))
         core_at_once = scenario.ending == "core" and not swarm.traffic.topics
-        await healing.run(core_at_once=core_at_once, settle=data.settle)
+
+        async def settle() -> None:
+            await groups.become_stable()
+            await data.settle()
+            await groups.drain()
+            await groups.close()
+
+        await healing.run(core_at_once=core_at_once, settle=settle)
         administrators.check_all()
 
     async def _wait_until_up(self, world: World) -> None:
@@ -162,12 +182,15 @@ async def _join(world: World, node: int, at_s: float) -> None:
 
 
 async def _take(
-    step: Strike | Order, number: int, nemesis: Nemesis, administrators: Administrators, movers: Movers
+    step: Step, number: int, nemesis: Nemesis, administrators: Administrators, movers: Movers, groups: Groups
 ) -> None:
     """Takes a step of the scenario when it is time."""
     await asyncio.sleep(step.at_s)
     if isinstance(step, Strike):
         await nemesis.strike(step)
+    elif isinstance(step, Mishap):
+        if step.group < len(groups):
+            await groups.befall(step, administrators)
     elif step.kind in MOVES:
         await movers.carry_out(number, step)
     else:

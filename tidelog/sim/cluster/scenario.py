@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from tidelog.sim.cluster.groups.plans import GroupTraffic, Mishap
 from tidelog.sim.cluster.traffic import Traffic
 
 
@@ -38,6 +39,8 @@ class Swarm(msgspec.Struct, frozen=True):
     """Of every broker, by dotted name."""
     traffic: Traffic = Traffic()
     """Topics with data, and their clients."""
+    groups: GroupTraffic = GroupTraffic()
+    """Consumer groups that read them."""
 
     @property
     def nodes(self) -> range:
@@ -74,12 +77,15 @@ class Order(msgspec.Struct, frozen=True, tag=True):
     timeout_s: float
 
 
+Step = Strike | Order | Mishap
+
+
 class Scenario(msgspec.Struct, frozen=True):
     """Give it to `run_scenario`, and the same happens again."""
 
     seed: int
     swarm: Swarm
-    steps: tuple[Strike | Order, ...]
+    steps: tuple[Step, ...]
     """By their time."""
     ending: str = "healed"
     """How the run ends: `healed` (all come back, then a minority is lost for good) or `core` (only a majority of the

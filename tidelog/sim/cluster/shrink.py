@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
+from tidelog.sim.cluster.groups.plans import GroupTraffic, Mishap, simpler
 from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
 from tidelog.sim.cluster.traffic import Traffic
 
@@ -60,7 +61,7 @@ class Shrinking:
 
     def _shorten(self) -> None:
         for place, step in enumerate(self.scenario.steps):
-            if isinstance(step, Strike) and step.lasts_s > 0.1:
+            if isinstance(step, (Strike, Mishap)) and step.lasts_s > 0.1:
                 shorter = structs.replace(step, lasts_s=round(step.lasts_s / 2, 4))
                 steps = (*self.scenario.steps[:place], shorter, *self.scenario.steps[place + 1 :])
                 self._try(structs.replace(self.scenario, steps=steps))
@@ -70,7 +71,10 @@ def _simpler(swarm: Swarm) -> Iterator[Swarm]:
     """Swarms in which less happens."""
     if swarm.learners:
         yield structs.replace(swarm, learners=swarm.learners - 1)
-    yield structs.replace(swarm, traffic=Traffic())
+    if swarm.groups.groups:
+        yield structs.replace(swarm, groups=GroupTraffic())
+        yield from (structs.replace(swarm, groups=groups) for groups in simpler(swarm.groups))
+    yield structs.replace(swarm, traffic=Traffic(), groups=GroupTraffic())
     traffic = swarm.traffic
     for producer in traffic.producers:
         fewer = tuple(other for other in traffic.producers if other is not producer)

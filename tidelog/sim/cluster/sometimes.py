@@ -15,6 +15,7 @@ from tidelog.broker.controller.records import (
     TopicRemoved,
 )
 from tidelog.sim.cluster.drawing import MOVES, STRIKES
+from tidelog.sim.cluster.groups.plans import MISHAPS
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.faults import Crashed
 
@@ -79,6 +80,25 @@ MAJORITY_SEEN = (
 """Of partitions that commit by majority. What frames in order hardly ever bring about, holes, voids, and promises that
 tell of faulty slots, is for the ring of Paxos to show."""
 
+GROUPS_SEEN = (
+    "group: commit of an expelled member refused",
+    "group: late commit refused by its sequence",
+    "group: long poll answered early",
+    "group: member expelled",
+    "group: rebalance with a commit in flight",
+    "group: records handed out again",
+    "group: static member returned",
+    "group: zombie commit refused",
+    "group at rest",
+    "coordinator failed over with members",
+    "places copied forward",
+    "shard loaded with live members",
+    *(f"mishap: {kind}" for kind in MISHAPS),
+)
+"""Of consumer groups."""
+
+RUNS_WITH_GROUPS = "runs with groups"
+
 SEEN = (
     "barrier chosen",
     "clean stop",
@@ -121,6 +141,7 @@ def runs_with(*, is_paxos: bool) -> str:
 SOMETIMES_WITH: Mapping[str, tuple[str, ...]] = {
     runs_with(is_paxos=False): DATA_SEEN,
     runs_with(is_paxos=True): MAJORITY_SEEN,
+    RUNS_WITH_GROUPS: GROUPS_SEEN,
 }
 """So has one with enough runs of a kind, in which something was never seen that only happens in these."""
 

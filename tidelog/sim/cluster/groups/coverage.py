@@ -1,0 +1,30 @@
+"""Which offsets of one partition were handed out: disjoint stretches, ascending."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Coverage:
+    """Stretches count with the offsets in them that belong to no record: whoever reads on from one to the other has all
+    that lies between."""
+
+    stretches: list[tuple[int, int]] = field(default_factory=list)
+    """(begin, end)"""
+
+    def add(self, begin: int, end: int) -> None:
+        assert begin <= end, (begin, end)
+        apart = [one for one in self.stretches if one[1] < begin or one[0] > end]
+        touched = [one for one in self.stretches if one not in apart]
+        whole = min([begin, *(one[0] for one in touched)]), max([end, *(one[1] for one in touched)])
+        self.stretches = sorted([*apart, whole])
+
+    def __contains__(self, offset: int) -> bool:
+        place = bisect_right(self.stretches, offset, key=lambda stretch: stretch[0]) - 1
+        return place >= 0 and offset < self.stretches[place][1]
+
+    def reach(self, begin: int = 0) -> int:
+        """The first offset from `begin` on that was not handed out."""
+        return next((end for start, end in self.stretches if start <= begin < end), begin)

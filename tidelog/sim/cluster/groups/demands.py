@@ -1,0 +1,44 @@
+"""What a group at rest must look like; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tidelog.model.groups import GroupDescription, pairs
+from tidelog.model.ids import TopicPartition
+from tidelog.sim.cluster.groups.plans import TOPIC, MemberPlan
+
+STABLE = "Stable"
+
+
+def wants(plan: MemberPlan, topic: str) -> bool:
+    return topic in plan.topics or (bool(plan.pattern) and topic.startswith(TOPIC))
+
+
+def unsettled(
+    described: GroupDescription,
+    members: Mapping[str, tuple[MemberPlan, Sequence[TopicPartition]]],
+    partitions: Mapping[str, int],
+) -> Iterator[str]:
+    """What is not right yet: of a group with these members, by id, who hold these partitions, and of these topics."""
+    if described.state != STABLE:
+        yield f"the state is {described.state}"
+    known = {member.member_id: member for member in described.members}
+    if sorted(known) != sorted(members):
+        yield f"the members are {sorted(known)}, and {sorted(members)} live"
+        return
+    owners = dict[TopicPartition, list[str]]()
+    for member_id, (plan, held) in sorted(members.items()):
+        owned = [TopicPartition(*pair) for pair in pairs(known[member_id].owned)]
+        if sorted(held) != owned:
+            yield f"{member_id} holds {sorted(held)}, and was given {owned}"
+        for where in owned:
+            owners.setdefault(where, []).append(member_id)
+            if not wants(plan, where.topic):
+                yield f"{member_id} was given {where}, and does not want it"
+    for topic, count in sorted(partitions.items()):
+        is_wanted = any(wants(plan, topic) for plan, _ in members.values())
+        for where in (TopicPartition(topic, number) for number in range(count)):
+            if len(owners.pop(where, [])) != is_wanted:
+                yield f"{where} has not one owner"
+    yield from (f"{where} is no partition, and owned by {owner}" for where, owner in owners.items())

@@ -1,0 +1,104 @@
+"""Planted bugs of consumer groups: each breaks one rule of the shipped code, and some seed has to notice.
+
+As in `tidelog.sim.cluster.mutants`, a mutant patches the code for as long as it is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from itertools import islice
+
+from tidelog.broker.groups import coordinator, copying
+from tidelog.broker.groups.copying import CopyForward
+from tidelog.broker.groups.loading import Loaded, load
+from tidelog.broker.groups.tenure import Tenure
+from tidelog.broker.led_partition import LedPartition
+from tidelog.consumer.membership import Membership
+from tidelog.groups import decide_members, decide_places
+from tidelog.groups.assignors.subscriber import Partition
+from tidelog.groups.group import Current
+from tidelog.groups.reconcile import reconciled
+from tidelog.model.groups import JOIN
+from tidelog.sim.mutants import Mutant, patched
+
+
+def answer_before_the_commit() -> AbstractContextManager[None]:
+    """What is decided is told at once, whether it will be in the log or not."""
+
+    async def at_once(tenure: Tenure, own: object, deadline_s: float) -> None:
+        return None
+
+    return patched(Tenure, "_until_true", at_once)
+
+
+def commits_of_whoever_it_was() -> AbstractContextManager[None]:
+    """A place is kept, whoever owns the partition now."""
+    return patched(decide_places, "_check_owned", lambda current, place, member_epoch: None)
+
+
+def commits_in_any_order() -> AbstractContextManager[None]:
+    """Of two commits that overtake each other, the one that comes last stays."""
+    return patched(decide_places, "_is_kept", lambda group, place: False)
+
+
+def given_away_before_it_is_given_up() -> AbstractContextManager[None]:
+    """Who is told to give something up counts as having done so."""
+
+    def at_once(
+        current: Current,
+        target: Mapping[Partition, str],
+        epoch: int,
+        owners: Mapping[Partition, str],
+        member_id: str,
+        said: frozenset[Partition] | None,
+    ) -> Current:
+        return replace(reconciled(current, target, epoch, owners, member_id, said), revoking={})
+
+    return patched(decide_members, "reconciled", at_once)
+
+
+@contextmanager
+def load_without_a_claim() -> Iterator[None]:
+    """A new coordinator takes what it can read now for all that there is."""
+
+    async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
+        return (await partition.extent()).high_watermark
+
+    async def all_there_is(partition: LedPartition, claimed: int) -> Loaded:
+        loaded = await load(partition, claimed)
+        return Loaded(loaded.shard, partition.log.log_end_offset)
+
+    with patched(coordinator, "claim", claim), patched(coordinator, "load", all_there_is):
+        yield
+
+
+def deliver_without_a_lease() -> AbstractContextManager[None]:
+    """A member goes on for as long as nobody tells it otherwise."""
+    return patched(Membership, "may_deliver", lambda membership, now_s: membership.member_epoch > JOIN)
+
+
+def delete_before_the_copies_are_there() -> AbstractContextManager[None]:
+    """Copying forward begins with making room."""
+
+    async def copy(forward: CopyForward) -> None:
+        tenure = forward._tenure
+        live = tenure.shard.live_records()
+        await tenure.partition.cut(tenure.end_offset, deadline_s=asyncio.get_running_loop().time() + 1.0)
+        while piece := tuple(islice(live, copying.PIECE_RECORDS)):
+            await tenure.rewrite(piece)
+
+    return patched(CopyForward, "_copy", copy)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    answer_before_the_commit,
+    commits_of_whoever_it_was,
+    commits_in_any_order,
+    given_away_before_it_is_given_up,
+    load_without_a_claim,
+    deliver_without_a_lease,
+    delete_before_the_copies_are_there,
+)

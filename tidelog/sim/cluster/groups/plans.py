@@ -1,0 +1,213 @@
+"""What consumer groups do in one run: the topics they share, their members, and what befalls these.
+
+Apart from the rest of a scenario, with random streams of its own: a seed without groups is as it was before there
+were any. The topics of groups are data like any other, with producers and readers beside the groups, and never lossy:
+what is lost with a leader that was not in sync cannot have been handed out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import structs
+
+from tidelog.model.cluster import ISR, PAXOS
+from tidelog.sim.cluster.traffic import DATA, ProducerPlan, TopicPlan, Traffic
+from tidelog.sim.history import Kind
+from tidelog.sim.seeds import stream
+
+TOPIC = f"{DATA}g"
+"""Names of topics that groups read begin so."""
+PATTERN = f"{TOPIC}.*"
+SHARE = 0.15
+"""Of the seeds, those with groups, where nobody asks."""
+ASSIGNORS = ("uniform", "uniform", "range", "roundrobin")
+RATES = (0.0, 0.02, 0.1)
+
+MISHAPS: dict[str, float] = {
+    "crash": 3.0,
+    "sleep": 3.0,
+    "dawdle": 2.0,
+    "leave": 2.0,
+    "resubscribe": 1.5,
+    "grow": 0.7,
+}
+"""What may befall members and their topics, with its weights (`tidelog.sim.cluster.groups.mishaps`)."""
+
+
+class MemberPlan(msgspec.Struct, frozen=True):
+    """One place in a group; who has it may be replaced by another process. Seconds, of virtual time."""
+
+    topics: tuple[str, ...]
+    pattern: str = ""
+    instance_id: str | None = None
+    assignor: str = "uniform"
+    session_timeout_ms: int = 1_000
+    rebalance_timeout_ms: int = 1_000
+    joins_s: float = 0.0
+    handling_s: float = 0.01
+    """Mean time that a batch takes it after it was handed out."""
+    commits_every_s: float = 0.0
+    """0: after each batch."""
+    wait_ms: int = 0
+    """How long its heartbeats may wait for news."""
+
+
+class GroupPlan(msgspec.Struct, frozen=True):
+    """One group."""
+
+    name: str
+    members: tuple[MemberPlan, ...]
+
+
+class GroupTraffic(msgspec.Struct, frozen=True):
+    """All groups of one run."""
+
+    groups: tuple[GroupPlan, ...] = ()
+    late_rate: float = 0.0
+    """Chance that a request arrives after its caller has given up."""
+    twice_rate: float = 0.0
+    """Chance that it arrives once more, later."""
+    mute_rate: float = 0.0
+    """Chance that its answer is lost."""
+    copied_from_records: int = 20_000
+    """How long a coordinator's log must be to be copied forward."""
+    copied_at_once: int = 500
+
+
+class Mishap(msgspec.Struct, frozen=True, tag=True):
+    """Something that befalls a member. What `amount` means is up to the kind."""
+
+    at_s: float
+    kind: str
+    group: int
+    """Which of the groups, and of its members; counted round."""
+    member: int
+    lasts_s: float
+    amount: float
+
+
+# -- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def has_groups(seed: int) -> bool:
+    """Whether a seed has groups if nobody says."""
+    return stream(seed, "groups?").random() < SHARE
+
+
+def draw_topics(seed: int, brokers: int) -> Traffic:
+    """The topics of groups, and who writes to them."""
+    rng = stream(seed, "group topics")
+    topics = tuple(_draw_topic(rng, f"{TOPIC}{number}", brokers) for number in range(rng.choice((1, 1, 2))))
+    return Traffic(topics, tuple(_draw_producers(rng, topics)), tunes=rng.random() < 0.2)
+
+
+def _draw_topic(rng: random.Random, name: str, brokers: int) -> TopicPlan:
+    factor = min(brokers, rng.choice((1, 2, 3, 3)))
+    configs = {"segment.bytes": str(rng.choice((1_024, 3_000, 20_000)))}
+    if rng.random() < 0.5:
+        configs["min.insync.replicas"] = str(rng.randint(1, min(2, factor)))
+    return TopicPlan(name, rng.choice((1, 2, 3, 4)), factor, configs)
+
+
+def _draw_producers(rng: random.Random, topics: tuple[TopicPlan, ...]) -> Iterator[ProducerPlan]:
+    for topic in topics:
+        for partition in range(topic.partitions):
+            kind = rng.choice((Kind.IDEMPOTENT, Kind.IDEMPOTENT, Kind.KEYED))
+            yield ProducerPlan(f"{topic.name}p{partition}", kind, -1, topic.name, partition)
+
+
+def draw_groups(seed: int, topics: tuple[TopicPlan, ...]) -> GroupTraffic:
+    """The groups that read these topics."""
+    rng = stream(seed, "groups")
+    names = [topic.name for topic in topics]
+    groups = tuple(_draw_group(rng, f"group{number}", names) for number in range(rng.choice((1, 1, 2))))
+    late_rate, twice_rate, mute_rate = (rng.choice(RATES) for _ in range(3))
+    copied_from_records, copied_at_once = rng.choice((30, 100, 20_000)), rng.choice((1, 5, 500))
+    return GroupTraffic(groups, late_rate, twice_rate, mute_rate, copied_from_records, copied_at_once)
+
+
+def _draw_group(rng: random.Random, name: str, topics: list[str]) -> GroupPlan:
+    assignors = rng.choice((ASSIGNORS, (rng.choice(ASSIGNORS),)))
+    shared = tuple(rng.sample(topics, rng.randint(1, len(topics))))
+    members = [
+        _draw_member(rng, f"{name}-{slot}", shared if rng.random() < 0.7 else tuple(topics), rng.choice(assignors))
+        for slot in range(rng.choices((1, 2, 3, 4, 6), (1, 3, 3, 2, 1))[0])
+    ]
+    return GroupPlan(name, tuple(members))
+
+
+def _draw_member(rng: random.Random, name: str, topics: tuple[str, ...], assignor: str) -> MemberPlan:
+    by_pattern = rng.random() < 0.2
+    return MemberPlan(
+        topics=() if by_pattern else topics,
+        pattern=PATTERN if by_pattern else "",
+        instance_id=name if rng.random() < 0.3 else None,
+        assignor=assignor,
+        session_timeout_ms=rng.choice((500, 800, 1_500, 3_000)),
+        rebalance_timeout_ms=rng.choice((400, 1_000, 3_000)),
+        joins_s=_round(rng.choice((0.0, 0.0, 1.0, 3.0)) * rng.random()),
+        handling_s=rng.choice((0.001, 0.01, 0.05)),
+        commits_every_s=rng.choice((0.0, 0.0, 0.05, 0.3)),
+        wait_ms=rng.choice((0, 100, 1_000)),
+    )
+
+
+def draw_mishaps(seed: int, groups: GroupTraffic, chaos_s: float) -> list[Mishap]:
+    """What befalls them; little of it lasts longer than the sessions that it is to break."""
+    rng = stream(seed, "mishaps")
+    kinds = rng.sample(sorted(MISHAPS), rng.choice((0, 1, 2, 3, 4)))
+    if not kinds:
+        return []
+    weights = [MISHAPS[kind] for kind in kinds]
+    return [
+        Mishap(
+            at_s=_round(rng.uniform(0.3, chaos_s)),
+            kind=rng.choices(kinds, weights)[0],
+            group=rng.randrange(len(groups.groups)),
+            member=rng.randrange(6),
+            lasts_s=_round(rng.choice((0.1, 0.7, 1.5)) * rng.uniform(0.5, 2.0)),
+            amount=_round(rng.random()),
+        )
+        for _ in range(rng.randint(1, 2 + int(3 * chaos_s)))
+    ]
+
+
+def draw_group_settings(seed: int) -> dict[str, int | str]:
+    """Settings of the brokers that change what happens to groups."""
+    rng = stream(seed, "group settings")
+    return {
+        "offsets.topic.num.partitions": rng.choice((1, 1, 2, 3)),
+        "offsets.topic.replication.factor": rng.choice((1, 2, 3, 3)),
+        "offsets.topic.commit.protocol": rng.choice((ISR, PAXOS)),
+        "group.min.session.timeout.ms": 300,
+        "group.consumer.session.timeout.ms": 1_000,
+        "group.consumer.heartbeat.interval.ms": rng.choice((50, 100, 150)),
+    }
+
+
+# -- shrinking -------------------------------------------------------------------------------------------------------
+
+
+def simpler(traffic: GroupTraffic) -> Iterator[GroupTraffic]:
+    """Groups in which less happens."""
+    if len(traffic.groups) > 1:
+        for group in traffic.groups:
+            yield structs.replace(traffic, groups=tuple(one for one in traffic.groups if one is not group))
+    for place, group in enumerate(traffic.groups):
+        for member in group.members:
+            fewer = tuple(one for one in group.members if one is not member)
+            if fewer:
+                yield _with(traffic, place, structs.replace(group, members=fewer))
+    for name in ("late_rate", "twice_rate", "mute_rate"):
+        yield structs.replace(traffic, **{name: 0.0})
+
+
+def _with(traffic: GroupTraffic, place: int, group: GroupPlan) -> GroupTraffic:
+    return structs.replace(traffic, groups=(*traffic.groups[:place], group, *traffic.groups[place + 1 :]))
+
+
+def _round(value: float) -> float:
+    return round(value, 4)

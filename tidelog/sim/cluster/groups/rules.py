@@ -1,0 +1,173 @@
+"""What must be true of one consumer group, whatever befalls its members, its coordinator and the network.
+
+The omniscient side: told of everything that members are told, ask for and hand out, in the order in which it happens.
+
+| rule | in words |
+|---|---|
+| delivery | in the end every record was handed out, from where the group began, and is committed |
+| places | no place passes a record that was not handed out; what was answered as kept is found afterwards, whatever |
+| | crashed; places never go back |
+| owners | of one epoch a partition has one owner |
+| exclusive | nobody hands out records of a partition while another member holds it and might, too: at one instant of |
+| | true time, not by anybody's clock |
+| fencing | no commit is kept of a member whose partition was given to another before it was sent |
+| sequence | no commit is kept that was sent after the answer to a later one of the same member |
+
+"Before" and "after" are those of true time, so nothing is demanded of two things that overlap. A request is *sent* when
+it reaches a broker: one that was under way for seconds is judged by then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidelog.model.groups import CommitAnswer, CommitOffsets, OffsetsAnswer
+from tidelog.model.ids import TopicPartition
+from tidelog.sim.cluster.groups.coverage import Coverage
+
+KEPT = 0
+NOT_OWNED = 40915
+STALE = 40916
+
+MayDeliver = Callable[[], bool]
+"""True if a member might hand out records at this instant."""
+
+
+@dataclass(slots=True, eq=False)
+class GroupRules:
+    """Of one group."""
+
+    group: str
+    violate: Callable[[str, str], None]
+    """Is told the rule and what is wrong."""
+    counters: Counter[str] = field(default_factory=Counter)
+    handed_out: dict[TopicPartition, Coverage] = field(default_factory=dict)
+    is_excused: bool = False
+    """The group's places were destroyed on purpose: nothing is demanded of them any more."""
+    _now: int = 0
+    """Counts events."""
+    _holders: dict[TopicPartition, dict[str, MayDeliver]] = field(default_factory=dict)
+    _owners: dict[tuple[TopicPartition, int], str] = field(default_factory=dict)
+    """By partition and epoch: whom it was given to, by identity."""
+    _told: dict[TopicPartition, dict[tuple[str, int], int]] = field(default_factory=dict)
+    """By partition, member and epoch: when it was first given to it."""
+    _bearers: dict[tuple[TopicPartition, str], str] = field(default_factory=dict)
+    """Who of those with one identity was last given the partition."""
+    _floors: dict[TopicPartition, int] = field(default_factory=dict)
+    """No place is lower than this any more."""
+    _sequences: dict[tuple[str, TopicPartition], list[tuple[int, int]]] = field(default_factory=dict)
+    """By member and partition: (when, sequence) of commits that were answered as kept."""
+
+    # -- what members do ---------------------------------------------------------------------------------------------
+
+    def holds(self, member: str, where: TopicPartition, may_deliver: MayDeliver) -> None:
+        """A member begins with a partition."""
+        self._holders.setdefault(where, {})[member] = may_deliver
+
+    def drops(self, member: str, where: TopicPartition) -> None:
+        """It does not hand out any more of it, until it begins again."""
+        self._holders.get(where, {}).pop(member, None)
+
+    def dies(self, member: str) -> None:
+        for holders in self._holders.values():
+            holders.pop(member, None)
+
+    def hands_out(self, member: str, where: TopicPartition, begin: int, end: int, offsets: Iterable[int]) -> None:
+        """All records from `begin` on that are before `end`; these have the given `offsets`."""
+        for other, may_deliver in self._holders.get(where, {}).items():
+            if other != member and may_deliver():
+                self._violate("exclusive", f"{where}: {member} hands out {begin}, and {other} might as well")
+        coverage = self.handed_out.setdefault(where, Coverage())
+        for offset in offsets:
+            self.counters["records handed out"] += 1
+            self.counters["records handed out again"] += offset in coverage
+        coverage.add(begin, end)
+
+    def deleted(self, where: TopicPartition, end: int) -> None:
+        """Nobody can have what lies before `end`."""
+        self.handed_out.setdefault(where, Coverage()).add(0, end)
+
+    # -- what the coordinator answers --------------------------------------------------------------------------------
+
+    def sends(self) -> int:
+        """A request reaches a broker. Returns when."""
+        self._now += 1
+        return self._now
+
+    def told(self, member: str, identity: str, epoch: int, partitions: Iterable[TopicPartition]) -> None:
+        """A member is told what it may own; `identity` is the same for all that have a static member's place."""
+        self._now += 1
+        for where in partitions:
+            known = self._owners.setdefault((where, epoch), identity)
+            if known != identity:
+                self._violate("owners", f"{where}: in epoch {epoch}, {member} owns it as well as {known}")
+            self._told.setdefault(where, {}).setdefault((member, epoch), self._now)
+            before, self._bearers[where, identity] = self._bearers.get((where, identity), member), member
+            self.counters["static member returned"] += before != member
+
+    def kept(self, sent: int, request: CommitOffsets, answer: CommitAnswer) -> None:
+        """A commit that was sent then is answered."""
+        self._now += 1
+        kept = [
+            (TopicPartition(place.topic, place.partition), place.offset)
+            for place, verdict in zip(request.offsets, answer.verdicts, strict=True)
+            if verdict.code == KEPT
+        ]
+        for where, offset in kept:
+            self._check_commit(sent, request, where)
+            self._check_place(where, offset)
+            self._floors[where] = max(self._floors.get(where, 0), offset)
+            self._sequences.setdefault((request.member_id, where), []).append((self._now, request.sequence))
+
+    def _check_commit(self, sent: int, request: CommitOffsets, where: TopicPartition) -> None:
+        member, epoch = request.member_id, request.member_epoch
+        for (other, since), at in self._told.get(where, {}).items():
+            if at < sent and other != member and since > epoch:
+                what = f"{member} of epoch {epoch} commits what {other} was given in epoch {since}"
+                self._violate("fencing", f"{where}: {what}")
+                return
+        for at, sequence in self._sequences.get((member, where), ()):
+            if at < sent and sequence > request.sequence:
+                what = f"commit {request.sequence} of {member} is kept after its commit {sequence}"
+                self._violate("sequence", f"{where}: {what}")
+                return
+
+    def floors(self) -> Mapping[TopicPartition, int]:
+        """Somebody asks for places: none that it is told may be lower than these."""
+        return dict(self._floors)
+
+    def found(self, floors: Mapping[TopicPartition, int], answer: OffsetsAnswer) -> None:
+        """It is told these."""
+        self._now += 1
+        for place in answer.offsets:
+            where, offset = TopicPartition(place.topic, place.partition), max(place.offset, 0)
+            if offset < floors.get(where, 0) and not self.is_excused:
+                self._violate("places", f"{where}: a place of {floors[where]} was kept, and {place.offset} is found")
+            self._check_place(where, offset)
+            self._floors[where] = max(self._floors.get(where, 0), offset)
+
+    def _check_place(self, where: TopicPartition, offset: int) -> None:
+        reach = self.handed_out.get(where, Coverage()).reach()
+        if offset > reach:
+            self._violate("places", f"{where}: the place {offset} passes {reach}, which nobody was given")
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def missing(self, ends: Mapping[TopicPartition, int]) -> Iterator[str]:
+        """What was not handed out yet, or is not committed, of partitions that end there."""
+        for where, end in sorted(ends.items()):
+            reach, place = self.handed_out.get(where, Coverage()).reach(), self._floors.get(where, 0)
+            if reach < end:
+                yield f"{where}: nobody was given {reach}, of {end}"
+            elif place < end:
+                yield f"{where}: the place is {place}, of {end}"
+
+    def excuse(self) -> None:
+        """Its places are gone, and nobody could help it."""
+        self.is_excused = True
+        self._floors.clear()
+
+    def _violate(self, rule: str, what: str) -> None:
+        self.violate(rule, f"{self.group}: {what}")

@@ -1,0 +1,236 @@
+"""The consumer groups of one run, from their first member to the end, when nothing may be left undone.
+
+begin -> members join, whatever happens to the brokers and to them -> become_stable: everything is back, each group
+settles -> drain: nobody writes any more, and everything is handed out and committed
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from tidelog.model.groups import DescribeGroup, FetchOffsets, GroupDescription, OffsetsAnswer
+from tidelog.model.ids import PartitionId, TopicPartition
+from tidelog.model.names import OFFSETS_TOPIC
+from tidelog.sim.cluster.administrator import Administrators
+from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory
+from tidelog.sim.cluster.groups.demands import unsettled, wants
+from tidelog.sim.cluster.groups.member import Surroundings
+from tidelog.sim.cluster.groups.plans import GroupPlan, Mishap
+from tidelog.sim.cluster.groups.post import Asked, Post
+from tidelog.sim.cluster.groups.rules import GroupRules
+from tidelog.sim.cluster.groups.slots import Slot
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.truth import Truth
+from tidelog.sim.cluster.world import World
+from tidelog.sim.loop import SimLoop
+from tidelog.sim.seeds import stream
+
+STABLE_S_MAX = 10.0
+"""How long a group may need to settle, on a healthy cluster, once the sessions of the dead are over."""
+DRAIN_S_MAX = 30.0
+"""How long members may need to be handed out, and commit, what is left."""
+LOOK_S = 0.1
+ASK_S = 1.0
+FIND_TRIES_MAX = 50
+GROW_S = 2.0
+PARTITIONS_MAX = 6
+
+
+class Group:
+    """One of them."""
+
+    def __init__(self, plan: GroupPlan, rules: GroupRules, slots: list[Slot]) -> None:
+        self.name = plan.name
+        self.plan = plan
+        self.rules = rules
+        self.slots = slots
+
+    @property
+    def session_s_max(self) -> float:
+        return max(member.session_timeout_ms for member in self.plan.members) / 1000
+
+    def has(self, topic: str) -> bool:
+        """True if anybody reads it."""
+        return any(wants(member, topic) for member in self.plan.members)
+
+
+class Groups:
+    """Of one run."""
+
+    def __init__(self, seed: int, world: World, truth: Truth, ledger: Ledger, history: ClusterHistory) -> None:
+        self._seed = seed
+        self._world = world
+        self._truth = truth
+        self._ledger = ledger
+        self._history = history
+        traffic = world.swarm.groups
+        self._post = Post(traffic, stream(seed, "post"), partial(AnyBroker, world, stream(seed, "late posts")))
+        self._groups = [self._make(plan) for plan in traffic.groups]
+        self._joining: list[asyncio.Task[None]] = []
+        self._asking = stream(seed, "asking for groups")
+
+    def _make(self, plan: GroupPlan) -> Group:
+        rules = GroupRules(plan.name, self._truth.violate)
+        slots = list[Slot]()
+        for number, member in enumerate(plan.members):
+            name = f"{plan.name}m{number}"
+            surroundings = partial(self._surroundings, rules)
+            drift = self._world.swarm.clock_drift
+            slots.append(Slot(plan.name, name, member, surroundings, stream(self._seed, name), drift))
+        return Group(plan, rules, slots)
+
+    def _surroundings(self, rules: GroupRules, name: str) -> Surroundings:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        anywhere = AnyBroker(self._world, stream(self._seed, f"anywhere {name}"))
+        return Surroundings(loop, anywhere, self._post, rules, self._history)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The first members are on their way."""
+        for group in self._groups:
+            for slot in group.slots:
+                self._joining.append(asyncio.ensure_future(_join(slot)))
+
+    async def befall(self, mishap: Mishap, administrators: Administrators) -> None:
+        """Something happens to a member, or to a topic."""
+        group = self._groups[mishap.group % len(self._groups)]
+        if mishap.kind == "grow":
+            has_happened = await self._grow(mishap, administrators)
+        else:
+            has_happened = await group.slots[mishap.member % len(group.slots)].befall(mishap)
+        self._truth.note("mishap", mishap.kind, group.name, mishap.member, has_happened)
+        self._truth.saw(f"mishap: {mishap.kind}", has_happened)
+
+    async def _grow(self, mishap: Mishap, administrators: Administrators) -> bool:
+        """Nobody writes to the partition that comes; it is given away like any other."""
+        topics, nodes = self._world.swarm.traffic.topics, self._world.swarm.nodes
+        name = topics[int(mishap.amount * len(topics))].name
+        via = nodes[int(mishap.amount * 1_000) % len(nodes)]
+        broker = self._world.machine(via).broker
+        topic = None if broker is None else broker.image.topics.get(name)
+        if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
+            return False
+        total = len(topic.partitions) + 1
+        key = f"grow {topic.topic_id} to {total}"
+        outcome = await administrators.give(key, lambda broker: broker.admin.add_partitions(name, total), via, GROW_S)
+        return outcome == "ok"
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    async def become_stable(self) -> None:
+        """Everything is back: each group settles, with each partition given to one member that wants it."""
+        self._post.is_reliable = True
+        await asyncio.gather(*self._joining)
+        begun_s = self._world.true_time
+        await asyncio.gather(
+            *(
+                self._demand("stable", group, begun_s + STABLE_S_MAX + group.session_s_max, self._unsettled)
+                for group in self._groups
+            )
+        )
+
+    async def drain(self) -> None:
+        """Nobody writes any more: everything is handed out, and committed."""
+        begun_s = self._world.true_time
+        deadline_s = begun_s + DRAIN_S_MAX
+        await asyncio.gather(
+            *(self._demand("delivery", group, deadline_s, self._undelivered) for group in self._groups)
+        )
+        for group in self._groups:
+            await self._find_places(group)
+            self._truth.saw("group at rest")
+
+    async def _demand(
+        self, rule: str, group: Group, deadline_s: float, look: Callable[[Group], Awaitable[list[str]]]
+    ) -> None:
+        begun_s = self._world.true_time
+        while missing := await look(group):
+            for slot in group.slots:
+                slot.check()
+            if self._has_lost_places(group):
+                return
+            if self._world.true_time > deadline_s:
+                for wrong in missing:
+                    self._truth.violate(rule, f"{group.name}: after {deadline_s - begun_s:.1f} s {wrong}")
+                return
+            await asyncio.sleep(LOOK_S)
+        self._truth.note(rule, group.name)
+
+    def _has_lost_places(self, group: Group) -> bool:
+        """Some partition of the groups' topic is gone with its last disk: excused, whichever groups lived there."""
+        topic = self._truth.image.topics.get(OFFSETS_TOPIC)
+        books = [] if topic is None else [book for one, book in self._ledger.books.items() if one[0] == topic.topic_id]
+        if any(book.is_gone for book in books):
+            self._truth.saw("excused loss of places")
+            group.rules.excuse()
+        return group.rules.is_excused
+
+    async def _unsettled(self, group: Group) -> list[str]:
+        described = await self._ask(group, DescribeGroup(group=group.name))
+        if not isinstance(described, GroupDescription):
+            return [f"it cannot be described: {described}"]
+        members = {
+            slot.member.membership.member_id: (slot.plan, slot.member.held)
+            for slot in group.slots
+            if slot.member is not None
+        }
+        topics = self._truth.image.topics
+        partitions = {name: len(topic.partitions) for name, topic in topics.items() if group.has(name)}
+        return [*unsettled(described, members, partitions)]
+
+    async def _undelivered(self, group: Group) -> list[str]:
+        return [*group.rules.missing(self._ends(group))]
+
+    def _ends(self, group: Group) -> dict[TopicPartition, int]:
+        """Of all partitions that the group reads, what is committed."""
+        ends = dict[TopicPartition, int]()
+        for name, topic in self._truth.image.topics.items():
+            for number in range(len(topic.partitions) if group.has(name) else 0):
+                book = self._ledger.books.get(PartitionId(topic.topic_id, number))
+                if book is not None and not book.is_gone:
+                    ends[TopicPartition(name, number)] = book.end
+        return ends
+
+    async def _find_places(self, group: Group) -> None:
+        """Whoever asks now is told what the rules know of (`GroupRules.found`)."""
+        for _ in range(FIND_TRIES_MAX):
+            found = await self._ask(group, FetchOffsets(group=group.name))
+            if isinstance(found, OffsetsAnswer) or self._has_lost_places(group):
+                return
+            await asyncio.sleep(LOOK_S)
+        self._truth.violate("places", f"{group.name}: its places cannot be asked for: {found}")
+
+    async def _ask(self, group: Group, request: Asked) -> object:
+        """The answer, or why there is none."""
+        anywhere = AnyBroker(self._world, self._asking)
+        try:
+            return await self._post.ask(anywhere, group.rules, request, ASK_S)
+        except (TimeoutError, *FAILURES) as error:
+            return f"{type(error).__name__}: {error}"
+
+    async def close(self) -> None:
+        """Ends all that may still run."""
+        for task in self._joining:
+            task.cancel()
+        await asyncio.gather(*self._joining, return_exceptions=True)
+        for group in self._groups:
+            for slot in group.slots:
+                await slot.end()
+        await self._post.close()
+
+    def report(self) -> None:
+        """Adds what was counted to the truth."""
+        for group in self._groups:
+            self._truth.counters.update({f"group: {name}": count for name, count in group.rules.counters.items()})
+
+
+async def _join(slot: Slot) -> None:
+    await asyncio.sleep(slot.plan.joins_s)
+    slot.begin()

@@ -1,0 +1,65 @@
+"""Eyes on the coordinators of a run: what they load, and what they copy forward.
+
+Copying is made to happen here: a length at which it is worth while is never reached in the few seconds of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from tidelog.broker.groups import coordinator, copying
+from tidelog.broker.groups.copying import CopyForward
+from tidelog.broker.groups.loading import Loaded
+from tidelog.broker.led_partition import LedPartition
+from tidelog.sim.cluster.groups.plans import GroupTraffic
+from tidelog.sim.cluster.truth import Truth
+from tidelog.sim.mutants import patched
+
+
+class GroupWatch:
+    """Of one run."""
+
+    def __init__(self, traffic: GroupTraffic, truth: Truth) -> None:
+        self._traffic = traffic
+        self._truth = truth
+        self._led: dict[int, int] = {}
+        """By partition: the leader epoch in which it was last loaded."""
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Looks, for as long as this is open."""
+        with ExitStack() as stack:
+            for owner, name, replacement in (
+                (coordinator, "load", self._load),
+                (CopyForward, "_copy", self._copy),
+            ):
+                stack.enter_context(patched(owner, name, replacement(getattr(owner, name))))
+            stack.enter_context(patched(copying, "LENGTH_MIN", self._traffic.copied_from_records))
+            stack.enter_context(patched(copying, "PIECE_RECORDS", self._traffic.copied_at_once))
+            yield
+
+    def _load(self, original: Any) -> Any:
+        async def load(partition: LedPartition, claimed: int) -> Loaded:
+            loaded: Loaded = await original(partition, claimed)
+            members = sum(len(group.members) for group in loaded.shard.groups.values())
+            self._truth.note("loaded", partition.partition, partition.leader_epoch, claimed, members)
+            self._truth.saw("shard loaded with live members", members > 0)
+            before = self._led.get(partition.partition, partition.leader_epoch)
+            self._led[partition.partition] = partition.leader_epoch
+            self._truth.saw("coordinator failed over with members", members > 0 and before != partition.leader_epoch)
+            return loaded
+
+        return load
+
+    def _copy(self, original: Any) -> Any:
+        async def copy(forward: CopyForward) -> None:
+            partition = forward._tenure.partition
+            start = partition.log_start_offset
+            await original(forward)
+            places = sum(len(group.places) for group in forward._tenure.shard.groups.values())
+            self._truth.note("copied forward", partition.partition, start, partition.log_start_offset)
+            self._truth.saw("places copied forward", places > 0)
+
+        return copy
