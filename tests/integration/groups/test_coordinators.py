@@ -11,6 +11,7 @@ import pytest
 from tests.integration.replication.three_brokers import NODES, ThreeBrokers, three_brokers, until
 from tests.unit.broker.conftest import batch
 from tidelog.broker.broker import NewTopic
+from tidelog.broker.controller.partition_commands import ElectionType
 from tidelog.broker.groups import reach
 from tidelog.model.errors import (
     CoordinatorLost,
@@ -33,10 +34,12 @@ from tidelog.model.groups import (
     TopicPartitions,
 )
 from tidelog.model.names import OFFSETS_TOPIC
+from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import run
+from tidelog.sim.rot import flip_bit
 
 ALL = (TopicPartitions("t", (0, 1, 2, 3)),)
-BOTH = pytest.mark.parametrize("protocol", ["paxos", "isr"])
+BOTH = pytest.mark.parametrize("protocol", ["paxos", pytest.param("isr", marks=pytest.mark.slow)])
 
 
 def play(story: Callable[[ThreeBrokers], Awaitable[None]], protocol: str = "paxos") -> None:
@@ -214,6 +217,35 @@ def test_a_coordinator_of_the_past_answers_nothing(protocol: str) -> None:
         assert await place(three, old) == 2
 
     play(story, protocol)
+
+
+def test_a_damaged_batch_is_repaired_before_anybody_is_told_anything() -> None:
+    async def story(three: ThreeBrokers) -> None:
+        for offset in (111, 222):
+            await commit(three, 1, offset)
+        node = three.brokers[1].groups.coordinator_node("g")
+        other = next(known for known in NODES if known != node)
+        topic_id = three.brokers[1].topic(OFFSETS_TOPIC).topic_id
+        await three.stop(node)
+        flip(three.disks[node], topic_id, b'"offset":222')
+        await three.start(node)
+        assert await place(three, node) == 222
+        await three.brokers[other].admin.elect_leaders(ElectionType.PREFERRED)
+        await until(lambda: three.brokers[other].groups.coordinator_node("g") == node)
+        assert [await place(three, asked) for asked in NODES] == [222, 222, 222]
+        assert three.brokers[node].stats.repaired_batches == 1
+
+    play(story, "isr")
+
+
+def flip(disk: SimDisk, topic_id: str, text: bytes) -> None:
+    """Damages a record of a topic, once."""
+    ((path, position),) = [
+        (path, node.data.find(text))
+        for path, node in disk.medium.walk().items()
+        if topic_id in path and node.data.find(text) >= 0
+    ]
+    flip_bit(disk.medium, path, position)
 
 
 def test_users_may_read_it_and_nothing_else() -> None:

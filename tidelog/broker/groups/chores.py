@@ -69,7 +69,7 @@ class Chores:
     def _follow_topics(self) -> None:
         tenure = self._tenure
         if not self._write_groups(with_topics(tenure.shard, self._surroundings.view(), tenure.now())):
-            self._has_news.set()
+            asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._has_news.set)
 
     def _expel(self) -> None:
         tenure = self._tenure

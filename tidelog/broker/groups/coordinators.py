@@ -10,6 +10,7 @@ from tidelog.broker.groups.coordinator import Coordinator
 from tidelog.broker.groups.tenure import Surroundings
 from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.role_tasks import RoleTasks
+from tidelog.groups.settings import TopicsView
 from tidelog.model.cluster import ClusterImage, Topic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.names import OFFSETS_TOPIC
@@ -42,7 +43,7 @@ class Coordinators:
         self._tasks = RoleTasks(failed)
         self._running: dict[int, Coordinator] = {}
         self._running_tasks: dict[int, asyncio.Task[None]] = {}
-        self._topics = surroundings.view()
+        self._topics: TopicsView = {}
         self._is_closed = False
 
     def of(self, partition: LedPartition) -> Coordinator | None:
@@ -70,7 +71,10 @@ class Coordinators:
         for number, partition in led.items():
             if number not in self._running:
                 self._begin(number, partition)
-        topics = self._surroundings.view()
+        if self._running:
+            self._tell_topics(self._surroundings.view())
+
+    def _tell_topics(self, topics: TopicsView) -> None:
         if topics is not self._topics:
             self._topics = topics
             for coordinator in self._running.values():

@@ -13,13 +13,16 @@ coordinator that dies in between leaves some records twice; its successor begins
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
+from tidelog.broker.groups.outbox import OutgoingBatch
 from tidelog.broker.groups.tenure import Tenure
 from tidelog.broker.stats import Stats
+from tidelog.groups.records import GroupLogRecord
 from tidelog.model.errors import TidelogError
 
 LENGTH_MIN: Final = 20_000
@@ -29,6 +32,13 @@ PIECE_RECORDS: Final = 500
 DELETE_S_MAX: Final = 30.0
 
 logger = structlog.get_logger("tidelog.groups")
+
+
+class Piece(NamedTuple):
+    """Records that are on their way; committed with the last of their batches."""
+
+    last: OutgoingBatch
+    copied: int
 
 
 class CopyForward:
@@ -62,14 +72,28 @@ class CopyForward:
         self._look_at = max(LENGTH_MIN, GARBAGE_FACTOR * self._tenure.shard.live_count)
         return self._length >= self._look_at
 
+    def _copy_piece(self, live: Iterator[GroupLogRecord]) -> Piece | None:
+        """As many records as go into one batch, without giving the loop away: each says what is so when its place in
+        the log is fixed. None if there are no more."""
+        piece: Piece | None = None
+        for record in islice(live, PIECE_RECORDS):
+            batch = self._tenure.rewrite(record)
+            is_full = piece is not None and piece.last is not batch
+            piece = Piece(batch, 1 if piece is None else piece.copied + 1)
+            if is_full:
+                break
+        return piece
+
     async def _copy(self) -> None:
         """Raises what ended the tenure, or as `LedPartition.cut`."""
         tenure = self._tenure
         begin, copied = tenure.end_offset, 0
         live = tenure.shard.live_records()
-        while piece := tuple(islice(live, PIECE_RECORDS)):
-            copied += len(piece)
-            await tenure.rewrite(piece)
+        while piece := self._copy_piece(live):
+            copied += piece.copied
+            failure = await asyncio.shield(piece.last.outcome)
+            if failure is not None:
+                raise failure.with_traceback(None)
         await tenure.partition.cut(begin, deadline_s=asyncio.get_running_loop().time() + DELETE_S_MAX)
         self._stats.group_records_copied += copied
         logger.info("copied forward", partition=tenure.partition.partition, records=copied, begins_at=begin)

@@ -155,13 +155,10 @@ class Tenure:
         self._surroundings.stats.group_changes += 1
         return batch
 
-    async def rewrite(self, records: Sequence[GroupLogRecord]) -> None:
-        """Has records appended that are true already; returns when they are committed. Raises what ended the tenure,
-        or `Overloaded`."""
+    def rewrite(self, record: GroupLogRecord) -> OutgoingBatch:
+        """Has a record appended that is true already. Raises what ended the tenure, `TooLarge` or `Overloaded`."""
         self._require_tenure()
-        failure = await asyncio.shield(self._outbox.put(records, is_news=False).outcome)
-        if failure is not None:
-            raise failure.with_traceback(None)
+        return self._outbox.put((record,), is_news=False)
 
     # -- when is it true? --------------------------------------------------------------------------------------------
 

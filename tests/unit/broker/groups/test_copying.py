@@ -11,7 +11,7 @@ from tidelog.broker.groups import copying
 from tidelog.model.errors import CoordinatorLost, CoordinatorNotAvailable
 from tidelog.model.names import OFFSETS_TOPIC
 
-BOTH = pytest.mark.parametrize("protocol", ["paxos", "isr"])
+BOTH = pytest.mark.parametrize("protocol", ["paxos", pytest.param("isr", marks=pytest.mark.slow)])
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,10 @@ def test_what_changes_meanwhile_is_not_put_back() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("step", [0, 1, 4, 9, 12])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("step", [*(pytest.param(step, marks=SLOW) for step in (0, 1, 2, 4, 8, 11, 12)), 9])
 def test_a_coordinator_may_die_at_every_step(step: int) -> None:
     async def story(stage: Stage) -> None:
         for partition in range(70):
