@@ -284,10 +284,11 @@ class World:
         self.is_ending = True
         self._the_coordinator_dies()
         self.desk.look_at_topics()
-        strangers = set(self.desk.group.members if self.desk.shard.groups else ())
-        self.desk.expel(*sorted(strangers - {actor.member_id for actor in self.actors}))
         self.requests.clear()
         self.answers.clear()
+        self._everybody_exchanges()
+        strangers = set(self.desk.group.members if self.desk.shard.groups else ())
+        self.desk.expel(*sorted(strangers - {actor.member_id for actor in self.actors}))
         self._settle()
 
     def _settle(self) -> None:
@@ -373,8 +374,15 @@ class World:
                 self._after(actor, answer)
 
     def _after(self, actor: Actor, error: TidelogError) -> None:
-        """Who is fenced may join again as who it was; who is unknown, or too late for a place, is somebody else."""
-        if not isinstance(error, FencedMember):
+        """Who is fenced may join again as who it was, if no commit of it is under way: that would be of its former
+        life, in which it may have read further. Who is unknown, or too late for a place, is somebody else."""
+        if isinstance(error, FencedMember) and self.dice.random() < 0.5:
+            self.requests = [
+                (number, request)
+                for number, request in self.requests
+                if not isinstance(request, CommitOffsets) or request.member_id != actor.member_id
+            ]
+        else:
             actor.member_id, actor.sequence = self._new_id("m"), 0
             actor.instance_id = None
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
-from tidelog.groups.decide_members import rebalance_timeout_ms, session_timeout_ms
 from tidelog.groups.settings import GroupSettings
 from tidelog.groups.shard import Shard
+from tidelog.groups.wishes import rebalance_timeout_ms, session_timeout_ms
 
 GroupMember: TypeAlias = tuple[str, str]
 

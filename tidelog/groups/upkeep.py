@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.groups.decide_members import without
+from tidelog.groups.decide_leaves import without
 from tidelog.groups.group import Group
 from tidelog.groups.rebalance import has_other_topics, rebalance
 from tidelog.groups.records import GroupKey, GroupLogRecord, PlaceRecord, gone

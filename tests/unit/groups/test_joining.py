@@ -41,16 +41,28 @@ def test_a_member_that_joins_again_says_that_it_owns_nothing_and_is_told_of_ever
     assert again.assignment == (TopicPartitions("t", (0, 1, 2, 3)),)
 
 
-def test_an_old_join_that_comes_late_takes_nothing_away(desk: Desk) -> None:
-    """The member still owns what it has not given up, whatever a join of the past says."""
+def test_an_old_join_that_comes_late_changes_nothing(desk: Desk) -> None:
+    """The member still owns what it has not given up, and wants what it wants now."""
     m1 = Member(desk, "m1", "t")
     settle(m1)
     desk.join("m2", "t")
     told = desk.beat("m1", m1.epoch)
     assert told.assignment == (TopicPartitions("t", (0, 1)),)
-    late = desk.join("m1", "t")
-    assert late.assignment == told.assignment
+    desk.join("m3", "t")
+    logged = len(desk.log)
+    assert desk.join("m1", "t", rack="a") == told
+    with pytest.raises(FencedMember):
+        desk.join("m1", "u")
+    assert len(desk.log) == logged
     assert desk.beat("m2", 2).assignment is None, "nothing is free yet"
+
+
+def test_who_joins_may_change_its_mind_before_it_hears_an_answer(desk: Desk) -> None:
+    desk.join("m1", "t")
+    told = desk.join("m1", "u")
+    assert (told.member_epoch, told.assignment) == (2, ())
+    assert desk.join("m1", "u") == told
+    assert desk.beat("m1", 2, owned=()).assignment == (TopicPartitions("u", (0, 1)),)
 
 
 def test_a_join_says_what_it_subscribes_to(desk: Desk) -> None:
@@ -99,7 +111,12 @@ def test_with_the_epoch_before_nobody_says_anything_new(desk: Desk) -> None:
     settle(m1)
     desk.join("m2", "t")
     desk.beat("m1", m1.epoch)
-    for news in ({"topics": ("u",)}, {"pattern": "u.*"}, {"owned": (TopicPartitions("u", (0,)),)}):
+    for news in (
+        {"topics": ("u",)},
+        {"pattern": "u.*"},
+        {"assignor": "range"},
+        {"owned": (TopicPartitions("u", (0,)),)},
+    ):
         with pytest.raises(FencedMember):
             desk.beat("m1", m1.epoch, **news)
     assert desk.beat("m1", m1.epoch, topics=("t",), pattern="").member_epoch == 2

@@ -86,6 +86,20 @@ def test_a_late_commit_of_a_partition_that_has_come_back_does_not_count(desk: De
     assert desk.places() == {("t", 0): 50}
 
 
+def test_what_was_given_up_comes_back_in_another_epoch(desk: Desk) -> None:
+    """Else a commit that was made before would count after, and for a topic that was created anew as well."""
+    everything = (TopicPartitions("t", (0, 1, 2, 3)),)
+    desk.join("m1", "t")
+    desk.beat("m1", 1, owned=everything)
+    desk.view["t"] = TopicSeen("another id", 4)
+    desk.look_at_topics()
+    assert desk.beat("m1", 1).assignment == ()
+    told = desk.beat("m1", 2, owned=())
+    assert (told.member_epoch, told.assignment) == (3, everything)
+    assert desk.commit("m1", 2, 900, sequence=9) == NOT_OWNED
+    assert desk.commit("m1", 3, 1, sequence=10) == KEPT
+
+
 def test_who_is_expelled_or_speaks_with_a_wrong_epoch_commits_nothing(desk: Desk) -> None:
     desk.join("m1", "t")
     for epoch in (2, 0, -1):

@@ -1,0 +1,20 @@
+"""What a member is told."""
+
+from __future__ import annotations
+
+from tidelog.groups.group import Current
+from tidelog.groups.records import MemberRecord
+from tidelog.groups.settings import GroupSettings
+from tidelog.groups.wishes import session_timeout_ms
+from tidelog.model.groups import HeartbeatAnswer, grouped
+
+HEARTBEATS_PER_SESSION = 3
+"""At least: so that one may be lost."""
+
+
+def standing(member: MemberRecord, current: Current, settings: GroupSettings) -> HeartbeatAnswer:
+    """Where the member stands; what it may own is left out if it has said that it owns exactly that."""
+    session_ms = session_timeout_ms(member, settings)
+    interval_ms = min(settings.heartbeat_interval_ms, session_ms // HEARTBEATS_PER_SESSION)
+    assignment = None if current.is_told else grouped(tuple(current.held))
+    return HeartbeatAnswer(member.member_id, current.epoch, interval_ms, session_ms, assignment)

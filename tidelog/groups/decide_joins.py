@@ -1,0 +1,111 @@
+"""Deciding about joins: a new member, one whose first answer was lost, one that comes back for its place.
+
+A join carries no epoch, so one that is repeated cannot be told from one that comes late, when its member has long been
+at work. Therefore a join never takes anything away from a member that exists, nor brings it any further; and it says
+what the member wants only as long as the member has never been anywhere but where its join has put it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidelog.groups.answers import standing
+from tidelog.groups.assignors.subscriber import Partition
+from tidelog.groups.decision import Decision
+from tidelog.groups.group import Current, Group, current_record, target_record
+from tidelog.groups.rebalance import rebalance
+from tidelog.groups.reconcile import UNKNOWN, reconciled
+from tidelog.groups.records import CurrentKey, GroupLogRecord, MemberKey, MemberRecord, TargetKey, gone
+from tidelog.groups.settings import GroupSettings, Now, TopicsView
+from tidelog.groups.wishes import newcomer, subscription
+from tidelog.model.errors import FencedMember, GroupFull, InstanceIdInUse, InvalidRequest
+from tidelog.model.groups import Heartbeat, check_group_name
+
+
+def join(known: Group | None, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
+    """Raises `InvalidRequest`, `UnsupportedAssignor`, `GroupFull`, `InstanceIdInUse`, `FencedMember`."""
+    check_group_name(request.group)
+    check_group_name(request.member_id, "member")
+    group = Group(request.group) if known is None else known
+    member = newcomer(request, settings)
+    current = group.currents.get(member.member_id)
+    if current is not None and not current.is_away:
+        return _again(group, member, current, view, settings, now)
+    entry = _enter(group, _predecessor(group, member, settings), member, view, now)
+    return _placed(group, member, UNKNOWN, entry, settings)
+
+
+def _again(
+    group: Group, member: MemberRecord, current: Current, view: TopicsView, settings: GroupSettings, now: Now
+) -> Decision:
+    """Of a member that exists. It is told again what it may own."""
+    was = group.members[member.member_id]
+    if was.instance_id != member.instance_id:
+        raise InvalidRequest(f"member {member.member_id} has joined with another group.instance.id")
+    if subscription(was) == subscription(member):
+        return Decision((), standing(was, replace(current, is_told=False), settings))
+    if current.previous_epoch != UNKNOWN.epoch:
+        raise FencedMember(
+            f"member {member.member_id} is at epoch {current.epoch}, and wants something else by now; "
+            "join under another id"
+        )
+    return _placed(group, member, current, _enter(group, was, member, view, now), settings)
+
+
+# -- taking a place --------------------------------------------------------------------------------------------------
+
+
+def _predecessor(group: Group, member: MemberRecord, settings: GroupSettings) -> MemberRecord | None:
+    """Whose place the member takes: that of a static member that has left."""
+    if member.instance_id is not None:
+        check_group_name(member.instance_id, "instance")
+        holder = group.instances.get(member.instance_id)
+        if holder is not None:
+            if not group.currents[holder].is_away:
+                raise InstanceIdInUse(
+                    f"member {holder} of group {group.name} has the group.instance.id {member.instance_id}; it is "
+                    "given away when that member leaves, or is not heard of for its session"
+                )
+            return group.members[holder]
+    if len(group.members) >= settings.members_max:
+        raise GroupFull(
+            f"group {group.name} has {len(group.members)} members, and may have no more (group.consumer.max.size)"
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The records that make somebody a member, and its target after them."""
+
+    records: tuple[GroupLogRecord, ...]
+    epoch: int
+    target: Mapping[Partition, str]
+
+
+def _enter(group: Group, was: MemberRecord | None, member: MemberRecord, view: TopicsView, now: Now) -> _Entry:
+    """In the place of `was`. If it wants what that wanted the epoch stays, and nobody else notices."""
+    heir_of = None if was is None or was.member_id == member.member_id else was.member_id
+    records: list[GroupLogRecord] = [] if member == was else [member]
+    if heir_of is not None:
+        records += [gone(MemberKey(group.name, heir_of)), gone(CurrentKey(group.name, heir_of))]
+    if was is not None and subscription(was) == subscription(member):
+        target = group.target_of(was.member_id)
+        if heir_of is not None:
+            records += [gone(TargetKey(group.name, heir_of)), target_record(group.name, member.member_id, target)]
+        return _Entry(tuple(records), group.epoch, target)
+    members, targets = {**group.members, member.member_id: member}, dict(group.targets)
+    if heir_of is not None:
+        del members[heir_of]
+        targets[member.member_id] = targets.pop(heir_of)
+    made = rebalance(group, members, targets, view, now)
+    return _Entry((*records, *made.records), made.epoch, made.targets[member.member_id])
+
+
+def _placed(group: Group, member: MemberRecord, current: Current, entry: _Entry, settings: GroupSettings) -> Decision:
+    """Who joins knows of nothing that it owns."""
+    after = reconciled(current, entry.target, entry.epoch, group.owners, member.member_id, None)
+    after = replace(after, is_told=not after.held and not after.revoking)
+    record = current_record(group.name, member.member_id, after)
+    return Decision((*entry.records, record), standing(member, after, settings))

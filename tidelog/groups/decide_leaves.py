@@ -1,0 +1,38 @@
+"""Deciding about members that leave: for good, or keeping their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.groups.decision import Decision
+from tidelog.groups.group import Current, Group, current_record
+from tidelog.groups.rebalance import rebalance
+from tidelog.groups.records import CurrentKey, GroupLogRecord, MemberKey, gone
+from tidelog.groups.settings import GroupSettings, Now, TopicsView
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.groups import LEAVE, LEAVE_STATIC, Heartbeat, HeartbeatAnswer
+
+
+def leave(group: Group | None, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
+    """Whoever is no member (any more) has left already: the first answer was lost. Raises `InvalidRequest`."""
+    answer = HeartbeatAnswer(request.member_id, request.member_epoch, settings.heartbeat_interval_ms, 0, None)
+    member = None if group is None else group.members.get(request.member_id)
+    if group is None or member is None:
+        return Decision((), answer)
+    if request.member_epoch == LEAVE:
+        return Decision(without(group, [request.member_id], view, now), answer)
+    if member.instance_id is None:
+        raise InvalidRequest(f"only a member with a group.instance.id leaves with {LEAVE_STATIC}; use {LEAVE}")
+    current = group.currents[request.member_id]
+    if current.is_away:
+        return Decision((), answer)
+    away = Current(LEAVE_STATIC, current.epoch)
+    return Decision((current_record(group.name, request.member_id, away),), answer)
+
+
+def without(group: Group, members: Sequence[str], view: TopicsView, now: Now) -> tuple[GroupLogRecord, ...]:
+    """The records of a group that these members have left, or were expelled from; the others get what was theirs."""
+    left = {member_id: member for member_id, member in group.members.items() if member_id not in members}
+    targets = {member_id: target for member_id, target in group.targets.items() if member_id in left}
+    keys = [key(group.name, member_id) for member_id in members for key in (MemberKey, CurrentKey)]
+    return (*map(gone, keys), *rebalance(group, left, targets, view, now).records)
