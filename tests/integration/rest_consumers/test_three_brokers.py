@@ -44,6 +44,7 @@ async def listeners() -> AsyncIterator[Listeners]:
         yield Listeners(cluster, addresses)
 
 
+@pytest.mark.slow
 async def test_the_walk_through(listeners: Listeners) -> None:
     client = Client(listeners.ask)
     await client.create()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.sim.rest_consumers.stage import NODES, Stage, play
 from tidelog.model.errors import InstanceExists, NotOwned, UnknownInstance
+from tidelog.model.groups import LEAVE, Heartbeat
 
 
 def test_every_request_may_go_to_another_broker() -> None:
@@ -177,6 +178,21 @@ def test_a_rebalance_wakes_a_read_that_waits() -> None:
         assert await reading == ["x"]
 
     play(story, partitions=2)
+
+
+def test_one_whose_member_was_expelled_joins_again() -> None:
+    async def story(stage: Stage) -> list[str]:
+        await stage.open(1)
+        await stage.subscribe(1)
+        await stage.produce("a")
+        assert await stage.read(1, wait_ms=1_000) == ["a"]
+        await stage.commit(1)
+        leave = Heartbeat(group="g", member_id="i", member_epoch=LEAVE)
+        await stage.call(2, lambda broker: broker.groups.ask(leave, deadline_s=asyncio.get_running_loop().time() + 5))
+        await stage.produce("b")
+        return await stage.read(3, wait_ms=5_000)
+
+    assert play(story) == ["b"]
 
 
 def test_a_repeated_attempt_has_its_records_again() -> None:

@@ -168,7 +168,8 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     try:
         async with context.waits.until(call.started_s + wait_s + consumers.patience_s):
             answer = await consumers.ask(request, wait_s=wait_s)
-        if answer is None:
+        if answer is None:  # this broker shuts down
+            consumers.abandon(request)
             return json_answer([], content_type=(wanted or Embedded.BINARY).value)
         assert isinstance(answer.message, RecordsRead)
         form = Embedded[answer.message.format.upper()]

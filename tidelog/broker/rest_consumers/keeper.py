@@ -1,24 +1,18 @@
-"""The broker that keeps an instance, answering what is asked of it.
-
-Requests of one instance take turns. A read that finds nothing waits without its turn, so that a commit never waits for
-it; when it has its turn again it looks anew at everything. Of two reads the newer one counts: a client that comes again
-has given up the older one, which ends with no records.
-"""
+"""The broker that keeps an instance, answering what is asked of it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
-
-import msgspec
 
 from tidelog.broker.rest_consumers.beginnings import Beginnings
 from tidelog.broker.rest_consumers.commits import Commits
 from tidelog.broker.rest_consumers.instance import Instance
 from tidelog.broker.rest_consumers.membership import Membership
-from tidelog.broker.rest_consumers.reading import READ_BYTES_MAX, Collected, Partitions, Reader, Ready
+from tidelog.broker.rest_consumers.reading import Partitions
+from tidelog.broker.rest_consumers.reads import Reads
 from tidelog.broker.rest_consumers.registry import Registry
 from tidelog.broker.rest_consumers.requests import (
     Assign,
@@ -30,17 +24,15 @@ from tidelog.broker.rest_consumers.requests import (
     PlacesShown,
     Reading,
     ReadRecords,
-    RecordsRead,
     Seek,
     SeekToEdge,
     ShowPlaces,
     ShowReading,
     Subscribe,
-    TakeBack,
 )
+from tidelog.broker.rest_consumers.turns import Turns
 from tidelog.groups.patterns import matcher
 from tidelog.model.errors import (
-    FormatMismatch,
     LeaderNotAvailable,
     Overloaded,
     TidelogError,
@@ -51,7 +43,6 @@ from tidelog.model.groups import (
     ConfigureInstance,
     CreateInstance,
     DeleteInstance,
-    DescribeInstance,
     FetchOffsets,
     GroupDone,
     InstanceDescription,
@@ -61,7 +52,6 @@ from tidelog.model.groups import (
 from tidelog.transport.peer import Answer
 
 ASYNC_COMMITS_MAX: Final = 1_000
-NOTHING: Final = b"[]"
 
 
 class Keeper:
@@ -70,18 +60,20 @@ class Keeper:
     def __init__(
         self,
         registry: Registry,
+        turns: Turns,
+        reads: Reads,
         commits: Commits,
         membership: Membership,
         beginnings: Beginnings,
-        reader: Reader,
         partitions: Partitions,
         topics: Callable[[], Iterable[str]],
     ) -> None:
         self._registry = registry
+        self._turns = turns
+        self._reads = reads
         self._commits = commits
         self._membership = membership
         self._beginnings = beginnings
-        self._reader = reader
         self._partitions = partitions
         self._topics = topics
         self._commits_under_way: dict[asyncio.Task[None], None] = {}
@@ -92,14 +84,14 @@ class Keeper:
             case OpenInstance():
                 return await self._open(request)
             case CloseInstance():
-                async with self._turn(request) as instance:
+                async with self._turns.of(request) as instance:
                     await self.close(instance, is_wanted=True)
             case Subscribe():
                 await self._subscribe(request)
             case Assign():
                 await self._assign(request)
             case ReadRecords():
-                return await self._read(request)
+                return await self._reads.read(request)
             case CommitPlaces():
                 return Answer(await self._commit(request))
             case _:
@@ -107,7 +99,7 @@ class Keeper:
         return Answer()
 
     async def _answer_small(self, request: InstanceRequest) -> Answer:
-        async with self._turn(request) as instance:
+        async with self._turns.of(request) as instance:
             match request:
                 case ShowReading():
                     return Answer(Reading(self._subscribed(instance), instance.owned))
@@ -120,27 +112,6 @@ class Keeper:
                 case _:
                     raise AssertionError(f"no answer is known to {request!r}")
         return Answer()
-
-    @asynccontextmanager
-    async def _turn(self, request: InstanceRequest) -> AsyncIterator[Instance]:
-        """The instance, read from its record if need be, its member heard if it is due."""
-        instance = self._registry.get(request.group, request.instance)
-        async with instance:
-            if instance.description is None:
-                await self._describe(instance)
-            if self._membership.is_due(instance):
-                await self._membership.speak(instance)
-            yield instance
-
-    async def _describe(self, instance: Instance) -> None:
-        asked = DescribeInstance(group=instance.group, instance=instance.name)
-        try:
-            instance.description = await instance.ask(InstanceDescription, asked)
-        except UnknownInstance:
-            self._registry.drop(instance, is_deleted=True)
-            raise
-        if instance.what.assigned:
-            instance.positions.have(pairs(instance.what.assigned))
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
@@ -171,22 +142,26 @@ class Keeper:
         with suppress(UnknownInstance):
             async with instance:
                 if instance.description is None:
-                    await self._describe(instance)
+                    await self._turns.describe(instance)
                 if instance.used_s == used_s:
                     await self.close(instance, is_wanted=False)
 
+    def is_told_all(self, instance: Instance) -> bool:
+        """Its group has changed, and it has nothing to do with it; or will hear of that when it is asked something."""
+        is_member = instance.description is not None and instance.what.is_subscribed
+        return not (is_member and instance.is_dirty and self._membership.has_news(instance))
+
     async def refresh(self, instance: Instance) -> None:
-        """Its group has changed: has its member heard, if there is anything to tell."""
+        """Its group has changed: has its member heard, unless that was done meanwhile."""
         async with instance:
-            if instance.is_dirty and self._membership.has_news(instance):
+            if not self.is_told_all(instance):
                 await self._membership.speak(instance)
                 await self._begin(instance)
-            instance.is_dirty = False
 
     # -- what it reads ------------------------------------------------------------------------------------------------
 
     async def _subscribe(self, request: Subscribe) -> None:
-        async with self._turn(request) as instance:
+        async with self._turns.of(request) as instance:
             if not (request.topics or request.pattern):
                 await self._commits.keep_unasked(instance, instance.positions.processed())
             was_member = instance.what.is_subscribed
@@ -206,7 +181,7 @@ class Keeper:
         for topic, number in pairs(request.partitions):
             with suppress(LeaderNotAvailable):
                 self._partitions.partition(topic, number)
-        async with self._turn(request) as instance:
+        async with self._turns.of(request) as instance:
             await self._configure(instance, InstanceDescription(instance.what.settings, assigned=request.partitions))
             instance.positions.have(pairs(request.partitions))
             await self._begin(instance)
@@ -240,71 +215,6 @@ class Keeper:
         matches = matcher(what.pattern)
         return tuple(sorted({*what.topics, *(topic for topic in self._topics() if matches(topic))}))
 
-    # -- records ------------------------------------------------------------------------------------------------------
-
-    async def _read(self, request: ReadRecords) -> Answer:
-        loop = asyncio.get_running_loop()
-        async with self._turn(request) as instance:
-            self._begin_read(instance, request)
-            await self._commits.keep_unasked(instance, instance.positions.processed())
-        settings = instance.what.settings
-        form = RecordsRead(settings.format)
-        wait_ms = settings.request_timeout_ms if request.wait_ms is None else request.wait_ms
-        deadline_s = loop.time() + wait_ms / 1000
-        has_reset = False
-        while True:
-            is_last = loop.time() >= deadline_s
-            async with self._turn(request) as found:
-                if found is not instance or instance.read != request.attempt:
-                    return Answer(form, (NOTHING,))
-                instance.require_reading()
-                await self._beginnings.find(instance)
-                look = await self._reader.look(instance)
-                await self._beginnings.reset(instance, look.lost)
-                bytes_min = 1 if is_last else settings.fetch_bytes_min
-                text = await self._records(instance, look.ready, request.bytes_max, bytes_min)
-            if look.lost and not text and not has_reset:
-                has_reset = True  # there may be something where it begins now
-                continue
-            if text or is_last:
-                return Answer(form, (text or NOTHING,))
-            if look.ready or look.lost:
-                look.is_whole = False  # there is something, which cannot be had now, or is not enough yet
-            await self._reader.wait(instance, look, deadline_s)
-
-    def _begin_read(self, instance: Instance, request: ReadRecords) -> None:
-        wanted, has = request.format, instance.what.settings.format
-        if wanted not in (None, has):
-            raise FormatMismatch(
-                f"consumer instance {instance.name} has format {has}; read it with Accept: "
-                f"application/vnd.kafka.{has}.v2+json"
-            )
-        instance.require_reading()
-        instance.positions.begin_read(request.attempt)
-        instance.read = request.attempt
-        instance.wake()
-
-    async def _records(self, instance: Instance, ready: Sequence[Ready], bytes_max: int, bytes_min: int) -> bytes:
-        """The records as JSON, which are thereby returned; empty if there are none, or too few."""
-        if not ready:
-            return b""
-        as_json = instance.what.settings.format == "json"
-        found: Collected = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), as_json=as_json)
-        try:
-            if found.size < bytes_min and found.size < bytes_max:
-                return b""
-            text = msgspec.json.encode(found.records) if found.records else b""
-        finally:
-            self._reader.budget.give_back(found.taken_bytes)
-        instance.positions.move(found.moved)
-        return text
-
-    def take_back(self, request: TakeBack) -> None:
-        """The records of an attempt never arrived."""
-        instance = self._registry.find(request.group, request.instance)
-        if instance is not None:
-            instance.positions.take_back(request.attempt)
-
     # -- places -------------------------------------------------------------------------------------------------------
 
     async def _commit(self, request: CommitPlaces) -> PlacesKept:
@@ -312,7 +222,7 @@ class Keeper:
             return await self._commit_now(request)
         if len(self._commits_under_way) >= ASYNC_COMMITS_MAX:
             raise Overloaded("too many commits that nobody waits for are under way; nothing was done, try again later")
-        async with self._turn(request):
+        async with self._turns.of(request):
             pass  # it is there
         task = asyncio.get_running_loop().create_task(self._commit_untold(request))
         self._commits_under_way[task] = None
@@ -324,7 +234,7 @@ class Keeper:
             await self._commit_now(request)
 
     async def _commit_now(self, request: CommitPlaces) -> PlacesKept:
-        async with self._turn(request) as instance:
+        async with self._turns.of(request) as instance:
             if request.places is None:
                 return await self._commits.keep_returned(instance)
             return await self._commits.keep(instance, request.places)

@@ -23,9 +23,11 @@ from tidelog.broker.rest_consumers.groups import Groups
 from tidelog.broker.rest_consumers.keeper import Keeper
 from tidelog.broker.rest_consumers.membership import Membership
 from tidelog.broker.rest_consumers.reading import Partitions, Reader
+from tidelog.broker.rest_consumers.reads import Reads
 from tidelog.broker.rest_consumers.registry import Registry
 from tidelog.broker.rest_consumers.requests import CloseInstance, InstanceRequest, OpenInstance, ReadRecords, TakeBack
 from tidelog.broker.rest_consumers.tending import Tending
+from tidelog.broker.rest_consumers.turns import Turns
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import (
     CoordinatorLost,
@@ -79,9 +81,10 @@ class RestConsumers:
         self._registry = Registry(groups, config.consumer_instances_max)
         commits = Commits()
         membership = Membership(commits, _session_timeout_ms(config))
-        self._keeper = Keeper(
-            self._registry, commits, membership, Beginnings(partitions), self._reader, partitions, topics
-        )
+        beginnings = Beginnings(partitions)
+        turns = Turns(self._registry, membership)
+        self._reads = Reads(self._registry, turns, commits, beginnings, self._reader)
+        self._keeper = Keeper(self._registry, turns, self._reads, commits, membership, beginnings, partitions, topics)
         self._tending = Tending(groups, self._registry, self._keeper, config.consumer_instance_timeout_ms / 1000)
 
     # -- any broker ---------------------------------------------------------------------------------------------------
@@ -155,7 +158,7 @@ class RestConsumers:
 
     def take_back(self, request: TakeBack) -> None:
         """The client of a read is gone."""
-        self._keeper.take_back(request)
+        self._reads.take_back(request)
 
     async def run(self) -> None:
         """Sees to the instances that live here, until it is cancelled."""

@@ -48,7 +48,7 @@ class Tending:
             await self._close_quiet()
 
     async def _hear(self) -> None:
-        dirty = self._registry.take_dirty()
+        dirty = (one for one in self._registry.take_dirty() if not self._keeper.is_told_all(one))
         while at_once := list(islice(dirty, AT_ONCE)):
             await asyncio.gather(*[self._refresh(instance) for instance in at_once])
 

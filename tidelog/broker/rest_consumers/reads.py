@@ -1,0 +1,112 @@
+"""Reads of instances, from the request to the text of its answer.
+
+A read that finds nothing waits without its turn, so that a commit never waits for it; when it has its turn again it
+looks anew at everything. Of two reads the newer one counts: a client that comes again has given up the older one, which
+ends with no records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.rest_consumers.beginnings import Beginnings
+from tidelog.broker.rest_consumers.commits import Commits
+from tidelog.broker.rest_consumers.instance import Instance
+from tidelog.broker.rest_consumers.reading import READ_BYTES_MAX, Look, Reader, Ready
+from tidelog.broker.rest_consumers.registry import Registry
+from tidelog.broker.rest_consumers.requests import ReadRecords, RecordsRead, TakeBack
+from tidelog.broker.rest_consumers.turns import Turns
+from tidelog.model.errors import CoordinatorNotAvailable, FencedMember, FormatMismatch, UnknownMember
+from tidelog.transport.peer import Answer
+
+NOTHING: Final = b"[]"
+
+
+class Reads:
+    """Of all instances of a broker."""
+
+    def __init__(
+        self, registry: Registry, turns: Turns, commits: Commits, beginnings: Beginnings, reader: Reader
+    ) -> None:
+        self._registry = registry
+        self._turns = turns
+        self._commits = commits
+        self._beginnings = beginnings
+        self._reader = reader
+
+    async def read(self, request: ReadRecords) -> Answer:
+        """`RecordsRead`, and the next records. Raises what `ReadRecords` says."""
+        loop = asyncio.get_running_loop()
+        async with self._turns.of(request) as instance:
+            self._begin_read(instance, request)
+            await self._commits.keep_unasked(instance, instance.positions.processed())
+            settings = instance.what.settings
+        wait_ms = settings.request_timeout_ms if request.wait_ms is None else request.wait_ms
+        deadline_s = loop.time() + wait_ms / 1000
+        has_reset = False
+        while True:
+            is_last = loop.time() >= deadline_s
+            try:
+                look, text = await self._look(instance, request, 1 if is_last else settings.fetch_bytes_min)
+            except (UnknownMember, FencedMember):  # expelled, just now: it joins again in its next turn
+                if is_last:
+                    raise
+                continue
+            if look.lost and not text and not has_reset:
+                has_reset = True  # there may be something where it begins now
+                continue
+            if text or is_last or instance.read != request.attempt:
+                return Answer(RecordsRead(settings.format), (text or NOTHING,))
+            if look.ready or look.lost:
+                look.is_whole = False  # there is something, which cannot be had now, or is not enough yet
+            await self._reader.wait(instance, look, deadline_s)
+
+    async def _look(self, instance: Instance, request: ReadRecords, bytes_min: int) -> tuple[Look, bytes]:
+        """What there is, and the records as JSON, if they are enough; nothing, if a newer read has come."""
+        async with self._turns.of(request) as found:
+            if found is not instance:
+                raise CoordinatorNotAvailable(f"consumer instance {instance.name} has begun anew; read again")
+            if instance.read != request.attempt:
+                return Look(), b""
+            instance.require_reading()
+            await self._beginnings.find(instance)
+            look = await self._reader.look(instance)
+            await self._beginnings.reset(instance, look.lost)
+            return look, await self._records(instance, look.ready, request.bytes_max, bytes_min)
+
+    def _begin_read(self, instance: Instance, request: ReadRecords) -> None:
+        wanted, has = request.format, instance.what.settings.format
+        if wanted not in (None, has):
+            raise FormatMismatch(
+                f"consumer instance {instance.name} has format {has}; read it with Accept: "
+                f"application/vnd.kafka.{has}.v2+json"
+            )
+        instance.require_reading()
+        instance.positions.begin_read(request.attempt)
+        instance.read = request.attempt
+        instance.wake()
+
+    async def _records(self, instance: Instance, ready: Sequence[Ready], bytes_max: int, bytes_min: int) -> bytes:
+        """The records as JSON, which are thereby returned; empty if there are none, or too few."""
+        if not ready:
+            return b""
+        as_json = instance.what.settings.format == "json"
+        found = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), as_json=as_json)
+        try:
+            if found.size < bytes_min and found.size < bytes_max:
+                return b""
+            text = msgspec.json.encode(found.records) if found.records else b""
+        finally:
+            self._reader.budget.give_back(found.taken_bytes)
+        instance.positions.move(found.moved)
+        return text
+
+    def take_back(self, request: TakeBack) -> None:
+        """The records of an attempt never arrived."""
+        instance = self._registry.find(request.group, request.instance)
+        if instance is not None:
+            instance.positions.take_back(request.attempt)

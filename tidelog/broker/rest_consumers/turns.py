@@ -1,0 +1,47 @@
+"""Requests of one instance take turns, and each begins with the same: is it here, what is it, is its member heard?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tidelog.broker.rest_consumers.instance import Instance
+from tidelog.broker.rest_consumers.membership import Membership
+from tidelog.broker.rest_consumers.registry import Registry
+from tidelog.broker.rest_consumers.requests import InstanceRequest
+from tidelog.model.errors import FencedMember, UnknownInstance, UnknownMember
+from tidelog.model.groups import DescribeInstance, InstanceDescription, pairs
+
+
+class Turns:
+    """Of all instances of a broker."""
+
+    def __init__(self, registry: Registry, membership: Membership) -> None:
+        self._registry = registry
+        self._membership = membership
+
+    @asynccontextmanager
+    async def of(self, request: InstanceRequest) -> AsyncIterator[Instance]:
+        """The instance, read from its record if need be, its member heard if it is due."""
+        instance = self._registry.get(request.group, request.instance)
+        async with instance:
+            if instance.description is None:
+                await self.describe(instance)
+            if self._membership.is_due(instance):
+                await self._membership.speak(instance)
+            try:
+                yield instance
+            except (UnknownMember, FencedMember):
+                instance.is_dirty = True  # it joins again, in its next turn
+                raise
+
+    async def describe(self, instance: Instance) -> None:
+        """Reads what it is from its record. Raises `UnknownInstance`."""
+        asked = DescribeInstance(group=instance.group, instance=instance.name)
+        try:
+            instance.description = await instance.ask(InstanceDescription, asked)
+        except UnknownInstance:
+            self._registry.drop(instance, is_deleted=True)
+            raise
+        if instance.what.assigned:
+            instance.positions.have(pairs(instance.what.assigned))
