@@ -60,7 +60,7 @@ class Reach:
 
     async def ask(self, target: Target, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
         """What the coordinator answers. Raises what it raises, `CoordinatorNotAvailable`, `CoordinatorLost`."""
-        pauses = Pauses(min(deadline_s, asyncio.get_running_loop().time() + PATIENCE_S))
+        pauses: Pauses | None = None  # from the first failure on: a long poll may have lasted for longer than that
         is_uncertain = False
         while True:
             epoch = self._origin.epoch(target)
@@ -78,6 +78,7 @@ class Reach:
                         f"an attempt before this one may have done it; now: {error.message}"
                     ) from error
                 raise
+            pauses = pauses or Pauses(min(deadline_s, asyncio.get_running_loop().time() + PATIENCE_S))
             if pauses.is_over:
                 raise _gave_up(failure, is_uncertain=is_uncertain) from failure
             await self._origin.wait_for_news([(target, epoch)], pauses.next_end_s())
