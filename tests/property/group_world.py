@@ -286,7 +286,8 @@ class World:
         self.desk.look_at_topics()
         self.requests.clear()
         self.answers.clear()
-        self._everybody_exchanges()
+        for _ in range(2):
+            self._everybody_exchanges()
         strangers = set(self.desk.group.members if self.desk.shard.groups else ())
         self.desk.expel(*sorted(strangers - {actor.member_id for actor in self.actors}))
         self._settle()
@@ -370,13 +371,13 @@ class World:
                 actor.hear(answer)
                 self._check_kept(actor)
             else:
-                actor.lose_everything()
                 self._after(actor, answer)
+                actor.lose_everything()
 
     def _after(self, actor: Actor, error: TidelogError) -> None:
         """Who is fenced may join again as who it was, if no commit of it is under way: that would be of its former
-        life, in which it may have read further. Who is unknown, or too late for a place, is somebody else."""
-        if isinstance(error, FencedMember) and self.dice.random() < 0.5:
+        life, in which it may have read further. Who is unknown, or could not even join, is somebody else."""
+        if isinstance(error, FencedMember) and actor.epoch != JOIN and self.dice.random() < 0.5:
             self.requests = [
                 (number, request)
                 for number, request in self.requests

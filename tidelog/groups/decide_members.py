@@ -61,7 +61,7 @@ def _beat(group: Group, request: Heartbeat, view: TopicsView, settings: GroupSet
         return Decision((), standing(was, replace(current, is_told=False), settings))
     records: tuple[GroupLogRecord, ...] = () if member == was else (member,)
     epoch, target = group.epoch, group.target_of(request.member_id)
-    if subscription(member) != subscription(was) or gets_back(current, target, said):
+    if subscription(member) != subscription(was) or gets_back(current, target, epoch, said):
         made = rebalance(group, {**group.members, request.member_id: member}, group.targets, view, now)
         epoch, target, records = made.epoch, made.targets[request.member_id], (*records, *made.records)
     after = reconciled(current, target, epoch, group.owners, request.member_id, said)

@@ -12,9 +12,9 @@ was under way for long, and says with an older epoch that something is not owned
 (KIP-848 keeps the old epoch until all is given up: its members speak over one connection, and nothing is late there.)
 
 Each partition has the epoch at which it was given (KIP-1251). Who commits with an older one speaks of a time when it
-did not have the partition yet, or had it and lost it. So what a member has given up it never gets back in the same epoch:
-if its target has it again by then, or has the partition of that name in a topic that was created anew, there is another
-epoch first.
+did not have the partition yet, or had it and lost it. So what a member has given up it never gets back in the same
+epoch: if its target has it again by then, or has the partition of that name in a topic that was created anew, there is
+another epoch first.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def reconciled(
     return Current(epoch, previous, held, revoking, is_told)
 
 
-def gets_back(current: Current, target: Mapping[Partition, str], said: frozenset[Partition] | None) -> bool:
-    """By what it says the member gives up something that its target has."""
-    if not current.revoking or said is None or not said.isdisjoint(current.revoking):
+def gets_back(current: Current, target: Mapping[Partition, str], epoch: int, said: frozenset[Partition] | None) -> bool:
+    """By what it says the member gives up something that its target has, and has it in this very epoch."""
+    if current.epoch != epoch or said is None or not said.isdisjoint(current.revoking):
         return False
     return not target.keys().isdisjoint(current.revoking)
 

@@ -135,3 +135,18 @@ def test_the_states_of_a_group(desk: Desk) -> None:
     assert desk.described().state == "Reconciling"
     desk.leave("m2")
     assert desk.described().state == "Empty"
+
+
+def test_of_a_hundred_members_nobody_is_disturbed_for_one_that_joins_but_by_its_share() -> None:
+    desk = Desk(big=1_000)
+    members = [Member(desk, f"m{number:03}", "big") for number in range(100)]
+    settle(*members)
+    assert {len(member.owned) for member in members} == {10}
+    for member in members:
+        member.gave_up.clear()
+    logged = len(desk.log)
+    members.append(Member(desk, "m100", "big"))
+    settle(*members)
+    moved = [partition for member in members for partition in member.gave_up]
+    assert len(moved) == len(members[-1].owned) == 9
+    assert len(desk.log) - logged < 3 * len(members), "a new epoch for everybody, and little more"
