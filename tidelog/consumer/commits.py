@@ -100,7 +100,6 @@ class Commits:
         try:
             verdicts = (await self._calls.commit(self._request(entries))).verdicts
         except EXPELLED as error:
-            self._member.hurry()
             return {TopicPartition(entry.topic, entry.partition): error.message for entry in entries}
         refused = dict[TopicPartition, str]()
         for entry, verdict in zip(entries, verdicts, strict=True):

@@ -83,6 +83,7 @@ class ConsumerGroup:
         if self._auto_commit is not None:
             self._auto_commit.cancel()
             await asyncio.gather(self._auto_commit, return_exceptions=True)
+            self._auto_commit = None
         await self._leave()
 
     async def _leave(self) -> None:
@@ -147,8 +148,7 @@ class ConsumerGroup:
         """Rebalances, as far as it is due. False if nothing may be handed out: it is not done at `deadline_s`, or
         this member has not been heard for so long that others may have its partitions. Raises as
         `Rebalancing.settled`."""
-        if self._member.failure is not None:
-            raise RuntimeError("the heartbeats died of a bug") from self._member.failure
+        self._check_tasks()
         if self.is_subscribed and not self._member.is_running and not self._member.has_lost:
             self._member.start(self.topics, self.pattern)
         while self._rebalancing.is_due:
@@ -159,9 +159,16 @@ class ConsumerGroup:
         self._stride_end_s = min(now_s + STRIDE_S, lease_end_s)
         return now_s < lease_end_s
 
+    def _check_tasks(self) -> None:
+        if self._member.failure is not None:
+            raise RuntimeError("the heartbeats died of a bug") from self._member.failure
+        if self._auto_commit is not None and self._auto_commit.done():
+            self._auto_commit.result()
+
     def _changed(self) -> None:
         """The coordinator has answered."""
         self._rebalancing.give_up_unbegun()
+        self._rebalancing.look_again()
         if self._rebalancing.is_due:
             self._disturb()
         self._on_news()

@@ -21,9 +21,8 @@ Both periods are shortened to `LEASE_SHARE`: two clocks may differ in rate by th
 out records of one partition at the same time, whatever is lost or late. A lease that ran out and is renewed by an
 answer is as good as before: whoever is still a member has owned its partitions all the time.
 
-**Lost answers.** One heartbeat is under way at a time. After one that was not answered the next says all that the
-member owns and nothing that is new: the coordinator may be an epoch ahead, tells it again, and would not obey who
-speaks with the epoch before. An answer that comes after all is passed over.
+**Lost answers.** One heartbeat is under way at a time. After one that was not answered the next says what is owned and
+nothing new: a coordinator that is an epoch ahead tells it again, and obeys nobody who speaks with the epoch before.
 
 Pure: the time is an argument (any monotonic clock, in seconds), and ids are drawn by the caller.
 """
@@ -75,8 +74,7 @@ class Changes:
 class Membership:
     """A member's side of the protocol; `member_id` was drawn by the caller, and is used by nobody else ever.
 
-    `pattern` is a regular expression for topics, "" for none; `instance_id` makes the member a static one;
-    `session_timeout_ms` None leaves it to the coordinator.
+    `pattern` is "" for none; an `instance_id` makes the member static; `session_timeout_ms` None is the coordinator's.
     """
 
     def __init__(
@@ -100,8 +98,7 @@ class Membership:
         self._assignor = assignor
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._topics = tuple(sorted(set(topics)))
-        self._pattern = pattern
+        self._topics, self._pattern = tuple(sorted(set(topics))), pattern
         self._begin(member_id)
 
     def _begin(self, member_id: str) -> None:
@@ -143,7 +140,7 @@ class Membership:
 
     @property
     def to_give_up(self) -> list[TopicPartition]:
-        """What it owns, and is to give up; sorted."""
+        """The part of it that is to be given up, sorted."""
         return sorted(self._owned - self._target)
 
     def may_deliver(self, now_s: float) -> bool:
@@ -161,9 +158,8 @@ class Membership:
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
     def heartbeat(self, now_s: float, wait_ms: int = 0) -> Heartbeat:
-        """What to send now. The answer may wait for news, up to `wait_ms`, unless this member has partitions to give
-        up, which is news of its own; and for a third of the rebalance timeout at most, or the lease would run out
-        while nothing happens (the coordinator sees to the session in the same way)."""
+        """What to send now. The answer may wait for news up to `wait_ms`, unless there is something to give up, which
+        is news of its own; and for a third of the rebalance timeout, or the lease would run out meanwhile."""
         assert not self.is_out, "out of the group: `rejoin` first"
         says_all = self.member_epoch == JOIN
         says_subscription = says_all or (self._is_subscription_due and not self._is_waiting)
@@ -197,9 +193,7 @@ class Membership:
             return Changes()  # to a heartbeat that was given up for lost
         assert answer.member_id == self.member_id and answer.member_epoch > JOIN
         pending = self._owned - self._target
-        target = self._sent_owned
-        if answer.assignment is not None:
-            target = frozenset(TopicPartition(*pair) for pair in pairs(answer.assignment))
+        target = self._sent_owned if answer.assignment is None else _partitions(answer.assignment)
         assert self._sent is not None
         is_same_epoch = self.member_epoch in (JOIN, answer.member_epoch)
         was_counted = answer.assignment is None or (is_same_epoch and self._sent.owned is not None)
@@ -222,8 +216,8 @@ class Membership:
         return Changes(revoked=tuple(sorted(revoked)), assigned=tuple(sorted(assigned)))
 
     def _next_s(self, interval_s: float, *, has_news: bool) -> float:
-        """At once if there is something to say, or the next poll to begin; else an interval after the last one. So a
-        coordinator that answers early, whatever the reason, is not asked without end."""
+        """At once if there is something to say, or the next poll to begin; else an interval after the last one, so that
+        a coordinator that answers early is not asked without end."""
         assert self._sent is not None
         if self._owned != self._sent_owned or self._is_subscription_due:
             return -math.inf
@@ -270,15 +264,14 @@ class Membership:
         """The last heartbeat, None if there was no first one; owns nothing from now on. A static member's place is
         kept for as long as its session. If it is lost, the session ends by itself."""
         was_there = self._sent is not None and not self.is_out
-        member_id = self.member_id
         self._end()
         if not was_there:
             return None
         epoch = LEAVE if self.instance_id is None else LEAVE_STATIC
-        return Heartbeat(group=self.group, member_id=member_id, member_epoch=epoch, instance_id=self.instance_id)
+        return Heartbeat(group=self.group, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id)
 
     def rejoin(self, member_id: str) -> None:
-        """Begins anew as another member, with the same subscription."""
+        """Begins anew as another member."""
         assert self.is_out, "`leave` first"
         self._begin(member_id)
 
@@ -292,16 +285,16 @@ class Membership:
         """A commit of this member, later than those before it. It may be repeated as it is."""
         assert self.member_epoch > JOIN, "only a member commits as one"
         self._sequence += 1
+        epoch, sequence, places = self.member_epoch, self._sequence, tuple(offsets)
         return CommitOffsets(
-            group=self.group,
-            member_id=self.member_id,
-            member_epoch=self.member_epoch,
-            sequence=self._sequence,
-            offsets=tuple(offsets),
+            group=self.group, member_id=self.member_id, member_epoch=epoch, sequence=sequence, offsets=places
         )
 
     def fetch(self, partitions: tuple[TopicPartitions, ...]) -> FetchOffsets:
         """Asks for the group's places in what this member owns."""
-        return FetchOffsets(
-            group=self.group, member_id=self.member_id, member_epoch=self.member_epoch, partitions=partitions
-        )
+        epoch = self.member_epoch
+        return FetchOffsets(group=self.group, member_id=self.member_id, member_epoch=epoch, partitions=partitions)
+
+
+def _partitions(listed: Sequence[TopicPartitions]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(*pair) for pair in pairs(listed))

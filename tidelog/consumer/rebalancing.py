@@ -15,15 +15,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tidelog.consumer.commits import Commits
 from tidelog.consumer.cursor import Cursor, ResetPolicy
 from tidelog.consumer.fetcher import Fetcher
 from tidelog.consumer.group_member import GroupMember
+from tidelog.consumer.membership import EXPELLED
 from tidelog.consumer.rebalance_listener import ConsumerRebalanceListener, told
 from tidelog.consumer.records import OffsetAndMetadata
 from tidelog.consumer.subscription import Subscription
-from tidelog.model.errors import FencedMember, TidelogError, UnknownMember
+from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.backoff import Backoff
 
@@ -56,14 +58,20 @@ class Rebalancing:
         self._placeless: dict[Cursor, None] = {}
         """Assigned by the program, to begin at the group's places."""
         self._task: asyncio.Task[None] | None = None
+        self._is_settled = asyncio.Event()
+        self._may_be_due = True
         self.listener = ConsumerRebalanceListener()
+
+    def look_again(self) -> None:
+        """The membership may have changed."""
+        self._may_be_due = True
 
     @property
     def is_due(self) -> bool:
         """True if something is to be done before anything more is handed out."""
-        return bool(
-            self._task is not None or self._placeless or self._member.has_lost or self._revoked() or self._new()
-        )
+        if self._may_be_due and self._task is None:
+            self._may_be_due = bool(self._placeless or self._member.has_lost or self._revoked() or self._new())
+        return self._may_be_due
 
     def _revoked(self) -> list[TopicPartition]:
         return self._member.membership.to_give_up
@@ -83,20 +91,21 @@ class Rebalancing:
         """Does what is due; False if it is not done at `deadline_s`, and goes on. Raises what a listener raises, and
         what ended the membership."""
         if self._task is None:
+            self._is_settled.clear()
             self._task = asyncio.get_running_loop().create_task(self._settle())
+            self._task.add_done_callback(lambda _: self._is_settled.set())
         task = self._task
-        try:
-            async with asyncio.timeout_at(deadline_s) as limit:
-                await asyncio.shield(task)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-        finally:
-            if task.done() and self._task is task:
-                self._task = None
-        if task.done():
-            task.result()
-        return task.done()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline_s):
+                await self._is_settled.wait()
+        if not task.done():
+            return False
+        if self._task is task:
+            self._task = None
+        if task.cancelled():  # the consumer is closing
+            return False
+        task.result()
+        return True
 
     async def _settle(self) -> None:
         while True:
@@ -148,10 +157,9 @@ class Rebalancing:
             await self._begin()
             self._backoff.reset()
         except TidelogError as error:
-            if error.definite and not error.retriable and not isinstance(error, (UnknownMember, FencedMember)):
+            if error.definite and not error.retriable and not isinstance(error, EXPELLED):
                 raise
             logger.info("the group's places are asked for again: %s", error.message)
-            self._member.hurry()
             await asyncio.sleep(self._backoff.next_s())
 
     async def _begin(self) -> None:
@@ -190,6 +198,7 @@ class Rebalancing:
     def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
         """These, and no others, are read from the group's places on; a `seek` comes before."""
         self._placeless = dict.fromkeys(cursors)
+        self.look_again()
 
     async def end(self) -> None:
         """Gives everything up that is left: commits, and tells the listener."""
