@@ -226,6 +226,21 @@ async def test_a_client_that_goes_away_has_read_nothing(site: Site, client: Clie
     assert await client.values() == ["a"]
 
 
+async def test_a_read_that_finds_no_memory_has_read_nothing(site: Site, client: Client) -> None:
+    await client.create()
+    await client.subscribe()
+    await site.produce("a")
+    budget = site.broker.rest_consumers._reader.budget
+    budget.take(budget.bytes_max)
+    reply = await client.send("GET", "records")
+    assert (reply.status, reply.code) == (503, 50305)
+    assert int(reply.headers["retry-after"]) > 0
+    budget.give_back(budget.bytes_max)
+    assert await client.values() == ["a"]
+    assert site.gauge("tidelog_rest_consumer_bytes") == 0
+    assert site.gauge("tidelog_rest_consumers") == 1
+
+
 @pytest.mark.slow
 async def test_a_shutdown_ends_reads_that_wait(site: Site, client: Client) -> None:
     await client.create()

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from tests.sim.rest_consumers.stage import NODES, Stage, play
-from tidelog.model.errors import InstanceExists, NotOwned, UnknownInstance
+from tidelog.broker.broker import Broker
+from tidelog.broker.rest_consumers.instance import WAITING_MAX
+from tidelog.broker.rest_consumers.requests import ReadRecords
+from tidelog.model.errors import (
+    CoordinatorLost,
+    CoordinatorNotAvailable,
+    InstanceExists,
+    NotOwned,
+    Overloaded,
+    UnknownInstance,
+)
 from tidelog.model.groups import LEAVE, Heartbeat
 
 
@@ -193,6 +204,65 @@ def test_one_whose_member_was_expelled_joins_again() -> None:
         return await stage.read(3, wait_ms=5_000)
 
     assert play(story) == ["b"]
+
+
+def test_what_a_client_did_not_get_is_taken_back() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open(1)
+        await stage.subscribe(1)
+        await stage.produce("a")
+        for node in NODES:
+            attempt = f"by {node}"
+            assert await stage.read(node, wait_ms=1_000, attempt=attempt) == ["a"]
+            gone = ReadRecords(group="g", instance="i", attempt=attempt, bytes_max=1)
+            await stage.call(node, partial(abandoned, gone))
+            await asyncio.sleep(0.1)
+        assert await stage.read(1, wait_ms=1_000) == ["a"]
+        assert await stage.read(1) == []
+
+    async def abandoned(request: ReadRecords, broker: Broker) -> None:
+        broker.rest_consumers.abandon(request)
+
+    play(story)
+
+
+@pytest.mark.slow
+def test_where_there_is_no_coordinator_nothing_is_done() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.open(1)
+        await stage.subscribe(1)
+        await stage.produce("a")
+        for node in (one := stage.coordinator, next(node for node in NODES if node != one)):
+            await stage.machines[node].kill()
+        (left,) = stage.alive
+        with pytest.raises((CoordinatorNotAvailable, CoordinatorLost)) as refused:
+            await stage.read(left)
+        assert refused.value.status in (503, 504)
+        for node in NODES:
+            if node != left:
+                await stage.machines[node].boot()
+        assert await stage.read(left, wait_ms=20_000) == ["a"]
+
+    play(story)
+
+
+def test_requests_of_one_instance_are_bounded() -> None:
+    """They wait for their turn, and there is a place for so many."""
+
+    async def story(stage: Stage) -> None:
+        await stage.open(1)
+        keeper = stage.broker(stage.coordinator).rest_consumers
+        instance = keeper._registry.find("g", "i")
+        assert instance is not None
+        async with instance:
+            waiting = [asyncio.ensure_future(stage.assigned(stage.coordinator)) for _ in range(WAITING_MAX)]
+            await asyncio.sleep(0.1)
+            with pytest.raises(Overloaded):
+                await stage.assigned(stage.others[0])
+        assert await asyncio.gather(*waiting) == [[]] * WAITING_MAX
+        assert await stage.assigned(1) == []
+
+    play(story)
 
 
 def test_a_repeated_attempt_has_its_records_again() -> None:

@@ -20,6 +20,9 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.groups import InstancesListed, ListInstances
 
 LOOK_S: Final = 1.0
+PACE_S: Final = 0.05
+"""Between two rounds of hearing members: when many come or go one after the other, each one that stays is heard once for
+several of them."""
 AT_ONCE: Final = 32
 """Members that are heard at the same time: one that waits for its turn must not hold up all others."""
 
@@ -46,6 +49,7 @@ class Tending:
             self._registry.drop_homeless()
             await self._adopt()
             await self._close_quiet()
+            await asyncio.sleep(PACE_S)
 
     async def _hear(self) -> None:
         dirty = (one for one in self._registry.take_dirty() if not self._keeper.is_told_all(one))
