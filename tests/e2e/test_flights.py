@@ -60,6 +60,13 @@ def test_a_year_of_flights_comes_back_as_it_was_sent() -> None:
     assert shown["every byte and order verified"] == "yes"
 
 
+@pytest.mark.slow
+def test_a_group_shares_them() -> None:
+    ran = run_example("group_of_consumers.py", "--limit", "20000")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[-1] == "20,000 of 20,000 rows, 0 of them again"
+
+
 def test_an_error_is_said_in_one_line() -> None:
     ran = run_example("flights.py", "--limit", "1", "--bootstrap", "kafka://127.0.0.1")
     assert (ran.returncode, ran.stdout) == (1, "")

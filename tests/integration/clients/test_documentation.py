@@ -19,7 +19,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 DEFAULT = "http://127.0.0.1:8082"
 
 
-@pytest.mark.parametrize(("page", "count"), [("python-client.md", 4), ("replicated-log.md", 5)])
+@pytest.mark.parametrize(("page", "count"), [("python-client.md", 5), ("replicated-log.md", 5)])
 async def test_the_snippets_run(cluster: LocalCluster, page: str, count: int) -> None:
     snippets = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert len(snippets) == count
