@@ -56,6 +56,9 @@ sim-paxos: setup ## Simulate the replicated log alone, for long: RUNS=200000 tak
 sim-isr: setup ## Simulate primary-backup partitions alone, for long: RUNS= seeds of each fault mix
 	$(BIN)/python -m tidelog.sim.isr --runs $(RUNS) --seed $(or $(SEED),0) --jobs $(or $(JOBS),2)
 
+group-faults: setup ## Break a consumer group and its brokers: SECONDS= for how long, SEED=
+	$(BIN)/python examples/group_faults.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)
+
 bench: setup ## Measure a broker on this machine
 	$(BIN)/tidelog bench
 

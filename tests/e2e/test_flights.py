@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,33 @@ def test_curl_is_enough() -> None:
     outcomes = [line for line in ran.stdout.splitlines() if not line.startswith("$ ")]
     assert len(outcomes) == 4
     assert all(line.endswith(": 1000 records, as they were sent") for line in outcomes)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl_is_a_consumer_at_three_brokers_in_turn() -> None:
+    ran = run_example("curl_consumer.py")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    requests = [line for line in ran.stdout.splitlines() if line.startswith("$ ")]
+    outcomes = [line for line in ran.stdout.splitlines() if not line.startswith("$ ")]
+    assert len(outcomes) == 4
+    assert all(line.endswith(": yes") for line in outcomes)
+    asked = [line.rpartition("http://")[2].split("/")[0] for line in requests]
+    assert len({*asked}) == 3
+    assert all(one != other for one, other in pairwise(asked))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("protocol", ["isr", "paxos"])
+def test_a_group_keeps_its_promises_while_it_is_broken(protocol: str) -> None:
+    """How soon it is stable depends on the machine, so that alone may be late here, and nothing else wrong."""
+    ran = run_example("group_faults.py", "--seconds", "25", "--protocol", protocol, "--json", timeout_s=220)
+    assert ran.stderr == ""
+    figures = json.loads(ran.stdout)["figures"]
+    wrong = (
+        "acknowledged_not_handed_out", "different", "places_beyond", "partitions_behind", "owned_twice",
+        "handed_out_by_two",
+    )  # fmt: skip
+    assert [figures[name] for name in wrong] == [0] * len(wrong)
+    assert min(figures[name] for name in ("records_acknowledged", "assignments", "places_seen")) > 0
