@@ -30,6 +30,7 @@ class Hunt(NamedTuple):
     strikes: tuple[str, ...] = ()
     mishaps: tuple[str, ...] = ()
     late_rate: float = 0.0
+    mute_rate: float = 0.0
     copied_from_records: int = 20_000
     protocol: str = ""
 
@@ -40,10 +41,10 @@ AT_ONCE = (
 )
 HUNTS = (
     *AT_ONCE,
-    Hunt(mutants.answer_before_the_commit, ("places",), strikes=("power cut of all", "leader dies")),
+    Hunt(mutants.answer_before_the_commit, ("places", "delivery"), strikes=("power cut of all", "leader dies")),
     Hunt(mutants.commits_of_whoever_it_was, ("fencing", "places"), mishaps=("sleep", "leave"), late_rate=0.2),
-    Hunt(mutants.given_away_before_it_is_given_up, ("exclusive",), mishaps=("leave", "crash")),
-    Hunt(mutants.load_without_a_claim, ("places",), strikes=("leader dies", "crash"), protocol="isr"),
+    Hunt(mutants.given_away_before_it_is_given_up, ("exclusive",), mishaps=("leave", "crash"), mute_rate=0.3),
+    Hunt(mutants.load_without_a_claim, ("places", "owners"), strikes=("leader dies", "crash"), protocol="isr"),
     Hunt(
         mutants.delete_before_the_copies_are_there,
         ("places",),
@@ -64,7 +65,7 @@ def aimed(hunt: Hunt, seed: int) -> Scenario:
     for _ in range(rng.randint(3, 10) if hunt.mishaps else 0):
         kind, at_s = rng.choice(hunt.mishaps), rng.uniform(0.5, swarm.chaos_s)
         steps.append(Mishap(at_s, kind, rng.randrange(2), rng.randrange(6), rng.uniform(0.05, 1.0), rng.random()))
-    groups = GroupTraffic(swarm.groups.groups, hunt.late_rate, 0.0, 0.0, hunt.copied_from_records, 1)
+    groups = GroupTraffic(swarm.groups.groups, hunt.late_rate, 0.0, hunt.mute_rate, hunt.copied_from_records, 1)
     settings = swarm.settings | ({"offsets.topic.commit.protocol": hunt.protocol} if hunt.protocol else {})
     swarm = structs.replace(swarm, groups=groups, settings=settings)
     return structs.replace(drawn, swarm=swarm, steps=tuple(sorted(steps, key=lambda step: step.at_s)))

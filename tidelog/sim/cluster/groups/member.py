@@ -35,7 +35,7 @@ PAUSE_S = 0.05
 ASK_S = 0.6
 """How long an answer is waited for, beyond what the request lets it wait."""
 HURRIED_S = 0.001
-"""Mean time to handle a batch when all is over."""
+"""Mean time to handle a batch in the end."""
 FAILED = (TimeoutError, *FAILURES)
 
 
@@ -262,7 +262,7 @@ class Member:
             if isinstance(error, OffsetOutOfRange) and error.log_start_offset > position:
                 self._parts.rules.deleted(where, error.log_start_offset)
                 history.recorder.tell("seek", [str(where)], process=self.name)
-                holding.begin(error.log_start_offset)
+                holding.position = holding.handled = error.log_start_offset
             return False
         records = [*records_in(fetched.data, position)]
         if not records or not self._may_deliver(holding):
@@ -296,7 +296,7 @@ class Member:
         self._parts.rules.hands_out(self.membership.member_id, holding.where, holding.position, end, offsets)
         holding.position = end
         holding.idle.clear()
-        mean_s = HURRIED_S if self._parts.post.is_reliable else self.plan.handling_s
+        mean_s = HURRIED_S if self._parts.post.is_calm else self.plan.handling_s
         await asyncio.sleep(self.dawdles_s + self._rng.expovariate(1 / mean_s))
         holding.handled = end
         holding.idle.set()

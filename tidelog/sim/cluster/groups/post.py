@@ -44,8 +44,8 @@ class Post:
     """Of one run."""
 
     def __init__(self, traffic: GroupTraffic, rng: random.Random, anywhere: Callable[[], AnyBroker]) -> None:
-        self.is_reliable = False
-        """No faults any more."""
+        self.is_calm = False
+        """Everything is to come to an end: no faults any more, and nobody takes his time."""
         self._traffic = traffic
         self._rng = rng
         self._anywhere = anywhere
@@ -67,7 +67,7 @@ class Post:
         return answer
 
     def _happens(self, rate: float) -> bool:
-        return self._rng.random() < rate and not self.is_reliable
+        return self._rng.random() < rate and not self.is_calm
 
     def _send_later(self, rules: GroupRules, request: Asked, timeout_s: float) -> None:
         task = outside(asyncio.ensure_future, self._arrive_late(rules, request, timeout_s))

@@ -29,8 +29,9 @@ from tidelog.sim.seeds import stream
 
 STABLE_S_MAX = 10.0
 """How long a group may need to settle, on a healthy cluster, once the sessions of the dead are over."""
-DRAIN_S_MAX = 30.0
-"""How long members may need to be handed out, and commit, what is left."""
+DRAIN_S_MAX = 120.0
+"""How long members may need to be handed out, and commit, what is left: a few records at a time, where segments are
+small and answers slow."""
 LOOK_S = 0.1
 ASK_S = 1.0
 FIND_TRIES_MAX = 50
@@ -126,7 +127,7 @@ class Groups:
 
     async def become_stable(self) -> None:
         """Everything is back: each group settles, with each partition given to one member that wants it."""
-        self._post.is_reliable = True
+        self._post.is_calm = True
         await asyncio.gather(*self._joining)
         begun_s = self._world.true_time
         await asyncio.gather(
