@@ -9,9 +9,8 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from itertools import islice
 
-from tidelog.broker.groups import coordinator, copying
+from tidelog.broker.groups import coordinator
 from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import Loaded, load
 from tidelog.broker.groups.tenure import Tenure
@@ -83,12 +82,12 @@ def deliver_without_a_lease() -> AbstractContextManager[None]:
 def delete_before_the_copies_are_there() -> AbstractContextManager[None]:
     """Copying forward begins with making room."""
 
+    copy_forward = CopyForward._copy
+
     async def copy(forward: CopyForward) -> None:
-        tenure = forward._tenure
-        live = tenure.shard.live_records()
-        await tenure.partition.cut(tenure.end_offset, deadline_s=asyncio.get_running_loop().time() + 1.0)
-        while piece := tuple(islice(live, copying.PIECE_RECORDS)):
-            await tenure.rewrite(piece)
+        deadline_s = asyncio.get_running_loop().time() + 1.0
+        await forward._tenure.partition.cut(forward._tenure.end_offset, deadline_s=deadline_s)
+        await copy_forward(forward)
 
     return patched(CopyForward, "_copy", copy)
 
