@@ -219,6 +219,38 @@ def test_a_coordinator_of_the_past_answers_nothing(protocol: str) -> None:
     play(story, protocol)
 
 
+@pytest.mark.slow
+def test_a_coordinator_that_is_replaced_on_purpose_tells_no_old_place() -> None:
+    """It is cut off when its partition is handed on, which does not wait for the end of its lease."""
+
+    async def story(three: ThreeBrokers) -> None:
+        member = await join(three, 1, "m")
+        preferred = member.coordinator
+        await three.stop(preferred)
+        (asked, _) = (node for node in NODES if node != preferred)
+        await until(lambda: three.brokers[asked].groups.coordinator_node("g") != preferred)
+        await three.start(preferred)
+        old = three.brokers[asked].groups.coordinator_node("g")
+        zombie = three.brokers[old].groups.local("g")
+        assert zombie is not None
+        await commit(three, old, 1, member)
+        three.cut_off(old)
+        election = asyncio.create_task(three.brokers[preferred].admin.elect_leaders(ElectionType.PREFERRED))
+        writing = asyncio.create_task(commit(three, preferred, 2, member))
+        while not writing.done():
+            with pytest.raises((CoordinatorNotAvailable, CoordinatorLost)):
+                await zombie.ask(FetchOffsets(group="g"), soon(0.02))
+            await asyncio.sleep(0.01)
+        for _ in range(100):
+            with pytest.raises((CoordinatorNotAvailable, CoordinatorLost)):
+                await zombie.ask(FetchOffsets(group="g"), soon(0.02))
+        three.network.heal()
+        await asyncio.gather(election, return_exceptions=True)
+        assert await place(three, old) == 2
+
+    play(story)
+
+
 def test_a_damaged_batch_is_repaired_before_anybody_is_told_anything() -> None:
     async def story(three: ThreeBrokers) -> None:
         for offset in (111, 222):

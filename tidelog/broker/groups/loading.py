@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tidelog.broker.groups.outbox import Entry
 from tidelog.broker.led_partition import LedPartition
 from tidelog.broker.proposals import ACKS_ALL
 from tidelog.groups.records import UnknownGroupRecord, decode
@@ -39,14 +40,18 @@ class Loaded(NamedTuple):
 
 async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
     """Appends a claim; returns its offset when it is committed. Raises as `LedPartition.append`."""
-    value = msgspec.json.encode({"node_id": node_id, "leader_epoch": partition.leader_epoch})
     deadline_s = asyncio.get_running_loop().time() + CLAIM_S_MAX
-    return await append(partition, [(CLAIM_KEY, value)], now_ms, deadline_s)
+    return await append(partition, [claim_entry(partition, node_id)], now_ms, deadline_s)
+
+
+def claim_entry(partition: LedPartition, node_id: int) -> Entry:
+    """A record that means nothing, but that this broker leads when it is committed."""
+    return CLAIM_KEY, msgspec.json.encode({"node_id": node_id, "leader_epoch": partition.leader_epoch})
 
 
 async def append(
     partition: LedPartition,
-    entries: list[tuple[bytes, bytes | None]],
+    entries: list[Entry],
     now_ms: int,
     deadline_s: float,
     expected_end: int | None = None,

@@ -59,7 +59,7 @@ class Outbox:
         """The records of one decision; without `is_news`, they say what is so already. Raises `TooLarge`, `Overloaded`:
         nothing was taken."""
         entries = [encode(record) for record in records]
-        size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in entries)
+        size = _size(entries)
         if size + BATCH_OVERHEAD_BYTES > self._batch_bytes_max():
             raise TooLarge(
                 f"this would change {len(records)} records of the group, {size} bytes, which is over the "
@@ -68,10 +68,22 @@ class Outbox:
         if self._batches and self._bytes + size > WAITING_BYTES_MAX:
             raise Overloaded("the group's coordinator has too much to write; nothing was done, try again later")
         batch = self._with_room_for(size)
-        batch.add(entries, size, records if is_news else ())
+        self._add(batch, entries, size, records if is_news else ())
+        return batch
+
+    def barrier(self, entry: Entry) -> OutgoingBatch:
+        """A batch whose append has not begun, with nothing but this entry if there is no other: whoever has it
+        committed leads now."""
+        if self._batches and not self._batches[-1].is_sent:
+            return self._batches[-1]
+        batch = self._with_room_for(0)
+        self._add(batch, [entry], _size([entry]), ())
+        return batch
+
+    def _add(self, batch: OutgoingBatch, entries: Sequence[Entry], size: int, news: Sequence[GroupLogRecord]) -> None:
+        batch.add(entries, size, news)
         self._bytes += size
         self._has_mail.set()
-        return batch
 
     def _with_room_for(self, size: int) -> OutgoingBatch:
         newest = self.newest
@@ -101,3 +113,7 @@ class Outbox:
         batches, self._batches, self._bytes = self._batches, deque(), 0
         for batch in batches:
             batch.outcome.set_result(sent if batch.is_sent else unsent)
+
+
+def _size(entries: Sequence[Entry]) -> int:
+    return sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in entries)

@@ -8,6 +8,10 @@ nobody is told what may be lost.
 An append that fails, or whose fate is unknown, ends the tenure: the state has run ahead of a log that may not follow.
 Whoever waits is told so, and the coordinator loads anew. An answer also needs the partition to be led for sure at that
 moment (the broker's lease): a leader of the past answers nothing, not even what nobody has to write.
+
+The lease leans on clocks, and on a controller that lets a silent broker's session end before another leads; one that is
+told to hand partitions on does not wait. So places are not told on the strength of a lease: an append that began after
+they were asked for has to be committed first, of whatever there is to write, or of a record that means nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.groups.loading import Loaded, append
+from tidelog.broker.groups.loading import Loaded, append, claim_entry
 from tidelog.broker.groups.messages import AnyGroupRequest
 from tidelog.broker.groups.outbox import Outbox, OutgoingBatch
 from tidelog.broker.groups.polls import Polls
@@ -37,7 +41,7 @@ from tidelog.model.errors import (
     Overloaded,
     TidelogError,
 )
-from tidelog.model.groups import JOIN, GroupDescription, GroupsListed, Heartbeat, HeartbeatAnswer
+from tidelog.model.groups import JOIN, FetchOffsets, GroupDescription, GroupsListed, Heartbeat, HeartbeatAnswer
 from tidelog.model.ports import Clock
 
 APPEND_S_MAX: Final = 10.0
@@ -108,7 +112,7 @@ class Tenure:
     async def _settled(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
         self._require_tenure()
         outcome: GroupAnswer | TidelogError
-        own: OutgoingBatch | None = None
+        own = barrier = None
         try:
             decision = self._decided(request)
         except TidelogError as error:
@@ -116,11 +120,13 @@ class Tenure:
         else:
             own = self.write(decision.records)
             outcome = decision.answer
+            if isinstance(request, FetchOffsets):
+                barrier = self._outbox.barrier(claim_entry(self.partition, self._surroundings.node_id))
             if isinstance(request, Heartbeat):
                 self._hear(request)
         self._requests += 1
         try:
-            await self._until_true(own, deadline_s)
+            await self._until_true(own, barrier, deadline_s)
         finally:
             self._requests -= 1
         if isinstance(outcome, TidelogError):
@@ -162,8 +168,8 @@ class Tenure:
 
     # -- when is it true? --------------------------------------------------------------------------------------------
 
-    async def _until_true(self, own: OutgoingBatch | None, deadline_s: float) -> None:
-        newest = own or self._outbox.newest
+    async def _until_true(self, own: OutgoingBatch | None, barrier: OutgoingBatch | None, deadline_s: float) -> None:
+        newest = own or barrier or self._outbox.newest
         if newest is not None:
             try:
                 async with asyncio.timeout_at(deadline_s):
@@ -171,7 +177,7 @@ class Tenure:
             except TimeoutError:
                 raise _gave_up(own) from None
             if failure is not None:
-                raise failure.with_traceback(None)
+                raise _told(own, failure)
         try:
             await self.partition.extent()
         except LeaderNotAvailable as error:
@@ -233,6 +239,13 @@ def _gave_up(own: OutgoingBatch | None) -> TidelogError:
     if own is None:
         return CoordinatorNotAvailable("what was decided before is not committed in time; try again")
     return CoordinatorLost("it is not committed in time, and may be later; try again")
+
+
+def _told(own: OutgoingBatch | None, failure: TidelogError) -> TidelogError:
+    """Who has written nothing has nothing that may have been done."""
+    if own is None and not failure.definite:
+        return CoordinatorNotAvailable("what was decided before may be lost; try again")
+    return failure.with_traceback(None)
 
 
 def _untold(own: OutgoingBatch | None, error: TidelogError) -> TidelogError:

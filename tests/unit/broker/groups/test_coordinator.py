@@ -79,6 +79,25 @@ def test_nothing_is_told_before_it_is_committed() -> None:
     play(story)
 
 
+def test_places_are_told_when_an_append_that_began_later_is_committed() -> None:
+    """Even if nothing has to be written. Who only beats is told at once."""
+
+    async def story(stage: Stage) -> None:
+        await stage.commit(0, 1)
+        member = await stage.join("m")
+        end = stage.tenure.end_offset
+        stage.writing.clear()
+        fetches = [asyncio.create_task(stage.places()) for _ in range(5)]
+        beat = Heartbeat(group="g", member_id="m", member_epoch=member.member_epoch)
+        await stage.broker.groups.ask(beat, deadline_s=soon(0.5))
+        assert not any(fetch.done() for fetch in fetches)
+        stage.writing.set()
+        assert await asyncio.gather(*fetches) == [{0: 1}] * 5
+        assert stage.tenure.end_offset == end + 1, "one record serves all who asked meanwhile"
+
+    play(story)
+
+
 def test_a_write_of_unknown_fate_ends_the_tenure() -> None:
     """Whoever wrote is told that it is unknown, whoever did not that nothing was done; then the log decides."""
 

@@ -27,7 +27,7 @@ from tidelog.sim.mutants import Mutant, patched
 def answer_before_the_commit() -> AbstractContextManager[None]:
     """What is decided is told at once, whether it will be in the log or not."""
 
-    async def at_once(tenure: Tenure, own: object, deadline_s: float) -> None:
+    async def at_once(tenure: Tenure, *_: object) -> None:
         return None
 
     return patched(Tenure, "_until_true", at_once)
