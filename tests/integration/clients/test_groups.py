@@ -440,10 +440,10 @@ async def test_who_asks_for_nothing_leaves_is_told_once_and_joins_again(site: Si
 
 
 async def test_a_call_that_waits_for_long_is_no_silence(site: Site) -> None:
-    async with consumer(site, "t", max_poll_interval_ms=150, session_timeout_ms=300) as patient:
+    async with consumer(site, "t", max_poll_interval_ms=100) as patient:
         await Readers(patient).until_shared(4)
         member = (await described(site)).members[0].member_id
-        assert await patient.getmany(timeout_ms=700) == {}
+        assert await patient.getmany(timeout_ms=300) == {}
         assert [found.member_id for found in (await described(site)).members] == [member]
 
 
