@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.sim.rest_consumers.stage import NODES, Stage, play
-from tidelog.broker.broker import Broker
+from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.rest_consumers.instance import WAITING_MAX
 from tidelog.broker.rest_consumers.requests import ReadRecords
 from tidelog.model.errors import (
@@ -19,7 +19,7 @@ from tidelog.model.errors import (
     Overloaded,
     UnknownInstance,
 )
-from tidelog.model.groups import LEAVE, Heartbeat
+from tidelog.model.groups import LEAVE, ConfigureInstance, Heartbeat
 
 
 def test_every_request_may_go_to_another_broker() -> None:
@@ -72,6 +72,26 @@ def test_it_survives_the_death_of_its_coordinator(is_subscribed: bool) -> None:
         return groups["g"].epoch if is_subscribed and "g" in groups else 0
 
     assert play(story) == ["b", "c", "d"]
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_dies_before_the_group_has_heard_of_another_subscription() -> None:
+    """The instance is kept with the new one, the member with the old one. It joins by the same name, wants something
+    else, and has no epoch to say so with: so it leaves first."""
+
+    async def story(stage: Stage) -> list[int]:
+        await stage.call(1, lambda broker: broker.admin.create_topic(NewTopic("u", 2, 3)))
+        for name in ("i", "j"):
+            await stage.open(1, name)
+            await stage.subscribe(1, name)
+        assert sorted(await stage.assigned(1, "i") + await stage.assigned(1, "j")) == [0]
+        wanted = ConfigureInstance(group="g", instance="i", topics=("u",))
+        deadline_s = asyncio.get_running_loop().time() + 30
+        await stage.call(1, lambda broker: broker.groups.ask(wanted, deadline_s=deadline_s))
+        await stage.machines[stage.coordinator].kill()
+        return await stage.assigned(stage.alive[0])
+
+    assert play(story) == [0, 1]
 
 
 @pytest.mark.slow

@@ -45,7 +45,8 @@ class Membership:
                 answer = await self._beat(instance)
             except (UnknownMember, FencedMember):
                 if instance.member_epoch == JOIN:
-                    raise
+                    # Its group knows it by another subscription: the last keeper did not get to say this one.
+                    await self.leave(instance)
                 instance.member_epoch = JOIN
                 instance.positions.have(())
                 continue
