@@ -48,7 +48,7 @@ class Instance:
         "used_s",
     )
 
-    def __init__(self, group: str, name: str, home: Coordinator, now_s: float) -> None:
+    def __init__(self, group: str, name: str, home: Coordinator) -> None:
         self.group = group
         self.name = name
         self.home = home
@@ -59,9 +59,9 @@ class Instance:
         self.lives: dict[str, TopicId] = {}
         """Of the topics that it has read, by name: its positions mean nothing in another life."""
         self.member_epoch = JOIN
-        self.used_s = now_s
+        self.used_s = 0.0
         """When something was asked of it last; loop time."""
-        self.spoken_s = now_s
+        self.spoken_s = 0.0
         """When its member was heard last."""
         self.is_dirty = False
         """Its group has changed since its member was heard."""

@@ -118,7 +118,7 @@ class Keeper:
     async def _open(self, request: OpenInstance) -> Answer:
         self._registry.require_room()
         home = self._registry.home(request.group)
-        instance = Instance(request.group, request.instance, home, 0.0)
+        instance = Instance(request.group, request.instance, home)
         create = CreateInstance(group=request.group, instance=request.instance, settings=request.settings)
         await instance.ask(GroupDone, create)
         if self._registry.find(request.group, request.instance) is None:

@@ -61,7 +61,7 @@ class Registry:
             self.drop(instance)
             instance = None
         if instance is None:
-            instance = self.add(Instance(group, name, home, 0.0))
+            instance = self.add(Instance(group, name, home))
         self.used(instance)
         return instance
 
