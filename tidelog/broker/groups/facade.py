@@ -86,7 +86,17 @@ class Groups:
         self._routing = routing
         retention_check_s = config.offsets_retention_check_interval_ms / 1000
         topics = TopicsSeen(lambda: host.image)
-        around = Surroundings(host.node_id, clock, stats, _settings(config), retention_check_s, topics)
+        lease_s = config.broker_session_timeout_ms / 1000
+        around = Surroundings(
+            host.node_id,
+            clock,
+            stats,
+            _settings(config),
+            retention_check_s,
+            lease_s,
+            self._is_live,
+            topics,
+        )
         self.coordinators = Coordinators(host, around, entropy, failed)
         self._reach = Reach(routing.origin, self.coordinators)
         self._making = asyncio.Lock()
@@ -202,6 +212,9 @@ class Groups:
     async def close(self) -> None:
         """Coordinates nothing any more: this broker stops."""
         await self.coordinators.close()
+
+    def _is_live(self, node_id: int) -> bool:
+        return self._host.image.is_live(node_id)
 
     # -- the topic -----------------------------------------------------------------------------------------------------
 

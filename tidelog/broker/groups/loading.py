@@ -31,11 +31,20 @@ PIECE_BYTES: Final = 64 << 10
 PIECE_RECORDS: Final = 256
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """The value of a claim."""
+
+    node_id: int
+    leader_epoch: int
+
+
 class Loaded(NamedTuple):
     """A shard, and where the log ended when it was like this."""
 
     shard: Shard
     end: int
+    predecessor: int | None = None
+    """Node id of the coordinator before; None if the log does not say."""
 
 
 async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
@@ -46,7 +55,7 @@ async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
 
 def claim_entry(partition: LedPartition, node_id: int) -> Entry:
     """A record that means nothing, but that this broker leads when it is committed."""
-    return CLAIM_KEY, msgspec.json.encode({"node_id": node_id, "leader_epoch": partition.leader_epoch})
+    return CLAIM_KEY, msgspec.json.encode(Claim(node_id, partition.leader_epoch))
 
 
 async def append(
@@ -66,24 +75,29 @@ async def append(
 
 async def load(partition: LedPartition, claimed: int) -> Loaded:
     """What the log says before the claim. Raises `DamagedBatch`, or as `LedPartition.read`."""
-    shard = Shard()
+    shard, predecessor = Shard(), None
     offset = (await partition.extent()).log_start_offset
     while offset < claimed:
         fetched = await partition.read(offset, bytes_max=PIECE_BYTES)
         assert fetched.next_offset > offset, "all before the claim is committed"
         for batch in iter_batches(fetched.data):
             if batch.header.base_offset < claimed:
-                await _replay(shard, batch, offset)
+                predecessor = await _replay(shard, batch, offset) or predecessor
         offset = fetched.next_offset
-    return Loaded(shard, claimed + 1)
+    return Loaded(shard, claimed + 1, None if predecessor is None else predecessor.node_id)
 
 
-async def _replay(shard: Shard, batch: RecordBatch, begin: int) -> None:
+async def _replay(shard: Shard, batch: RecordBatch, begin: int) -> Claim | None:
+    """Returns the batch's last claim."""
+    found: Claim | None = None
     try:
         for count, record in enumerate(decode_batch(batch)):
             if count % PIECE_RECORDS == 0:
                 await asyncio.sleep(0)
-            if record.key != CLAIM_KEY and record.offset >= begin:
+            if record.key == CLAIM_KEY:
+                found = msgspec.json.decode(record.value or b"", type=Claim)
+            elif record.offset >= begin:
                 shard.apply(decode(record.key or b"", record.value))
-    except (InvalidBatch, UnknownGroupRecord) as error:
+    except (InvalidBatch, UnknownGroupRecord, msgspec.DecodeError) as error:
         raise DamagedBatch(f"the batch at offset {batch.header.base_offset} cannot be read: {error}") from error
+    return found

@@ -60,6 +60,10 @@ class Surroundings:
     stats: Stats
     settings: GroupSettings
     retention_check_s: float
+    lease_s: float
+    """For how long a broker that is replaced on purpose may not know it."""
+    is_live: Callable[[int], bool]
+    """Whether a broker, by node id, is registered and not fenced, as far as this one knows."""
     view: Callable[[], TopicsView]
     """The cluster's topics, as this broker knows them now."""
 
@@ -75,7 +79,9 @@ class Tenure:
         self.shard = loaded.shard
         self.end_offset = loaded.end
         """Where the log ends, as far as it is committed: the next append must be there."""
-        self.sessions = Sessions.of(loaded.shard, surroundings.settings, surroundings.clock.monotonic_s())
+        self.sessions = Sessions.of(
+            loaded.shard, surroundings.settings, self._begin_s(loaded.predecessor, surroundings)
+        )
         self.polls = Polls()
         self.progressed = asyncio.Event()
         """Set with each batch that is committed."""
@@ -84,6 +90,14 @@ class Tenure:
         self._changed = changed
         self._requests = 0
         self._over: TidelogError | None = None
+
+    @staticmethod
+    def _begin_s(predecessor: int | None, around: Surroundings) -> float:
+        """From when on silence counts (monotonic). A member may be heard for a while by the coordinator before, and
+        rely on that: until that one's broker is fenced, which takes the end of its lease, or its lease would be over."""
+        now_s = around.clock.monotonic_s()
+        is_over = predecessor == around.node_id or (predecessor is not None and not around.is_live(predecessor))
+        return now_s if is_over else now_s + around.lease_s
 
     # -- requests ----------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,8 @@ from tests.unit.broker.groups.stage import Stage, play, soon, until
 from tidelog.broker.broker import NewTopic
 from tidelog.broker.groups import coordinator as coordinator_page
 from tidelog.broker.groups import outbox, tenure
-from tidelog.broker.groups.loading import append, claim
+from tidelog.broker.groups.loading import Loaded, append, claim, load
+from tidelog.broker.groups.tenure import Tenure
 from tidelog.groups.records import encode
 from tidelog.model.errors import (
     CoordinatorLost,
@@ -278,6 +280,32 @@ def test_a_member_that_says_nothing_is_expelled_in_time() -> None:
         with pytest.raises(UnknownMember):
             beat = Heartbeat(group="g", member_id="m", member_epoch=member.member_epoch)
             await stage.broker.groups.ask(beat, deadline_s=soon())
+
+    play(story)
+
+
+@pytest.mark.parametrize(("predecessor", "seconds"), [(1, 6), (7, 6), (2, 15), (None, 15)])
+def test_silence_counts_when_nobody_else_may_have_heard_the_member(predecessor: int | None, seconds: float) -> None:
+    """1 is this broker, 7 is not live, and 2 is: it may not have heard yet that it coordinates no more."""
+
+    async def story(stage: Stage) -> None:
+        await stage.join("m", session_timeout_ms=6_000)
+        around = replace(stage.tenure._surroundings, is_live=lambda node_id: node_id in (1, 2))
+        began_s = asyncio.get_running_loop().time()
+        loaded = Loaded(stage.tenure.shard, 0, predecessor)
+        tenure = Tenure(stage.partition, loaded, around, lambda group: None)
+        assert tenure.sessions.next_s() == pytest.approx(began_s + seconds)
+
+    play(story)
+
+
+def test_the_log_says_who_coordinated_before() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.commit(0, 1)
+        assert (await load(stage.partition, 0)).predecessor is None
+        assert (await load(stage.partition, stage.partition.high_watermark)).predecessor == 1
+        await claim(stage.partition, 9, 0)
+        assert (await load(stage.partition, stage.partition.high_watermark)).predecessor == 9
 
     play(story)
 
