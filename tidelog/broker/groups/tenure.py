@@ -79,9 +79,8 @@ class Tenure:
         self.shard = loaded.shard
         self.end_offset = loaded.end
         """Where the log ends, as far as it is committed: the next append must be there."""
-        self.sessions = Sessions.of(
-            loaded.shard, surroundings.settings, self._begin_s(loaded.predecessor, surroundings)
-        )
+        silent_from_s = _silent_from_s(loaded.predecessor, surroundings)
+        self.sessions = Sessions.of(loaded.shard, surroundings.settings, silent_from_s)
         self.polls = Polls()
         self.progressed = asyncio.Event()
         """Set with each batch that is committed."""
@@ -90,14 +89,6 @@ class Tenure:
         self._changed = changed
         self._requests = 0
         self._over: TidelogError | None = None
-
-    @staticmethod
-    def _begin_s(predecessor: int | None, around: Surroundings) -> float:
-        """From when on silence counts (monotonic). A member may be heard for a while by the coordinator before, and
-        rely on that: until that one's broker is fenced, which takes the end of its lease, or its lease would be over."""
-        now_s = around.clock.monotonic_s()
-        is_over = predecessor == around.node_id or (predecessor is not None and not around.is_live(predecessor))
-        return now_s if is_over else now_s + around.lease_s
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -227,6 +218,14 @@ class Tenure:
         self._over = unsent
         self._outbox.fail(sent, unsent)
         self.polls.end()
+
+
+def _silent_from_s(predecessor: int | None, around: Surroundings) -> float:
+    """From when on silence counts (monotonic). A member may still be heard by the coordinator before, and rely on that,
+    until that one's lease is over, as it is when its broker is fenced."""
+    now_s = around.clock.monotonic_s()
+    is_over = predecessor == around.node_id or (predecessor is not None and not around.is_live(predecessor))
+    return now_s if is_over else now_s + around.lease_s
 
 
 def _may_wait(request: Heartbeat, answer: HeartbeatAnswer) -> bool:
