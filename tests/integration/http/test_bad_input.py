@@ -19,7 +19,7 @@ def targets(name: str, cluster_id: str) -> list[tuple[str, str]]:
     return [
         (route.method, route.template.format(cluster_id=cluster_id, topic=name, partition=0, broker_id=1, name="n"))
         for route in ROUTES
-        if "{topic}" in route.path and route.prefix != "/kafka/v3"
+        if "{topic}" in route.path and "{group}" not in route.path and route.prefix != "/kafka/v3"
     ]
 
 

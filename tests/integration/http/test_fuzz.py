@@ -17,7 +17,16 @@ from tidelog.model.batch_codec import encode_batch
 
 REQUESTS = 1500
 METHODS = sorted({route.method for route in ROUTES})
-GOOD = {"cluster_id": "CLUSTER", "topic": "t", "partition": "0", "broker_id": "1", "name": "retention.ms"}
+GOOD = {
+    "cluster_id": "CLUSTER",
+    "topic": "t",
+    "partition": "0",
+    "broker_id": "1",
+    "name": "retention.ms",
+    "group": "g",
+    "consumer": "i",
+    "instance": "i",
+}
 SEGMENTS = st.sampled_from(
     ["t", "u", "none", "0", "1", "-1", "9223372036854775808", "..", "%2e%2e", "%2f", "%00",
      "%", "n" * 250, "1e9", "", "-",
@@ -62,9 +71,24 @@ GOOD_BODIES = {
     "{partition}": b'{"records":[{"value":null}]}',
     "{topic}": b'{"records":[{"value":null},{"partition":0}]}',
 }
+GOOD_GROUP_BODIES = {
+    "groups/heartbeat": b'{"member_id":"m","member_epoch":0,"topics":["u"]}',
+    "groups/offsets": b'{"offsets":[]}',
+    "groups/offsets:fetch": b"{}",
+    "consumers/assignments": b'{"partitions":[{"topic":"t","partition":0}]}',
+    "consumers/beginning": b'{"partitions":[{"topic":"t","partition":0}]}',
+    "consumers/end": b'{"partitions":[]}',
+    "consumers/offsets": b'{"partitions":[{"topic":"t","partition":0}]}',
+    "consumers/positions": b'{"offsets":[{"topic":"t","partition":0,"offset":0}]}',
+    "consumers/subscription": b'{"topics":["t"]}',
+    "consumers/{group}": b'{"name":"j","format":"json"}',
+    "consumer-groups/offsets:reset": b'{"to":"earliest","topics":[{"topic_name":"t"}],"validate_only":true}',
+}
+"""Of requests about a group, which has member and instance `i`."""
 NEARLY_GOOD = st.sampled_from(
     [
         *GOOD_BODIES.values(),
+        *GOOD_GROUP_BODIES.values(),
         b'{"records":[]}',
         b'{"entries":[{"id":"a"},{"id":"a"}]}',
         b'{"partitions":[]}',
@@ -99,21 +123,44 @@ def requests(draw: st.DrawFn) -> tuple[str, str, bytes | None, dict[str, str]]:
     return method, "/".join(segments) + ("?" + "&".join(query) if query else ""), body, headers
 
 
+async def good_body(site: Site, route: Route) -> bytes | None:
+    """After what has to be there for it."""
+    last = route.path.rpartition("/")[2]
+    if "{group}" not in route.path:
+        good = b'{"partitions_count":2}' if route.method == "PATCH" else GOOD_BODIES.get(last)
+        return None if route.method in ("GET", "DELETE") else good
+    instance = "/consumers/g/instances/i"
+    for path, document in (
+        ("/consumers/g", {"name": "i"}),
+        (f"{instance}/subscription", {"topics": ["t"]}),
+        (f"{instance}/offsets", {"offsets": [{"topic": "t", "partition": 0, "next_offset": 0}]}),
+    ):
+        assert (await site.post(path, document)).status < 300
+    if (route.method, last) in WITHOUT_MEMBERS:
+        assert (await site.ask("DELETE", f"{instance}/subscription")).status == 204
+    if route.path.startswith("/consumers") and last == "offsets":
+        return GOOD_GROUP_BODIES["consumers/offsets"] if route.method == "GET" else None
+    return None if route.method in ("GET", "DELETE") else GOOD_GROUP_BODIES.get(f"{_area(route)}/{last}")
+
+
+WITHOUT_MEMBERS = (("POST", "assignments"), ("DELETE", "{group}"), ("POST", "offsets:reset"), ("POST", "offsets"))
+
+
+def _area(route: Route) -> str:
+    """`groups`, `consumers` or `consumer-groups`."""
+    return route.path.partition("/{group}")[0].rpartition("/")[2]
+
+
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.template}")
 async def test_what_is_right_is_accepted_by_every_route(site: Site, route: Route) -> None:
     target = "/".join(GOOD[part[1:-1]] if part.startswith("{") else part for part in route.template.split("/"))
     if "/brokers/" in target:
         target = target.replace("retention.ms", "log.dir")
-    body = GOOD_BODIES.get(route.path.rpartition("/")[2])
-    if route.method == "PATCH":
-        body = b'{"partitions_count":2}'
+    body = await good_body(site, route)
     if target.endswith(("records", "batches")) and route.method == "GET":
-        target += "?offset=0"
+        target += "?offset=0&timeout=0"
     reply = await site.ask(
-        route.method,
-        target.replace("CLUSTER", site.broker.cluster_id),
-        None if route.method in ("GET", "DELETE") else body,
-        {"Content-Type": route.request_media[0]},
+        route.method, target.replace("CLUSTER", site.broker.cluster_id), body, {"Content-Type": route.request_media[0]}
     )
     if route.method == "DELETE" and "/brokers/" in target:  # of a cluster of one, nothing is right
         assert reply.status == 400 and b"only one" in reply.body

@@ -67,12 +67,9 @@ class Membership:
 
     async def _take(self, instance: Instance, given: list[tuple[str, int]]) -> None:
         positions = instance.positions
-        lost = [place for place in positions.places if place not in set(given)]
-        if lost:
-            processed = positions.processed()
-            await self._commits.keep_unasked(
-                instance, {place: processed[place] for place in lost if place in processed}
-            )
+        kept = dict.fromkeys(given)
+        lost = {place: offset for place, offset in positions.processed().items() if place not in kept}
+        await self._commits.keep_unasked(instance, lost)
         positions.have(given)
         instance.wake()
 

@@ -21,7 +21,7 @@ from tidelog.model.groups import InstancesListed, ListInstances
 
 LOOK_S: Final = 1.0
 PACE_S: Final = 0.05
-"""Between two rounds of hearing members: when many come or go one after the other, each one that stays is heard once for
+"""Between two rounds of hearing members: when many come or go one after the other, who stays is heard once for
 several of them."""
 AT_ONCE: Final = 32
 """Members that are heard at the same time: one that waits for its turn must not hold up all others."""
