@@ -15,8 +15,8 @@ from functools import partial
 from tidelog.sim import crash, log_scenario, slot_scenario
 from tidelog.sim.batches import spread
 from tidelog.sim.cluster.run import run_seed as run_cluster_seed
+from tidelog.sim.cluster.sometimes import GROUPS_SEEN, SOMETIMES_WITH
 from tidelog.sim.cluster.sometimes import SOMETIMES as SOMETIMES_IN_A_CLUSTER
-from tidelog.sim.cluster.sometimes import SOMETIMES_WITH
 from tidelog.sim.cluster.traffic import SHARE, Mix
 from tidelog.sim.counters import SOMETIMES as SOMETIMES_IN_A_BROKER
 from tidelog.sim.crash import Outcome
@@ -65,7 +65,7 @@ class Summary:
             return []
         expected = list(SOMETIMES_IN_A_BROKER) if Ring.BROKER in self.rings else []
         if Ring.CLUSTER in self.rings:
-            expected += [_in_a_cluster(name) for name in SOMETIMES_IN_A_CLUSTER]
+            expected += map(_in_a_cluster, GROUPS_SEEN if self.groups else SOMETIMES_IN_A_CLUSTER)
             for runs, names in SOMETIMES_WITH.items():
                 if self.counters[_in_a_cluster(runs)] >= COUNTED_FROM_RUNS * SHARE:
                     expected += map(_in_a_cluster, names)

@@ -35,12 +35,9 @@ class Hunt(NamedTuple):
     protocol: str = ""
 
 
-AT_ONCE = (
+HUNTS = (
     Hunt(mutants.commits_in_any_order, ("sequence",), late_rate=0.2),
     Hunt(mutants.deliver_without_a_lease, ("exclusive",), mishaps=("sleep",)),
-)
-HUNTS = (
-    *AT_ONCE,
     Hunt(mutants.answer_before_the_commit, ("places", "delivery"), strikes=("power cut of all", "leader dies")),
     Hunt(mutants.commits_of_whoever_it_was, ("fencing", "places"), mishaps=("sleep", "leave"), late_rate=0.2),
     Hunt(mutants.given_away_before_it_is_given_up, ("exclusive",), mishaps=("leave", "crash"), mute_rate=0.3),
@@ -82,11 +79,6 @@ def find(hunt: Hunt) -> None:
         rules = {violation.partition(":")[0] for violation in run_scenario(found).violations}
         assert rules & {*hunt.rules}, rules
     assert run_scenario(found).violations == (), "and it is the mutant that was found"
-
-
-@pytest.mark.parametrize("hunt", AT_ONCE, ids=lambda hunt: hunt.mutant.__name__)
-def test_an_obvious_bug_is_found_at_once(hunt: Hunt) -> None:
-    find(hunt)
 
 
 @pytest.mark.slow

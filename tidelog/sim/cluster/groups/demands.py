@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidelog.model.groups import GroupDescription, pairs
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.cluster.groups.plans import TOPIC, MemberPlan
+from tidelog.sim.cluster.groups.plans import MemberPlan
 
 STABLE = "Stable"
 
 
 def wants(plan: MemberPlan, topic: str) -> bool:
-    return topic in plan.topics or (bool(plan.pattern) and topic.startswith(TOPIC))
+    return topic in plan.topics or (bool(plan.pattern) and re.fullmatch(plan.pattern, topic) is not None)
 
 
 def unsettled(

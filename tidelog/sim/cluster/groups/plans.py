@@ -20,7 +20,10 @@ from tidelog.sim.seeds import stream
 
 TOPIC = f"{DATA}g"
 """Names of topics that groups read begin so."""
-PATTERN = f"{TOPIC}.*"
+ANY = "topic"
+"""So do those of administrators."""
+PATTERNS = (f"{TOPIC}.*", f"{TOPIC}.*", f"({TOPIC}|{ANY}).*")
+"""The last one matches what administrators create and delete, too."""
 SHARE = 0.15
 """Of the seeds, those with groups, where nobody asks."""
 ASSIGNORS = ("uniform", "uniform", "range", "roundrobin")
@@ -143,7 +146,7 @@ def _draw_member(rng: random.Random, name: str, topics: tuple[str, ...], assigno
     by_pattern = rng.random() < 0.2
     return MemberPlan(
         topics=() if by_pattern else topics,
-        pattern=PATTERN if by_pattern else "",
+        pattern=rng.choice(PATTERNS) if by_pattern else "",
         instance_id=name if rng.random() < 0.3 else None,
         assignor=assignor,
         session_timeout_ms=rng.choice((500, 800, 1_500, 3_000)),

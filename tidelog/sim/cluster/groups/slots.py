@@ -16,7 +16,8 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from tidelog.sim.cluster.groups.member import Member, Surroundings
+from tidelog.sim.cluster.groups.hands import Surroundings
+from tidelog.sim.cluster.groups.member import Member
 from tidelog.sim.cluster.groups.plans import MemberPlan, Mishap
 
 LEAVE_S_MAX = 5.0
@@ -100,9 +101,9 @@ class Slot:
         member.resume()
 
     async def _dawdle(self, member: Member, mishap: Mishap) -> None:
-        member.dawdles_s = self.plan.rebalance_timeout_ms / 1000 * (0.5 + 1.5 * mishap.amount)
+        member.dawdle(self.plan.rebalance_timeout_ms / 1000 * (0.5 + 1.5 * mishap.amount))
         await asyncio.sleep(mishap.lasts_s)
-        member.dawdles_s = 0.0
+        member.dawdle(0.0)
 
     async def _leave(self, member: Member, mishap: Mishap) -> None:
         member.leave()
