@@ -8,10 +8,10 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint test spark sim sim-groups sim-paxos sim-isr bench docs clean ci
+.PHONY: help setup demo fmt lint test spark sim sim-groups sim-paxos sim-isr group-faults bench docs clean ci
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 setup: $(SETUP) ## Make .venv with everything in it; done again only when pyproject.toml changes
 

@@ -84,8 +84,8 @@ async def _topic(bootstrap: str, options: TargetOptions) -> AsyncIterator[str]:
                 await admin.delete_topic(name)
 
 
-async def read_counters(bootstrap: str) -> dict[str, float]:
-    """The counters without labels, summed over the brokers that are named."""
+async def read_counters(bootstrap: str, *, labelled: bool = False) -> dict[str, float]:
+    """The counters without labels, or those that have some, with them; summed over the brokers that are named."""
     total: Counter[str] = Counter()
     connections = Connections(connections_max=1)
     await connections.open()
@@ -94,8 +94,8 @@ async def read_counters(bootstrap: str) -> dict[str, float]:
             answer = await connections.request("GET", URL(f"{address}/metrics"), timeout_s=30)
             if answer.error is not None:
                 raise answer.error
-            lines = (line.split() for line in answer.body.decode().splitlines() if not line.startswith("#"))
-            total.update({name: float(value) for name, value, *_ in lines if "{" not in name})
+            lines = (line.rpartition(" ") for line in answer.body.decode().splitlines() if not line.startswith("#"))
+            total.update({name: float(value) for name, _, value in lines if ("{" in name) is labelled})
     finally:
         await connections.close()
     return dict(total)

@@ -18,6 +18,7 @@ from tidelog.bench import (
     run_raw,
 )
 from tidelog.cli.bench_cluster import failover, move, pause
+from tidelog.cli.bench_groups import idle_consumers, rebalance
 from tidelog.cli.measuring import (
     AcksOption,
     BatchBytes,
@@ -215,3 +216,5 @@ def raw(
 app.command()(failover)
 app.command()(move)
 app.command()(pause)
+app.command()(rebalance)
+app.command()(idle_consumers)

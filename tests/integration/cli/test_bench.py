@@ -66,6 +66,27 @@ def test_a_broker_that_is_paused_under_load(cli: Cli) -> None:
     assert "isr_shrunk_after_ms" not in figures
 
 
+@pytest.mark.slow
+def test_members_join_and_leave_a_group(cli: Cli) -> None:
+    options = ["--members", "6", "--partitions", "40", "--rounds", "2"]
+    figures = json.loads(cli.succeed("bench", "rebalance", *options, "--json"))["figures"]
+    assert figures["join_all_moved_worst"] == 40
+    assert figures["join_one_moved_worst"] == figures["join_one_moved_least"] == 5
+    assert figures["leave_one_moved_worst"] == figures["leave_one_moved_least"] in (5, 6)
+    assert figures["join_all_heartbeats_median"] >= 6
+    assert figures["leave_one_heartbeats_median"] >= 1
+    assert 0 < figures["calm_healthz_median_ms"] <= figures["calm_healthz_worst_ms"]
+
+
+@pytest.mark.slow
+def test_rest_consumers_that_nobody_asks(cli: Cli) -> None:
+    options = ["--instances", "30", "--groups", "4", "--rounds", "2", "--records", "50"]
+    figures = json.loads(cli.succeed("bench", "idle-consumers", *options, "--json"))["figures"]
+    assert min(figures[f"{name}_per_s"] for name in ("created", "deleted")) > 0
+    assert figures["brokers_before_mb"] > 0
+    assert 0 < figures["with_ack_p50_ms"] <= figures["with_ack_p99_ms"]
+
+
 def test_a_broker_that_is_not_there(cli: Cli) -> None:
     (error,) = cli.fail("bench", "latency", "--bootstrap", "nobody://here")
     assert error.startswith("error: bootstrap entry 'nobody://here'")

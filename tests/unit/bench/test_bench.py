@@ -16,6 +16,9 @@ from tidelog.bench.log_replica import Measured, make_payloads
 from tidelog.bench.move import Sample, rates_of
 from tidelog.bench.pause import Acknowledged, figures
 from tidelog.bench.payload import DISTINCT, make_values
+from tidelog.bench.probe import Probe
+from tidelog.bench.rebalance import Change, Changes
+from tidelog.bench.rebalance import figures_of as rebalance_figures
 from tidelog.bench.result import Result, percentiles_ms, rates
 
 
@@ -55,6 +58,30 @@ def test_a_pause_counts_what_was_sent_in_it_and_a_stall_that_outlasts_it() -> No
     assert found["isr_calm_stall_worst_ms"] == pytest.approx(100), "what the pause begins is the pause's"
     assert found["isr_paused_stall_worst_ms"] == pytest.approx(1000 * (6.91 - 3.91), rel=0.05)
     assert found["paxos_paused_stall_worst_ms"] == pytest.approx(100)
+
+
+def test_a_probe_counts_what_was_under_way() -> None:
+    probe = Probe()
+    for line in (b"1.0 0.5\n", b"2.0 0.5\n", b"3.0 0.5\n"):
+        probe.told(line)
+    assert probe.between(1.4, 2.0) == [0.5]
+    assert probe.between(2.2, 3.1) == [0.5, 0.5]
+    assert probe.between(1.6, 1.9) == []
+
+
+def test_rebalances_show_their_median_and_their_worst() -> None:
+    changes, probe = Changes(calm=(0, 1)), Probe()
+    probe.told(b"0.5 0.001")
+    probe.told(b"10 0.009")
+    changes.join_all = [Change(9, 9.5, 40, 40, 12)]
+    changes.join_one = [Change(10, 11, 5, 5, 7), Change(20, 23, 9, 5, 9), Change(30, 31, 5, 5, 7)]
+    changes.leave_one = [Change(40, 41, 6, 6, 6)]
+    found = rebalance_figures(changes, probe)
+    assert (found["join_one_stable_median_s"], found["join_one_stable_worst_s"]) == (1, 3)
+    assert (found["join_one_moved_worst"], found["join_one_moved_least"]) == (9, 5)
+    assert found["join_one_heartbeats_median"] == 7
+    assert (found["calm_healthz_worst_ms"], found["join_one_healthz_worst_ms"]) == (1, 9)
+    assert "leave_one_healthz_worst_ms" not in found, "nothing was asked meanwhile"
 
 
 def test_rates_are_per_second() -> None:

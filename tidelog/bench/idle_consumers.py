@@ -1,0 +1,208 @@
+"""Workload `idle-consumers`: many REST consumer instances that subscribe, and then are asked nothing.
+
+They are spread evenly over `groups`, and so over the brokers, which coordinate a part of the groups each. All of them
+subscribe to the topic that is written to meanwhile. A round is: records are written one at a time, the instances are
+made, as many records are written again, the instances are deleted. So whatever else the machine does meets both halves
+of a pair. Measured are
+
+- how much larger all brokers together are, for each instance: resident memory, in the first round, when it comes fresh
+  from the system;
+- how many instances are made in a second, each by two requests, `at_once` under way; and deleted;
+- how long acknowledgements took without them and with them, of all rounds together; and the ratio of the p99s, pair by
+  pair, as the median and the worst of the rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+import uvloop
+from yarl import URL
+
+from tidelog.admin import AdminClient
+from tidelog.bench.payload import make_values
+from tidelog.bench.result import Result, percentiles_ms
+from tidelog.producer import Producer
+from tidelog.testing import LocalCluster
+from tidelog.transport.addresses import parse_bootstrap
+from tidelog.transport.connections import Connections
+
+TOPIC = "idle"
+REPLICAS = 3
+WARM_UP_RECORDS = 200
+REQUEST_S_MAX = 30.0
+SETTLE_S = 1.0
+JSON: Final = {"Content-Type": "application/vnd.kafka.v2+json"}
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleConsumersOptions:
+    """`records` are those of half a round."""
+
+    instances: int = 1000
+    groups: int = 50
+    brokers: int = 3
+    partitions: int = 24
+    rounds: int = 3
+    records: int = 2000
+    value_bytes: int = 100
+    at_once: int = 16
+
+
+@dataclass(slots=True)
+class _Measured:
+    """One entry for each round."""
+
+    without_s: list[list[float]] = field(default_factory=list)
+    with_s: list[list[float]] = field(default_factory=list)
+    create_s: list[float] = field(default_factory=list)
+    delete_s: list[float] = field(default_factory=list)
+    rss_bytes: list[tuple[int, int]] = field(default_factory=list)
+    """(before, after), of all brokers."""
+
+
+class _Instances:
+    """REST consumers, by plain requests to one broker after the other."""
+
+    def __init__(self, bootstrap: str, options: IdleConsumersOptions, connections: Connections) -> None:
+        self._bases = cycle(parse_bootstrap(bootstrap))
+        self._connections = connections
+        self._at_once = options.at_once
+        self.paths = [
+            (f"/consumers/idle-{number % options.groups}", f"i{number}") for number in range(options.instances)
+        ]
+
+    async def create(self, paths: Sequence[tuple[str, str]]) -> None:
+        await self._each(self._create, paths)
+
+    async def delete(self, paths: Sequence[tuple[str, str]]) -> None:
+        await self._each(self._delete, paths)
+
+    async def _create(self, group: str, name: str) -> None:
+        await self._ask("POST", group, {"name": name})
+        await self._ask("POST", f"{group}/instances/{name}/subscription", {"topics": [TOPIC]})
+
+    async def _delete(self, group: str, name: str) -> None:
+        await self._ask("DELETE", f"{group}/instances/{name}", None)
+
+    async def _each(self, do: Callable[[str, str], Awaitable[None]], paths: Iterable[tuple[str, str]]) -> None:
+        left = iter(paths)
+
+        async def work() -> None:
+            for group, name in left:
+                await do(group, name)
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._at_once):
+                tasks.create_task(work())
+
+    async def _ask(self, method: str, path: str, document: object) -> None:
+        answer = await self._connections.request(
+            method,
+            URL(f"{next(self._bases)}{path}"),
+            body=None if document is None else json.dumps(document).encode(),
+            headers=JSON,
+            timeout_s=REQUEST_S_MAX,
+        )
+        if answer.error is not None:
+            raise answer.error
+
+
+def run_idle_consumers(options: IdleConsumersOptions, progress: Progress | None = None) -> Result:
+    """Runs the workload on brokers of its own, in an event loop of its own."""
+    return uvloop.run(_run(options, progress or (lambda done, total: None)))
+
+
+async def _run(options: IdleConsumersOptions, progress: Progress) -> Result:
+    measured = _Measured()
+    connections = Connections(connections_max=options.at_once)
+    async with LocalCluster(options.brokers) as cluster:
+        async with AdminClient(cluster.bootstrap) as admin:
+            factor = min(REPLICAS, options.brokers)
+            await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=factor)
+        await connections.open()
+        try:
+            instances = _Instances(cluster.bootstrap, options, connections)
+            await _warm_up(cluster.bootstrap, instances, options)
+            for number in range(options.rounds):
+                await _round(cluster, instances, options, measured)
+                progress(number + 1, options.rounds)
+        finally:
+            await connections.close()
+    return Result("idle-consumers", asdict(options), figures_of(options.instances, measured))
+
+
+async def _warm_up(bootstrap: str, instances: _Instances, options: IdleConsumersOptions) -> None:
+    """Makes the groups and their log, and lets caches fill: none of that is an instance's."""
+    first = instances.paths[: options.groups]
+    await instances.create(first)
+    await instances.delete(first)
+    await _write(bootstrap, options, WARM_UP_RECORDS)
+
+
+async def _round(
+    cluster: LocalCluster, instances: _Instances, options: IdleConsumersOptions, measured: _Measured
+) -> None:
+    measured.without_s.append(await _write(cluster.bootstrap, options, options.records))
+    before = _resident_bytes(cluster)
+    begin_s = time.perf_counter()
+    await instances.create(instances.paths)
+    measured.create_s.append(time.perf_counter() - begin_s)
+    await asyncio.sleep(SETTLE_S)
+    measured.rss_bytes.append((before, _resident_bytes(cluster)))
+    measured.with_s.append(await _write(cluster.bootstrap, options, options.records))
+    begin_s = time.perf_counter()
+    await instances.delete(instances.paths)
+    measured.delete_s.append(time.perf_counter() - begin_s)
+
+
+async def _write(bootstrap: str, options: IdleConsumersOptions, records: int) -> list[float]:
+    """One record after the other; how long each took."""
+    values = make_values("random", options.value_bytes)
+    seconds = []
+    async with Producer(bootstrap, linger_ms=0) as producer:
+        for number in range(records):
+            begin_s = time.perf_counter()
+            await producer.send_and_wait(TOPIC, values[number % len(values)], partition=number % options.partitions)
+            seconds.append(time.perf_counter() - begin_s)
+    return seconds
+
+
+def _resident_bytes(cluster: LocalCluster) -> int:
+    """Of all brokers (proc(5), `VmRSS`)."""
+    lines = [
+        line
+        for node_id in cluster.node_ids
+        for line in Path(f"/proc/{cluster.broker(node_id).pid}/status").read_text().splitlines()
+    ]
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+def figures_of(instances: int, measured: _Measured) -> dict[str, float]:
+    """What the rounds come to."""
+    before, after = measured.rss_bytes[0]
+    ratios = [
+        percentiles_ms(with_s)["p99_ms"] / percentiles_ms(without_s)["p99_ms"]
+        for without_s, with_s in zip(measured.without_s, measured.with_s, strict=True)
+    ]
+    return {
+        "kb_per_instance": (after - before) / instances / 1000,
+        "brokers_before_mb": before / 1e6,
+        "brokers_after_mb": after / 1e6,
+        "created_per_s": instances / statistics.median(measured.create_s),
+        "deleted_per_s": instances / statistics.median(measured.delete_s),
+        **percentiles_ms([one for those in measured.without_s for one in those], "without_ack_"),
+        **percentiles_ms([one for those in measured.with_s for one in those], "with_ack_"),
+        "p99_ratio_median": statistics.median(ratios),
+        "p99_ratio_worst": max(ratios),
+    }

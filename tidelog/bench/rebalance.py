@@ -1,0 +1,269 @@
+"""Workload `rebalance`: many members join a group at once; then one joins, and one leaves, again and again.
+
+The members are the shipped ones (`tidelog.consumer`), each with its heartbeats over HTTP, in one event loop; they do
+not read, and give up at once what they are told to. So what is measured is the protocol and the coordinator, not what a
+program does before it lets go. The group is stable when every partition has an owner, nobody has anything to give up,
+and nobody has two more than anybody else. Measured are, for each of the three,
+
+- how long that took, from the first heartbeat of those that come, or the last one of the one that goes;
+- how many partitions have another owner than before, beside the least that is possible;
+- how many heartbeats the brokers answered meanwhile;
+- how long the coordinator's event loop kept others waiting (`probe.py`), beside a time when nothing happened.
+
+The topic's partitions have one replica each: nobody reads or writes them. The group's log has three.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+
+import uvloop
+
+from tidelog.adapters.system import SystemEntropy
+from tidelog.admin import AdminClient
+from tidelog.bench.probe import Probe, probing
+from tidelog.bench.result import Result
+from tidelog.bench.target import read_counters
+from tidelog.consumer.group_calls import GroupCalls
+from tidelog.consumer.group_member import GroupMember
+from tidelog.consumer.options import GroupOptions
+from tidelog.model.ids import TopicPartition
+from tidelog.testing import LocalCluster
+from tidelog.transport.session import ClusterSession
+
+TOPIC, GROUP = "rebalance", "rebalance"
+HEARTBEATS = 'tidelog_http_requests_total{method="POST",route="/groups/{group}/heartbeat",status="200"}'
+SESSION_MS = 45_000
+MAX_POLL_MS = 300_000
+CALM_S = 1.0
+STABLE_S_MAX = 120.0
+LOOK_S = 0.05
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceOptions:
+    """`rounds` is how often one joins, and then one of the others leaves."""
+
+    members: int = 100
+    partitions: int = 1000
+    brokers: int = 3
+    rounds: int = 5
+    assignor: str = "uniform"
+
+
+class Joined:
+    """A member that gives up at once what it is told to."""
+
+    def __init__(self, session: ClusterSession, options: GroupOptions, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._member = GroupMember(session, GroupCalls(session, GROUP), options, SystemEntropy(), self._news)
+        self._member.call_began()
+        self.owned: list[TopicPartition] = []
+
+    def start(self) -> None:
+        self._member.start([TOPIC], "")
+
+    async def stop(self) -> None:
+        await self._member.stop()
+
+    def _news(self) -> None:
+        membership = self._member.membership
+        if membership.to_give_up:
+            membership.gave_up(membership.to_give_up)
+            self._member.hurry()
+        self.owned = membership.owned
+        self._changed()
+
+
+class Members:
+    """Those that are in the group, or join it."""
+
+    def __init__(self, partitions: int, make: Callable[[Callable[[], None]], Joined]) -> None:
+        self._partitions = partitions
+        self._make = make
+        self._stable = asyncio.Event()
+        self.all: list[Joined] = []
+
+    def join(self, count: int) -> None:
+        """So many more, at one time."""
+        self._stable.clear()
+        fresh = [self._make(self._changed) for _ in range(count)]
+        self.all += fresh
+        for member in fresh:
+            member.start()
+
+    async def leave_first(self) -> None:
+        """The one that has been there for longest."""
+        self._stable.clear()
+        await self.all.pop(0).stop()
+        self._changed()
+
+    async def until_stable(self) -> None:
+        """Raises `TimeoutError`."""
+        async with asyncio.timeout(STABLE_S_MAX):
+            await self._stable.wait()
+        assert len(self.owners()) == self._partitions, "a partition has two owners"
+
+    def _changed(self) -> None:
+        counts = [len(member.owned) for member in self.all]
+        if sum(counts) == self._partitions and max(counts) - min(counts) <= 1:
+            self._stable.set()
+
+    def owners(self) -> dict[TopicPartition, Joined]:
+        return {partition: member for member in self.all for partition in member.owned}
+
+    async def abandon(self) -> None:
+        """All leave."""
+        await asyncio.gather(*(member.stop() for member in self.all))
+
+
+@dataclass(slots=True)
+class Change:
+    """One rebalance."""
+
+    begin_s: float
+    end_s: float
+    moved: int
+    moved_least: int
+    heartbeats: float
+
+
+@dataclass(slots=True)
+class Changes:
+    """All of them, by what was done."""
+
+    calm: tuple[float, float] = (0.0, 0.0)
+    join_all: list[Change] = field(default_factory=list)
+    join_one: list[Change] = field(default_factory=list)
+    leave_one: list[Change] = field(default_factory=list)
+
+
+def run_rebalance(options: RebalanceOptions, progress: Progress | None = None) -> Result:
+    """Runs the workload on brokers of its own, in an event loop of its own."""
+    return uvloop.run(_run(options, progress or (lambda done, total: None)))
+
+
+async def _run(options: RebalanceOptions, progress: Progress) -> Result:
+    changes = Changes()
+    async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:
+        await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=1)
+        coordinator = await _coordinator(cluster, admin)
+        async with _members(cluster.bootstrap, options) as members, probing(coordinator) as probe:
+            begin_s = time.monotonic()
+            await asyncio.sleep(CALM_S)
+            changes.calm = (begin_s, time.monotonic())
+            measured = _Measured(cluster.bootstrap, members)
+            changes.join_all.append(await measured.join(options.members, options.partitions))
+            progress(1, 1 + options.rounds)
+            for number in range(options.rounds):
+                least = options.partitions // (options.members + 1)
+                changes.join_one.append(await measured.join(1, least))
+                changes.leave_one.append(await measured.leave())
+                progress(2 + number, 1 + options.rounds)
+            await _until_described(admin, options)
+            figures = figures_of(changes, probe)
+    return Result("rebalance", asdict(options), figures)
+
+
+async def _coordinator(cluster: LocalCluster, admin: AdminClient) -> str:
+    """Base URL of the broker that coordinates the group; a reset makes the group, and its log."""
+    async with asyncio.timeout(STABLE_S_MAX):
+        await admin.reset_group(GROUP, to="earliest", topics={TOPIC: [0]})
+        found = (await admin.describe_group(GROUP)).coordinator_id
+    return cluster.broker(found).url
+
+
+@asynccontextmanager
+async def _members(bootstrap: str, options: RebalanceOptions) -> AsyncIterator[Members]:
+    entropy = SystemEntropy()
+    group = GroupOptions(
+        group=GROUP,
+        instance_id=None,
+        client_id="bench",
+        rack=None,
+        assignor=options.assignor,
+        session_timeout_ms=SESSION_MS,
+        max_poll_interval_ms=MAX_POLL_MS,
+        auto_commit_interval_ms=None,
+    )
+    session = ClusterSession(bootstrap, connections_max=2 * options.members + 2, entropy=entropy)
+    await session.open()
+    members = Members(options.partitions, lambda changed: Joined(session, group, changed))
+    try:
+        yield members
+    finally:
+        await members.abandon()
+        await session.close()
+
+
+class _Measured:
+    """Does one thing at a time, and says what it took."""
+
+    def __init__(self, bootstrap: str, members: Members) -> None:
+        self._bootstrap = bootstrap
+        self._members = members
+
+    async def join(self, count: int, least: int) -> Change:
+        before, heard = self._members.owners(), await self._heartbeats()
+        begin_s = time.monotonic()
+        self._members.join(count)
+        return await self._settled(begin_s, before, heard, least)
+
+    async def leave(self) -> Change:
+        before, heard = self._members.owners(), await self._heartbeats()
+        least = len(self._members.all[0].owned)
+        begin_s = time.monotonic()
+        await self._members.leave_first()
+        return await self._settled(begin_s, before, heard, least)
+
+    async def _settled(self, begin_s: float, before: dict[TopicPartition, Joined], heard: float, least: int) -> Change:
+        await self._members.until_stable()
+        end_s = time.monotonic()
+        moved = sum(before.get(partition) is not owner for partition, owner in self._members.owners().items())
+        return Change(begin_s, end_s, moved, least, await self._heartbeats() - heard)
+
+    async def _heartbeats(self) -> float:
+        return (await read_counters(self._bootstrap, labelled=True)).get(HEARTBEATS, 0.0)
+
+
+async def _until_described(admin: AdminClient, options: RebalanceOptions) -> None:
+    """The coordinator, too, says that it is so. Raises `TimeoutError`."""
+    async with asyncio.timeout(STABLE_S_MAX):
+        while True:
+            group = await admin.describe_group(GROUP)
+            if group.state == "STABLE" and group.members_count == options.members:
+                return
+            await asyncio.sleep(LOOK_S)
+
+
+def figures_of(changes: Changes, probe: Probe) -> dict[str, float]:
+    """Of several changes of a kind: the median, and the worst."""
+    figures = {f"calm_{name}": found for name, found in _waits_ms(probe, [changes.calm]).items()}
+    for kind, found in (
+        ("join_all", changes.join_all),
+        ("join_one", changes.join_one),
+        ("leave_one", changes.leave_one),
+    ):
+        seconds = [change.end_s - change.begin_s for change in found]
+        figures[f"{kind}_stable_median_s"] = statistics.median(seconds)
+        figures[f"{kind}_stable_worst_s"] = max(seconds)
+        figures[f"{kind}_moved_worst"] = max(change.moved for change in found)
+        figures[f"{kind}_moved_least"] = max(change.moved_least for change in found)
+        figures[f"{kind}_heartbeats_median"] = statistics.median([change.heartbeats for change in found])
+        waits = _waits_ms(probe, [(change.begin_s, change.end_s) for change in found])
+        figures |= {f"{kind}_{name}": value for name, value in waits.items()}
+    return figures
+
+
+def _waits_ms(probe: Probe, spans: Iterable[tuple[float, float]]) -> dict[str, float]:
+    waits = [seconds for span in spans for seconds in probe.between(*span)]
+    if not waits:
+        return {}
+    return {"healthz_median_ms": 1000 * statistics.median(waits), "healthz_worst_ms": 1000 * max(waits)}

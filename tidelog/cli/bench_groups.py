@@ -1,0 +1,81 @@
+"""Workloads of `tidelog bench` about consumer groups, on clusters that are started for them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from tidelog.bench import IdleConsumersOptions, RebalanceOptions, run_idle_consumers, run_rebalance
+from tidelog.cli.measuring import Brokers, History, Partitions, Records, ValueBytes, measure
+from tidelog.cli.options import Json
+
+
+class Assignor(StrEnum):
+    """Who gets which partitions."""
+
+    UNIFORM = "uniform"
+    RANGE = "range"
+    ROUNDROBIN = "roundrobin"
+
+
+def rebalance(
+    members: Annotated[int, typer.Option(min=2, metavar="N", help="In the group; they join at once.")] = 100,
+    partitions: Partitions = 1000,
+    brokers: Brokers = 3,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="How often one joins, and one leaves.")] = 5,
+    assignor: Annotated[Assignor, typer.Option(help="What the members ask for.")] = Assignor.UNIFORM,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Have members join a group and leave it.
+
+    How long until all is settled, how many partitions move beside the least that is possible, how many heartbeats that
+    takes, and for how long the coordinator keeps others waiting.
+
+    \b
+    Examples:
+      tidelog bench rebalance
+      tidelog bench rebalance --members 500 --partitions 5000 --rounds 3 --json
+    """
+    options = RebalanceOptions(
+        members=members, partitions=partitions, brokers=brokers, rounds=rounds, assignor=assignor.value
+    )
+    measure(partial(run_rebalance, options), history=history, as_json=as_json)
+
+
+def idle_consumers(
+    instances: Annotated[int, typer.Option(min=1, metavar="N", help="All of them subscribe.")] = 1000,
+    groups: Annotated[int, typer.Option(min=1, metavar="N", help="Over which they are spread evenly.")] = 50,
+    brokers: Brokers = 3,
+    partitions: Partitions = 24,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Pairs: without the instances, and with them.")] = 3,
+    records: Records = 2_000,
+    value_bytes: ValueBytes = 100,
+    at_once: Annotated[int, typer.Option(min=1, metavar="N", help="Instances being made at one time.")] = 16,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Keep REST consumer instances that nobody asks anything.
+
+    How much memory each takes, how fast they are made, and what producers notice of them. --records are written in each
+    half of a round.
+
+    \b
+    Examples:
+      tidelog bench idle-consumers
+      tidelog bench idle-consumers --instances 5000 --groups 1 --json
+    """
+    options = IdleConsumersOptions(
+        instances=instances,
+        groups=groups,
+        brokers=brokers,
+        partitions=partitions,
+        rounds=rounds,
+        records=records,
+        value_bytes=value_bytes,
+        at_once=at_once,
+    )
+    measure(partial(run_idle_consumers, options), history=history, as_json=as_json)
