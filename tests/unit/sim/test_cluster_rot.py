@@ -80,5 +80,8 @@ def test_a_journal_forgets_nothing_in_silence_whatever_may_rot() -> None:
         assert not last.is_amnesiac and max(slot.position for slot in last.slots) < max(positions)
         payloads = list(payloads_in(PARTITION, files))
         assert payloads and all(payload.position + payload.size < end - 1 for payload in payloads)
+        rotten = bytearray(files[path])
+        rotten[payloads[0].position + 8] ^= 0x80  # the length of its batch
+        assert list(payloads_in(PARTITION, {**files, path: bytes(rotten)})) == payloads[1:]
 
     play(story)
