@@ -195,6 +195,9 @@ async def test_never_a_500() -> None:
         for method, target, body, headers in drawn:
             if "t" not in site.broker.image.topics:
                 await site.topic("t")
+            if "/instances/" in target:
+                await site.post("/consumers/g", {"name": "i"})
+                await site.post("/consumers/g/instances/i/subscription", {"topics": ["t"]})
             await sender.send(method, target.replace("CLUSTER", site.broker.cluster_id), body, headers)
         await sender.close()
         assert sender.statuses.keys() >= {200, 400, 404}

@@ -133,6 +133,7 @@ async def test_media_types(site: Site, client: Client) -> None:
         ("application/vnd.kafka.v2+json", 40601),
         ("application/vnd.kafka.avro.v2+json", 40602),
         ("application/json", None),
+        ("application/vnd.kafka.binary.v2+json, */*;q=0.1", None),
     ):
         assert (await client.send("GET", "records", Accept=accept)).code == code, accept
     deleted = await client._ask("DELETE", client.path, None, {"Content-Type": "application/vnd.kafka.v2+json"})

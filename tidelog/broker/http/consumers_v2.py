@@ -180,10 +180,11 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _form_wanted(call: Call) -> Embedded | None:
-    """None if any will do."""
+    """None if any will do: the answer has the form that the instance was created with."""
     accept = call.request.headers.get("Accept")
     kinds = [] if accept is None else [kind.partition(";")[0].strip() for kind in accept.split(",")]
-    return None if all(kind in ("*/*", "application/*") for kind in kinds) else embedded_wanted(call.request)
+    takes_any = accept is None or "*/*" in kinds or "application/*" in kinds
+    return None if takes_any else embedded_wanted(call.request)
 
 
 # -- places ----------------------------------------------------------------------------------------------------------
