@@ -91,7 +91,7 @@ async def keep_committing(three: ThreeBrokers, node: int, member: HeartbeatAnswe
                 answer = await commit(three, node, sent, member)
                 assert [verdict.code for verdict in answer.verdicts] == [0]
                 acknowledged = sent
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
     except asyncio.CancelledError:
         return sent, acknowledged
 
@@ -185,7 +185,7 @@ def test_acknowledged_places_survive_the_death_of_coordinators(protocol: str) ->
         await three.start(victim)
         work.cancel()
         last, acknowledged = await work
-        assert acknowledged > 50
+        assert acknowledged > 20
         for node in three.brokers:
             assert acknowledged <= await place(three, node) <= last
 

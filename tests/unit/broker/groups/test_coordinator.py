@@ -334,4 +334,9 @@ def test_places_that_are_over_go() -> None:
         await stage.restart()
         assert await stage.places() == {1: 2}
 
-    play(story, offsets_retention_minutes=1, offsets_retention_check_interval_ms=5_000)
+    play(
+        story,
+        offsets_retention_minutes=1,
+        offsets_retention_check_interval_ms=5_000,
+        broker_heartbeat_interval_ms=4_500,
+    )
