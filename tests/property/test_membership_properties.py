@@ -1,7 +1,7 @@
 """No two members ever hand out records of one partition at the same time, whatever is lost, late or slow.
 
 The coordinator is the real core, and as impatient as it may be: it expels a member the moment its session or its
-rebalance timeout is over, and gives its partitions to the next who asks. Members' clocks run up to a tenth too slowly.
+rebalance timeout is over, and gives its partitions to the next who asks. Members' clocks run nearly a tenth too slowly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.model.errors import FencedMember, TidelogError, UnknownMember
 from tidelog.model.groups import Heartbeat, HeartbeatAnswer
 from tidelog.model.ids import TopicPartition
 
-SESSION_S, REBALANCE_S = 10, 15
+SESSION_S = 10
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 TOPICS = {"t": TopicSeen("id-of-t", len(PARTITIONS)), "u": TopicSeen("id-of-u", 1)}
 SETTINGS = GroupSettings(session_timeout_ms=SESSION_S * 1000)
@@ -83,14 +83,15 @@ class World:
         self.now_s = 0.0
         self.coordinator = Coordinator()
         self.names = 0
-        self.processes = [Process(self.new_member(), rate) for rate in (LEASE_SHARE, 1.0, 1.2)]
+        self.processes = [Process(self.new_member(), rate) for rate in (LEASE_SHARE + 0.001, 1.0, 1.2)]
 
     def name(self) -> str:
         self.names += 1
         return f"m{self.names}"
 
     def new_member(self) -> Membership:
-        return Membership("g", self.name(), topics=["t"], rebalance_timeout_ms=REBALANCE_S * 1000)
+        rebalance_ms = (60_000, 6_000, 15_000)[self.names % 3]
+        return Membership("g", self.name(), topics=["t"], rebalance_timeout_ms=rebalance_ms)
 
     def pass_time(self, seconds: float) -> None:
         self.now_s += seconds
@@ -147,11 +148,11 @@ class World:
 def step(world: World, random: Random) -> None:
     """Something happens. Beats are what happens most, and most of them are answered."""
     process = random.choice(world.processes)
-    match random.choices(range(8), weights=(8, 6, 2, 2, 2, 0.5, 0.2, 0.3))[0]:
+    match random.choices(range(8), weights=(8, 7, 2, 2, 0.6, 0.3, 0.2, 0.3))[0]:
         case 0:
             world.beat(process, random.choices(list(Fate), weights=(4, 1, 1))[0])
         case 1:
-            world.pass_time(random.choice((0.1, 1, 2, 4, 8)))
+            world.pass_time(random.choice((0.1, 0.5, 2, 5, 9)))
         case 2:
             world.hear(process)
         case 3:
@@ -167,7 +168,7 @@ def step(world: World, random: Random) -> None:
     world.check()
 
 
-@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(150, 20_000), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(150, 6_000), marks=pytest.mark.slow)])
 def test_each_partition_is_handed_out_by_one_and_in_the_end_by_somebody(seeds: range) -> None:
     for seed in seeds:
         world, random = World(), Random(seed)
