@@ -39,6 +39,12 @@ class Catchup:
         if proposer not in self._peers:
             self._stranger = proposer
 
+    def asked(self, sender: int) -> None:
+        """Somebody asks what is here, who lacks it as a rule. But if something cannot be read here, that may be who the
+        members are: so who asks is worth asking, too."""
+        if self._replica.faulty():
+            self.meet(sender)
+
     def on_timer(self) -> list[Action]:
         """Asks the next peer, and sets the timer again."""
         peers = self._peers if self._stranger is None else (*self._peers, self._stranger)

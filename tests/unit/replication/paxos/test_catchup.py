@@ -58,3 +58,16 @@ def test_what_has_come_is_not_asked_for_again() -> None:
     catchup = Catchup(PEERS, made)
     catchup.on_response(3, LearnResponse(ORIGIN, (Slot(1, 5, value(1), learned=True),), 3))
     assert asked(catchup, 3) == {3: [0, 2]}
+
+
+def test_who_asks_is_asked_for_what_cannot_be_read_here() -> None:
+    """It may be who the members are."""
+    alone = Catchup((), replica(3, faulty=range(2, 3)))
+    alone.asked(3)
+    assert asked(alone, 3) == {3: [2]}
+
+
+def test_who_asks_is_not_asked_as_long_as_all_can_be_read_here() -> None:
+    catchup = Catchup((2,), replica(3, faulty=range(0)))
+    catchup.asked(9)
+    assert [asked(catchup, 3) for _ in range(3)] == [{2: []}] * 3
