@@ -15,7 +15,7 @@ rebalance timeout, expels it and gives its partitions away. The member cannot be
   So the lease is counted from when the last heartbeat that was answered was sent.
 - Partitions that are not given up. The coordinator began to wait not before it answered that the member may keep all
   it owns, thus not before that heartbeat was sent. `_clean_s` is that moment. It must have counted what the member
-  owns: what is said with an epoch of the past is not, nor what is not said; an answer with an assignment tells.
+  owns: what is said with an epoch of the past is not, nor by a join that is repeated, nor what is not said.
 
 Both periods are shortened to `LEASE_SHARE`: two clocks may differ in rate by that much. Then no two members ever hand
 out records of one partition at the same time, whatever is lost or late. A lease that ran out and is renewed by an
@@ -116,7 +116,7 @@ class Membership:
         self._sent_subscription: tuple[tuple[str, ...], str] | None = None
         self._is_waiting = False
         """True while a heartbeat is not answered: then nobody knows whether the coordinator has heard it."""
-        self._is_polling = False
+        self._is_polling = self._is_first = False
         self._sent: Heartbeat | None = None
         """The last heartbeat; None before the first."""
         self._sent_owned: frozenset[TopicPartition] = frozenset()
@@ -164,7 +164,8 @@ class Membership:
         says_all = self.member_epoch == JOIN
         says_subscription = says_all or (self._is_subscription_due and not self._is_waiting)
         says_owned = says_all or self._is_waiting or self._confirmed != self._owned
-        may_wait = self.member_epoch != JOIN and not self.to_give_up
+        may_wait = self._clean_s > -math.inf and not self.to_give_up
+        self._is_first = self._sent is None
         self._sent = Heartbeat(
             group=self.group,
             member_id=self.member_id,
@@ -195,8 +196,8 @@ class Membership:
         pending = self._owned - self._target
         target = self._sent_owned if answer.assignment is None else _partitions(answer.assignment)
         assert self._sent is not None
-        is_same_epoch = self.member_epoch in (JOIN, answer.member_epoch)
-        was_counted = answer.assignment is None or (is_same_epoch and self._sent.owned is not None)
+        is_counting = self._is_first or self.member_epoch == answer.member_epoch
+        was_counted = answer.assignment is None or (is_counting and self._sent.owned is not None)
         has_news = answer.member_epoch != self.member_epoch or target != self._sent_owned
         self.member_epoch = answer.member_epoch
         self._target = target
@@ -216,8 +217,7 @@ class Membership:
         return Changes(revoked=tuple(sorted(revoked)), assigned=tuple(sorted(assigned)))
 
     def _next_s(self, interval_s: float, *, has_news: bool) -> float:
-        """At once if there is something to say, or the next poll to begin; else an interval after the last one, so that
-        a coordinator that answers early is not asked without end."""
+        """At once if there is something to say or to wait for; else an interval later, however early answers come."""
         assert self._sent is not None
         if self._owned != self._sent_owned or self._is_subscription_due:
             return -math.inf

@@ -241,6 +241,19 @@ def test_the_lease_ends_before_the_coordinators_patience_with_what_is_not_given_
     assert it.lease_end_s == pytest.approx(55 + 45 * LEASE_SHARE)
 
 
+def test_a_repeated_join_has_no_lease_before_the_coordinator_has_counted_what_is_owned() -> None:
+    """It may have been told to give something up meanwhile, and not have heard it."""
+    it = Membership("g", "m", topics=["t"], rebalance_timeout_ms=60_000)
+    it.heartbeat(0, WAIT_MS)
+    beat(it, 5, T0)
+    assert not it.may_deliver(5)
+    said = it.heartbeat(6, WAIT_MS)
+    assert (said.owned, said.wait_ms) == (grouped([T0]), 0), "which is asked for at once"
+    it.answered(answer(same=True), 6)
+    assert it.lease_end_s == pytest.approx(6 + 45 * LEASE_SHARE)
+    assert it.heartbeat(6, WAIT_MS).wait_ms == WAIT_MS
+
+
 # -- failures ----------------------------------------------------------------------------------------------------
 
 
