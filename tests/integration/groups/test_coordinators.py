@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -125,6 +126,27 @@ def test_any_broker_takes_any_request(protocol: str) -> None:
             await beat(three, 1, HeartbeatAnswer("nobody", 1, 0, 0, None), None)
 
     play(story, protocol)
+
+
+def test_members_that_join_at_once_hold_up_nobody_else() -> None:
+    """Between any two decisions of a coordinator everything else of its broker has its turn."""
+
+    async def story(three: ThreeBrokers) -> None:
+        node = (await join(three, 1, "first")).coordinator
+        coordinator = three.brokers[node].groups.local("g")
+        assert coordinator is not None and coordinator.shard is not None
+        members = coordinator.shard.groups["g"].members
+        seen = [len(members)]
+        joining = asyncio.gather(*[join(three, node, f"m{number}") for number in range(50)])
+        while not joining.done():
+            await asyncio.sleep(0)
+            seen.append(len(members))
+            if seen[-1] == seen[-2] == 51:
+                await joining
+        assert seen[-1] == 51
+        assert max(after - before for before, after in pairwise(seen)) == 1
+
+    play(story)
 
 
 def test_a_waiting_heartbeat_is_answered_by_the_news() -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -68,6 +68,10 @@ class Surroundings:
     """The cluster's topics, as this broker knows them now."""
 
 
+_Outcome: TypeAlias = tuple[GroupAnswer | TidelogError, OutgoingBatch | None, OutgoingBatch | None]
+"""What is to be told; what was written for it; what has to be committed besides."""
+
+
 class Tenure:
     """One load's. `run` is its task; `end` its end, in any case. `changed` is called with each group of which more than
     places has changed, once that is committed."""
@@ -88,6 +92,7 @@ class Tenure:
         self._surroundings = surroundings
         self._changed = changed
         self._requests = 0
+        self._turn = asyncio.Lock()
         self._over: TidelogError | None = None
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -115,28 +120,51 @@ class Tenure:
         )
 
     async def _settled(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        self._require_tenure()
-        outcome: GroupAnswer | TidelogError
-        own = barrier = None
-        try:
-            decision = self._decided(request)
-        except TidelogError as error:
-            outcome = error
-        else:
-            own = self.write(decision.records)
-            outcome = decision.answer
-            if isinstance(request, FetchOffsets):
-                barrier = self._outbox.barrier(claim_entry(self.partition, self._surroundings.node_id))
-            if isinstance(request, Heartbeat):
-                self._hear(request)
         self._requests += 1
         try:
+            if isinstance(request, Heartbeat):
+                outcome, own, barrier = await self._in_turn(request, deadline_s)
+            else:
+                outcome, own, barrier = self._act_on(request)
             await self._until_true(own, barrier, deadline_s)
         finally:
             self._requests -= 1
         if isinstance(outcome, TidelogError):
             raise outcome
         return _signed(outcome, self._surroundings.node_id)
+
+    async def _in_turn(self, request: Heartbeat, deadline_s: float) -> _Outcome:
+        """After a heartbeat that changes something all else of this broker goes on before the next one: it may take
+        milliseconds, and a thousand members may join at once. Who did nothing else meanwhile would lose what it leads.
+        """
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise CoordinatorNotAvailable(
+                "the group's coordinator has too much to decide; nothing was done; try again"
+            ) from None
+        try:
+            outcome = self._act_on(request)
+            _, own, _ = outcome
+            if own is not None:
+                await asyncio.sleep(0)
+        finally:
+            self._turn.release()
+        return outcome
+
+    def _act_on(self, request: AnyGroupRequest) -> _Outcome:
+        self._require_tenure()
+        try:
+            decision = self._decided(request)
+        except TidelogError as error:
+            return error, None, None
+        own, barrier = self.write(decision.records), None
+        if isinstance(request, FetchOffsets):
+            barrier = self._outbox.barrier(claim_entry(self.partition, self._surroundings.node_id))
+        if isinstance(request, Heartbeat):
+            self._hear(request)
+        return decision.answer, own, barrier
 
     def _decided(self, request: AnyGroupRequest) -> Decision:
         around = self._surroundings
