@@ -49,8 +49,8 @@ class GroupRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_u
 class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
     """ "I am here." Answered by `HeartbeatAnswer`. None means "as I said before"; a join must say it all.
 
-    Raises `UnknownMember`, `FencedMember`: the member owns nothing any more, and joins anew, under another id, so that no
-    commit of its that is still under way counts; `InstanceIdInUse`, `UnsupportedAssignor`, `GroupFull`,
+    Raises `UnknownMember`, `FencedMember`: the member owns nothing any more, and joins anew, under another id, so that
+    no commit of its that is still under way counts; `InstanceIdInUse`, `UnsupportedAssignor`, `GroupFull`,
     `InvalidRequest`.
     """
 
