@@ -125,8 +125,15 @@ class Hands:
             holding = self.holdings.next()
             if holding is None or not await self._poll(holding):
                 await asyncio.sleep(PAUSE_S * self._rng.random())
+            elif self._parts.post.is_calm:
+                await self._read_on(holding)
             if not self._plan.commits_every_s:
                 await self.commit()
+
+    async def _read_on(self, holding: Holding) -> None:
+        """All that there is: what is left in the end may be much."""
+        while self._may_deliver(holding) and not self.is_leaving and await self._poll(holding):
+            pass
 
     async def _poll(self, holding: Holding) -> bool:
         """Reads, hands out, and handles. True if there was anything."""
