@@ -62,7 +62,7 @@ DOWN_S = (0.2, 5.0)
 CONSUMER_FAULTS = {
     "consumers killed": (0.0, 0.0),
     "consumers stopped, for less than their session": (0.3, 4.5),
-    "consumers stopped, for longer": (7.0, 9.0),
+    "consumers stopped, for longer": (8.0, 14.0),
     "consumers added": (0.0, 0.0),
     "consumers removed": (0.0, 0.0),
 }
@@ -284,9 +284,10 @@ class Chaos:
             for kind in self._rng.sample(list(CONSUMER_FAULTS), len(CONSUMER_FAULTS)):
                 await asyncio.sleep(self._rng.uniform(*BETWEEN_S))
                 seconds = self._rng.uniform(*CONSUMER_FAULTS[kind])
-                if time.monotonic() + seconds >= end_s:
+                if time.monotonic() >= end_s:
                     return
-                await self._break_consumer(tasks, kind, seconds)
+                if time.monotonic() + seconds < end_s:
+                    await self._break_consumer(tasks, kind, seconds)
 
     async def _break_consumer(self, tasks: asyncio.TaskGroup, kind: str, seconds: float) -> None:
         crew, victim = self._crew, self._rng.choice(self._crew.idle)
