@@ -12,7 +12,7 @@ from tidelog.sim.main import CHUNK_SEEDS, Summary
 
 
 def failing(runs: int, *asked_for: Any) -> Summary:
-    """`asked_for`: rings and protocols."""
+    """`asked_for`: rings, protocols, groups."""
     summary = Summary(7, *asked_for)
     for seed in range(7, 7 + runs):
         violations = ("record 3 is lost",) if seed == 7 else ()
@@ -46,10 +46,12 @@ def test_a_failure_comes_with_the_command_that_repeats_it(
     assert ("\n  last\n" in ran.out) is shows_trace
 
 
-def test_the_command_asks_for_the_same_protocol(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_asks_for_the_same_protocol_and_groups(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sim, "run", lambda runs, seed, jobs, progress, *asked_for: failing(runs, *asked_for))
     ran = tidelog("sim", "--runs", "2", "--ring", "cluster", "--protocol", "mixed")
     assert "seed 7: tidelog sim --runs 1 --seed 7 --ring cluster --protocol mixed\n" in ran.out
+    ran = tidelog("sim", "--runs", "2", "--ring", "cluster", "--groups")
+    assert "seed 7: tidelog sim --runs 1 --seed 7 --ring cluster --groups\n" in ran.out
 
 
 def test_the_failures_of_a_batch_as_json(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
