@@ -9,7 +9,7 @@ from tests.sim.cluster.stage import scenario
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.groups import mutants
 from tidelog.sim.cluster.groups.plans import GroupPlan, GroupTraffic, MemberPlan, Mishap
-from tidelog.sim.cluster.run import run_scenario, run_seed
+from tidelog.sim.cluster.run import run_scenario, run_seed, shrink
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, decode_scenario, encode_scenario
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic
 from tidelog.sim.crash import Outcome
@@ -112,6 +112,15 @@ def test_a_member_that_does_not_mind_its_lease_is_noticed() -> None:
     asleep = group(Mishap(1.0, "sleep", 0, 1, 0.0, 1.0))
     with mutants.deliver_without_a_lease():
         assert any(violation.startswith("exclusive") for violation in run_scenario(asleep).violations)
+
+
+@pytest.mark.slow
+def test_a_failing_scenario_becomes_smaller() -> None:
+    asleep = Mishap(1.0, "sleep", 0, 1, 0.0, 1.0)
+    with mutants.deliver_without_a_lease():
+        smaller = shrink(group(Mishap(0.8, "grow", 0, 0, 0.1, 0.0), asleep, Strike(2.0, "jump", (1,), 0.1, 0.5)))
+    assert smaller.steps == (asleep,)
+    assert len(smaller.swarm.groups.groups[0].members) == 2, "it takes two"
 
 
 def test_no_seed_breaks_a_rule() -> None:
