@@ -29,7 +29,7 @@ OBVIOUS: tuple[Mutant, ...] = (mutants.one_too_few, mutants.fence_and_leave_in_t
 
 @pytest.fixture(scope="module")
 def summary() -> Summary:
-    return run(SEEDS, rings=(Ring.CLUSTER,))
+    return run(SEEDS, rings=(Ring.CLUSTER,), groups=False)
 
 
 def test_no_seed_breaks_a_rule(summary: Summary) -> None:
@@ -102,7 +102,7 @@ def is_good(seed: int) -> bool:
 
 
 def with_in_sync_sets(seed: int) -> Scenario:
-    return draw_scenario(seed, Mix.ISR)
+    return draw_scenario(seed, Mix.ISR, groups=False)
 
 
 def fails(scenario: Scenario) -> bool:

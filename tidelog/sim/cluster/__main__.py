@@ -18,6 +18,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Simulate one cluster, grown from one number.")
     parser.add_argument("--seed", type=int, default=0, help="the number (default %(default)s)")
     parser.add_argument("--protocol", type=Mix, choices=list(Mix), help="how topics commit (default: as the seed says)")
+    parser.add_argument(
+        "--groups",
+        action=argparse.BooleanOptionalAction,
+        help="whether there are consumer groups (default: as the seed says)",
+    )
     parser.add_argument("--scenario", help="run this scenario instead, as JSON")
     parser.add_argument("--trace", action="store_true", help="tell what happened, line by line")
     parser.add_argument("--shrink", action="store_true", help="make a failing scenario smaller, which takes minutes")
@@ -36,7 +41,7 @@ def main() -> int:
 def _scenario(options: argparse.Namespace) -> Scenario:
     if options.scenario is not None:
         return decode_scenario(options.scenario)
-    return draw_scenario(options.seed, options.protocol)
+    return draw_scenario(options.seed, options.protocol, options.groups)
 
 
 if __name__ == "__main__":
