@@ -43,14 +43,12 @@ class Member:
         self._wake = asyncio.Event()
         self._hands = Hands(name, plan, self.membership, parts, rng, self._now_s, self._wake.set)
         self._tasks: asyncio.TaskGroup
-        self._work: asyncio.Task[None] | None = None
 
     # -- life and death ----------------------------------------------------------------------------------------------
 
     def begin(self) -> asyncio.Task[None]:
         """Starts the process. The task ends when it has left, or fails as it does."""
-        self._work = self._parts.loop.create_task(self._run(), context=context_of(self._process))
-        return self._work
+        return self._parts.loop.create_task(self._run(), context=context_of(self._process))
 
     @property
     def held(self) -> list[TopicPartition]:

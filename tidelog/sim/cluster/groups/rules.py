@@ -44,8 +44,8 @@ class GroupRules:
     """Is told the rule and what is wrong."""
     counters: Counter[str] = field(default_factory=Counter)
     handed_out: dict[TopicPartition, Coverage] = field(default_factory=dict)
-    is_excused: bool = False
-    """The group's places were destroyed on purpose: nothing is demanded of them any more."""
+    is_gone: Callable[[], bool] = lambda: False
+    """True if the group's places were destroyed on purpose: nothing is demanded of them any more."""
     _now: int = 0
     """Counts events."""
     _holders: dict[TopicPartition, dict[str, MayDeliver]] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class GroupRules:
         self._now += 1
         for place in answer.offsets:
             where, offset = TopicPartition(place.topic, place.partition), max(place.offset, 0)
-            if offset < floors.get(where, 0) and not self.is_excused:
+            if offset < floors.get(where, 0) and not self.is_gone():
                 self._violate("places", f"{where}: a place of {floors[where]} was kept, and {place.offset} is found")
             self._check_place(where, offset)
             self._floors[where] = max(self._floors.get(where, 0), offset)
@@ -163,11 +163,6 @@ class GroupRules:
                 yield f"{where}: nobody was given {reach}, of {end}"
             elif place < end:
                 yield f"{where}: the place is {place}, of {end}"
-
-    def excuse(self) -> None:
-        """Its places are gone, and nobody could help it."""
-        self.is_excused = True
-        self._floors.clear()
 
     def _violate(self, rule: str, what: str) -> None:
         self.violate(rule, f"{self.group}: {what}")

@@ -73,7 +73,7 @@ class Groups:
         self._asking = stream(seed, "asking for groups")
 
     def _make(self, plan: GroupPlan) -> Group:
-        rules = GroupRules(plan.name, self._truth.violate)
+        rules = GroupRules(plan.name, self._truth.violate, is_gone=self._has_lost_places)
         slots = list[Slot]()
         for number, member in enumerate(plan.members):
             name = f"{plan.name}m{number}"
@@ -155,7 +155,7 @@ class Groups:
         while missing := await look(group):
             for slot in group.slots:
                 slot.check()
-            if self._has_lost_places(group):
+            if self._has_lost_places():
                 return
             if self._world.true_time > deadline_s:
                 for wrong in missing:
@@ -164,14 +164,14 @@ class Groups:
             await asyncio.sleep(LOOK_S)
         self._truth.note(rule, group.name)
 
-    def _has_lost_places(self, group: Group) -> bool:
+    def _has_lost_places(self) -> bool:
         """Some partition of the groups' topic is gone with its last disk: excused, whichever groups lived there."""
         topic = self._truth.image.topics.get(OFFSETS_TOPIC)
-        books = [] if topic is None else [book for one, book in self._ledger.books.items() if one[0] == topic.topic_id]
-        if any(book.is_gone for book in books):
-            self._truth.saw("excused loss of places")
-            group.rules.excuse()
-        return group.rules.is_excused
+        if topic is None:
+            return False
+        lost = any(book.is_gone for one, book in self._ledger.books.items() if one.topic_id == topic.topic_id)
+        self._truth.saw("excused loss of places", lost)
+        return lost
 
     async def _unsettled(self, group: Group) -> list[str]:
         described = await self._ask(group, DescribeGroup(group=group.name))
@@ -203,7 +203,7 @@ class Groups:
         """Whoever asks now is told what the rules know of (`GroupRules.found`)."""
         for _ in range(FIND_TRIES_MAX):
             found = await self._ask(group, FetchOffsets(group=group.name))
-            if isinstance(found, OffsetsAnswer) or self._has_lost_places(group):
+            if isinstance(found, OffsetsAnswer) or self._has_lost_places():
                 return
             await asyncio.sleep(LOOK_S)
         self._truth.violate("places", f"{group.name}: its places cannot be asked for: {found}")
