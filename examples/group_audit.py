@@ -8,6 +8,7 @@ what the coordinator said the places were. The rules are the rows of the table:
 - **No place passes a record that nobody was handed.** Whenever a place was seen, every record before it had been handed
   out, also those of which no producer knows whether they are there. A consumer tells of a handout before it can commit,
   so there is no tolerance in this.
+- **No place goes back.** Nobody seeks here, so each place in the log is at least the one before it.
 - **One owner in each epoch.** No partition was given to two members in one epoch, and at no position of the log did two
   members hold it, what one is still to give up included.
 - **No two at one time.** A *turn* is what one consumer handed out of a partition from being assigned it on; from its
@@ -104,6 +105,10 @@ class Story:
         self.turns: list[Turn] = []
         self._turn: dict[tuple[str, int], Turn] = {}
         self.places: list[Seen] = []
+        self.followed: dict[int, int] = {}
+        """The newest place of each partition in the group's log."""
+        self.went_back: list[str] = []
+        self._group = group
         self.ownership = Ownership(group)
         self.told: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
@@ -120,6 +125,18 @@ class Story:
                     self._hand_out(member, int(partition), records, line["asked"], line["at"])
             case "failed":
                 self.errors[line["error"].split(":", 1)[0]] += 1
+
+    def follow(self, key: Mapping[str, Any], value: Mapping[str, Any] | None, at_s: float) -> None:
+        """The next record of the group's log."""
+        self.ownership.apply(key, value)
+        if key["kind"] != "place" or key["group"] != self._group or value is None:
+            return
+        partition, offset = value["partition"], value["offset"]
+        before = self.followed.get(partition, 0)
+        if offset < before:
+            self.went_back.append(f"partition {partition}: from {before} to {offset}, by {value['member_id']}")
+        self.followed[partition] = offset
+        self.places.append(Seen(at_s, partition, offset))
 
     def _begin_turn(self, member: str, partition: int) -> Turn:
         turn = self._turn[member, partition] = Turn(member, partition)
@@ -234,7 +251,7 @@ class Audit:
     @property
     def wrong(self) -> list[str]:
         """What is to be looked at, in words."""
-        return [*self.passed, *self.conflicts, *self.overlaps, *self.story.different]
+        return [*self.passed, *self.story.went_back, *self.conflicts, *self.overlaps, *self.story.different]
 
     def is_good(self, stable_s_max: float) -> bool:
         """Nothing is wrong, and enough has happened for that to mean something."""
@@ -257,6 +274,7 @@ class Audit:
             "acknowledged_not_handed_out": self.missing,
             "different": self.different,
             "places_beyond": len(self.passed),
+            "places_back": len(story.went_back),
             "partitions_behind": self.behind,
             "owned_twice": len(self.conflicts),
             "handed_out_by_two": len(self.overlaps),
@@ -283,6 +301,7 @@ class Audit:
         table.add_row("acknowledged and never handed out", _zero(self.missing))
         table.add_row("handed out otherwise than sent", _zero(self.different))
         table.add_row("places beyond what was handed out", _zero(len(self.passed)))
+        table.add_row("places that went back", _zero(len(story.went_back)))
         table.add_row("partitions whose last place is not the end", _zero(self.behind))
         table.add_row("owned by two members in an epoch", _zero(len(self.conflicts)))
         table.add_row("handed out by two at a time", _zero(len(self.overlaps)))

@@ -8,6 +8,7 @@ last fault is always a consumer that dies and is not replaced, which takes its w
     python examples/group_faults.py                         # a minute
     python examples/group_faults.py --seconds 300 --seed 7
     python examples/group_faults.py --seconds 60 --json
+    python examples/group_faults.py --cuts                  # brokers are cut off, too: as root
 
 What must be true, and what from outside cannot be told apart, is in `group_audit.py`. Exit status 1 if anything is not.
 """
@@ -29,7 +30,7 @@ from pathlib import Path
 
 from flights import PROTOCOLS, read_flights
 from flights_audit import number_of
-from flights_faults import SETTINGS
+from flights_faults import SETTINGS, links
 from group_audit import Audit, Pause, Place, Seen, Story
 from group_crew import Crew, Line, Member, MemberFailed
 from rich.console import Console
@@ -41,8 +42,8 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.model.partitioner import partition_for_key
 from tidelog.producer import Delivery, Producer
-from tidelog.testing import BrokerFailed, LocalCluster
-from tidelog.testing.faults import PROCESS_FAULTS, Fault, Faults
+from tidelog.testing import BrokerFailed, LocalCluster, PrivateNetwork
+from tidelog.testing.faults import Fault, Faults
 
 TOPIC, GROUP, OFFSETS_TOPIC = "flights", "flights-readers", "__consumer_offsets"
 BROKERS = 3
@@ -82,8 +83,6 @@ class Run:
         self.pauses: dict[str, list[Pause]] = {}
         self._cluster = cluster
         self._rows = rows
-        self._followed: dict[int, int] = {}
-        """The newest place of each partition in the group's log."""
         self._over = asyncio.Event()
 
     def _told(self, member: Member, line: Line) -> None:
@@ -144,15 +143,8 @@ class Run:
             while True:
                 with contextlib.suppress(TidelogError):
                     for record in (await consumer.getmany(at, timeout_ms=1_000)).get(at, []):
-                        self._follow(json.loads(record.key or b"{}"), record.value)
-
-    def _follow(self, key: dict[str, str], value: bytes | None) -> None:
-        decoded = None if value is None else json.loads(value)
-        self.story.ownership.apply(key, decoded)
-        if key["kind"] == "place" and key["group"] == GROUP and decoded is not None:
-            seen = Seen(time.monotonic(), decoded["partition"], decoded["offset"])
-            self.story.places.append(seen)
-            self._followed[seen.partition] = seen.offset
+                        value = None if record.value is None else json.loads(record.value)
+                        self.story.follow(json.loads(record.key or b"{}"), value, time.monotonic())
 
     async def watch(self) -> None:
         """Asks for the group's places now and then, until it is cancelled."""
@@ -220,7 +212,7 @@ class Run:
     async def _caught_up(self, places: dict[int, int], *tasks: asyncio.Task[None]) -> None:
         """Until what follows the log has read the last places in it. Raises what has ended it, and `TimeoutError`."""
         async with asyncio.timeout(WAIT_S_MAX):
-            while not places.items() <= self._followed.items():
+            while not places.items() <= self.story.followed.items():
                 for task in tasks:
                     if task.done():
                         task.result()
@@ -230,13 +222,13 @@ class Run:
 class Chaos:
     """What is done to consumers and brokers, drawn from a seed, and when the last of it was over."""
 
-    def __init__(self, cluster: LocalCluster, crew: Crew, seed: int) -> None:
+    def __init__(self, cluster: LocalCluster, crew: Crew, seed: int, network: PrivateNetwork | None) -> None:
         self.counts: Counter[str] = Counter()
         self.last_fault_s = 0.0
         self._cluster = cluster
         self._crew = crew
         self._rng = random.Random(seed)  # noqa: S311 - dice, not secrets
-        self._brokers = Faults(cluster)
+        self._brokers = Faults(cluster, network)
 
     async def reign(self, admin: AdminClient, seconds: float, progress: Progress) -> None:
         """Returns when everything is mended, but for the consumer that was killed last. Raises `BrokerFailed`,
@@ -266,7 +258,7 @@ class Chaos:
     async def _break_brokers(self, admin: AdminClient, end_s: float) -> None:
         """One after another; every kind once before any comes again."""
         while True:
-            for kind in self._rng.sample(PROCESS_FAULTS, len(PROCESS_FAULTS)):
+            for kind in self._rng.sample(self._brokers.kinds, len(self._brokers.kinds)):
                 await asyncio.sleep(self._rng.uniform(*BETWEEN_S))
                 if time.monotonic() >= end_s:
                     return
@@ -329,7 +321,7 @@ def tail_number_of(row: bytes) -> bytes:
     return row.split(b",", TAIL_NUMBER + 1)[TAIL_NUMBER]
 
 
-async def run(options: argparse.Namespace) -> bool:
+async def run(options: argparse.Namespace, network: PrivateNetwork | None) -> bool:
     """Plays, and reports. True if all is as promised."""
     rows = read_flights()
     settings = {**SETTINGS, "commit.protocol": options.protocol}
@@ -338,9 +330,9 @@ async def run(options: argparse.Namespace) -> bool:
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         directory = Path(options.data_dir or temporary)
-        async with LocalCluster(BROKERS, settings=settings, data_dir=options.data_dir) as cluster:
+        async with LocalCluster(BROKERS, settings=settings, data_dir=options.data_dir, network=network) as cluster:
             begun = Run(cluster, rows, directory)
-            chaos = Chaos(cluster, begun.crew, options.seed)
+            chaos = Chaos(cluster, begun.crew, options.seed, network)
             audit = await begun.play(chaos, options.seconds, progress)
     report(audit, chaos.counts, options)
     return audit.is_good(STABLE_S_MAX)
@@ -365,11 +357,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, metavar="S", help="of faults; default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the faults; default: %(default)s")
     parser.add_argument("--protocol", choices=PROTOCOLS, default="isr", help="of the topic; default: %(default)s")
+    parser.add_argument("--cuts", action="store_true", help="cut brokers off, too, where that is possible")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="keep the brokers' data and all output there")
     options = parser.parse_args()
     try:
-        return 0 if asyncio.run(run(options)) else 1
+        with links(BROKERS) if options.cuts else contextlib.nullcontext() as network:
+            return 0 if asyncio.run(run(options, network)) else 1
     except TidelogError as error:
         print(f"error: {error.message} ({error.code})", file=sys.stderr)
     except (BrokerFailed, MemberFailed) as error:

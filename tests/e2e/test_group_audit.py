@@ -32,6 +32,11 @@ def current(member: str, held: dict[int, int], revoking: dict[int, int] | None =
     return key, {**key, "member_epoch": 9, "held": topics(held), "revoking": topics(revoking or {})}
 
 
+def place(offset: int) -> Any:
+    key = {"kind": "place", "group": "g", "topic": "t", "partition": 0}
+    return key, {**key, "offset": offset, "member_id": "a"}
+
+
 class Played:
     """Two consumers share a partition, one after the other; each test spoils something of it."""
 
@@ -50,6 +55,7 @@ class Played:
         ]
         self.seen = [Seen(1.5, 0, 3), Seen(6.0, 0, 10)]
         self.log: Log = [current("a", {0: 1}), current("a", {}, {0: 1}), current("a", {}), current("b", {0: 2})]
+        self.log += [place(3), place(3), place(7)]
         self.stable_s = STABLE_S
         self.story.acknowledged.update(self.found)
 
@@ -58,7 +64,7 @@ class Played:
             self.story.tell(member, line)
         self.story.places += self.seen
         for key, value in self.log:
-            self.story.ownership.apply(key, value)
+            self.story.follow(key, value, 6.0)
         return self.story.audit(self.found, self.places, self.pauses, self.stable_s)
 
 
@@ -110,7 +116,11 @@ def own_one_that_is_still_to_be_given_up(played: Played) -> None:
 
 
 def own_one_epoch_twice(played: Played) -> None:
-    played.log[-1] = current("b", {0: 1})
+    played.log[3] = current("b", {0: 1})
+
+
+def go_back(played: Played) -> None:
+    played.log.append(place(6))
 
 
 def settle_late(played: Played) -> None:
@@ -130,6 +140,7 @@ def settle_late(played: Played) -> None:
         (hand_out_late_after_a_stop_before_the_call, {"handed_out_by_two": 1}),
         (own_one_that_is_still_to_be_given_up, {"owned_twice": 1}),
         (own_one_epoch_twice, {"owned_twice": 1}),
+        (go_back, {"places_back": 1}),
         (settle_late, {}),
     ],
 )
@@ -138,8 +149,8 @@ def test_what_is_wrong_is_counted(spoil: Callable[[Played], None], wrong: dict[s
     spoil(played)
     audit = played.audit()
     names = (
-        "acknowledged_not_handed_out", "different", "places_beyond", "partitions_behind", "owned_twice",
-        "handed_out_by_two",
+        "acknowledged_not_handed_out", "different", "places_beyond", "places_back", "partitions_behind",
+        "owned_twice", "handed_out_by_two",
     )  # fmt: skip
     assert {name: audit.figures[name] for name in names if audit.figures[name]} == wrong
     assert not audit.is_good(STABLE_S)
