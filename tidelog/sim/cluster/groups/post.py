@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tidelog.broker.broker import Broker
 from tidelog.groups.decision import GroupAnswer
@@ -93,9 +93,9 @@ class Post:
 
 
 async def _deliver(anywhere: AnyBroker, rules: GroupRules, request: Asked, timeout_s: float) -> GroupAnswer:
-    def work(broker: Broker) -> Coroutine[Any, Any, GroupAnswer]:
-        deadline_s = asyncio.get_running_loop().time() + timeout_s
-        return broker.groups.ask(request, deadline_s=deadline_s)
+    async def work(broker: Broker) -> GroupAnswer:
+        deadline_s = asyncio.get_running_loop().time() + timeout_s  # by the broker's clock
+        return await broker.groups.ask(request, deadline_s=deadline_s)
 
     sent, floors = rules.sends(), rules.floors()
     answer = await anywhere.call(work)
