@@ -38,7 +38,9 @@ class Hunt(NamedTuple):
 HUNTS = (
     Hunt(mutants.commits_in_any_order, ("sequence",), late_rate=0.2),
     Hunt(mutants.deliver_without_a_lease, ("exclusive",), mishaps=("sleep",)),
-    Hunt(mutants.answer_before_the_commit, ("places", "delivery", "owners"), strikes=("power cut of all", "leader dies")),
+    Hunt(
+        mutants.answer_before_the_commit, ("places", "delivery", "owners"), strikes=("power cut of all", "leader dies")
+    ),
     Hunt(mutants.commits_of_whoever_it_was, ("fencing", "places"), mishaps=("sleep", "leave"), late_rate=0.2),
     Hunt(mutants.given_away_before_it_is_given_up, ("exclusive",), mishaps=("leave", "crash"), mute_rate=0.3),
     Hunt(mutants.load_without_a_claim, ("places", "owners"), strikes=("leader dies", "crash"), protocol="isr"),
