@@ -2,8 +2,8 @@
 
 Each is hunted where it may show: by the strikes and orders that it takes, on drawn clusters with short journals. Some
 rules of Paxos itself are hunted here too, as they are in brokers; `tests/sim/ring1` has all of them, and finds them
-sooner. (That void entries have no effect is missed only there: it takes two leaders of which each has entries under way,
-and no entry of 279 aimed clusters was void to the harm of anybody.)
+sooner. (That void entries have no effect is missed only there: no entry of 279 aimed clusters was void to the harm of
+anybody.)
 """
 
 from __future__ import annotations

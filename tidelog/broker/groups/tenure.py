@@ -5,9 +5,11 @@ and put into the outbox. Its answer is given when all that it was derived from i
 and whatever was on its way when it was decided, refusals included. So requests do not wait for each other's fsync, and
 nobody is told what may be lost.
 
-An append that fails, or whose fate is unknown, ends the tenure: the state has run ahead of a log that may not follow.
-Whoever waits is told so, and the coordinator loads anew. An answer also needs the partition to be led for sure at that
-moment (the broker's lease): a leader of the past answers nothing, not even what nobody has to write.
+An append that is refused for now (too few in sync, a full disk, a lease that has run out) is tried again for as long as
+the role lasts: nobody else writes meanwhile, or the next try finds out. One that fails otherwise, or whose fate is
+unknown, ends the tenure: the state has run ahead of a log that may not follow. Whoever waits is told so, and the
+coordinator loads anew, which gives every member a full session. An answer also needs the partition to be led for sure
+at that moment (the broker's lease): a leader of the past answers nothing, not even what nobody has to write.
 
 The lease leans on clocks, and on a controller that lets a silent broker's session end before another leads; one that is
 told to hand partitions on does not wait. So places are not told on the strength of a lease: an append that began after
@@ -45,6 +47,8 @@ from tidelog.model.groups import JOIN, FetchOffsets, GroupDescription, GroupsLis
 from tidelog.model.ports import Clock
 
 APPEND_S_MAX: Final = 10.0
+AGAIN_S: Final = 0.1
+"""Between two tries of an append."""
 REQUESTS_MAX: Final = 10_000
 """Requests that wait for commits, of one coordinator."""
 POLL_MARGIN_S: Final = 0.25
@@ -224,12 +228,9 @@ class Tenure:
 
     async def run(self) -> None:
         """Appends what is in the outbox. Raises the error that ends the tenure."""
-        loop = asyncio.get_running_loop()
         while True:
             batch = await self._outbox.next()
-            now_ms = self._surroundings.clock.wall_ms()
-            deadline_s = loop.time() + APPEND_S_MAX
-            base = await append(self.partition, batch.entries, now_ms, deadline_s, expected_end=self.end_offset)
+            base = await self._append(batch)
             self.end_offset = base + len(batch.entries)
             self._surroundings.stats.group_batches += 1
             self._outbox.done(batch)
@@ -237,6 +238,17 @@ class Tenure:
             for group in batch.changed:
                 self.polls.changed(group)
                 self._changed(group)
+
+    async def _append(self, batch: OutgoingBatch) -> int:
+        loop = asyncio.get_running_loop()
+        while True:
+            now_ms, deadline_s = self._surroundings.clock.wall_ms(), loop.time() + APPEND_S_MAX
+            try:
+                return await append(self.partition, batch.entries, now_ms, deadline_s, expected_end=self.end_offset)
+            except TidelogError as error:
+                if not (error.definite and error.retriable):
+                    raise
+            await asyncio.sleep(AGAIN_S)
 
     def end(self, reason: str, *, is_definite: bool) -> None:
         """Everybody who waits is told; nothing is decided any more. With `is_definite` nothing of what was under way

@@ -144,6 +144,20 @@ def test_a_deadline_ends_the_wait_and_not_the_write() -> None:
     play(story)
 
 
+def test_a_write_that_is_refused_for_now_is_tried_again_and_ends_nothing() -> None:
+    """Here, since the broker's lease is over until it hears from the controller again."""
+
+    async def story(stage: Stage) -> None:
+        await stage.commit(0, 1)
+        loads, tenure = stage.broker.stats.group_loads, stage.tenure
+        stage.partition._lease._until_s = 0
+        await stage.commit(0, 2)
+        assert await stage.places() == {0: 2}
+        assert (stage.broker.stats.group_loads, stage.tenure) == (loads, tenure)
+
+    play(story)
+
+
 def test_who_finds_that_somebody_else_has_written_loads_anew() -> None:
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
