@@ -111,6 +111,8 @@ class Fetcher:
             asyncio.get_running_loop().call_soon(self._send_reports)
 
     def _send_reports(self) -> None:
+        """A report may be lost with a connection, unnoticed if no fetch is: so the next fetch says it again."""
+        self._due.update((partition_id, None) for partition_id in self._synced if partition_id in self.followers)
         states, self._synced = tuple(self._synced.values()), {}
         has_questions, self._has_questions, self._is_sending = self._has_questions, False, False
         report = ReplicasSynced(self._node_id, self._broker_epoch(), states, has_questions)

@@ -80,6 +80,8 @@ class Stage:
         self.asked: list[AlterPartition] = []
         self.fetches: list[FetchReplicas] = []
         self.lost = 0
+        self.loses_reports = False
+        """Of what has become durable."""
         self.unsynced: list[bool] = []
         """At each fetch, whether the follower had something that no commit had taken."""
         self.recent = RecentBytes()
@@ -167,7 +169,8 @@ class Stage:
         self, node_id: int, message: msgspec.Struct, payload: Sequence[bytes] = (), *, lane: Lane = Lane.CONTROL
     ) -> bool:
         assert isinstance(message, ReplicasSynced)
-        self.service.synced(message)
+        if not self.loses_reports:
+            self.service.synced(message)
         return True
 
 

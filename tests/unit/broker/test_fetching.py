@@ -125,6 +125,17 @@ def test_a_lost_answer_begins_another_session() -> None:
     play(story)
 
 
+def test_a_report_that_is_lost_is_made_up_for_by_the_next_fetch() -> None:
+    async def story(stage: Stage) -> None:
+        stage.loses_reports = True
+        partition = stage.lead()
+        stage.fetch(stage.follow())
+        receipt = await produce(partition, batch(b"a", timestamp_ms=1))
+        assert (receipt.acked_by, receipt.durability) == ([1, 2], "fsynced")
+
+    play(story)
+
+
 def test_only_what_has_changed_is_asked_for_again() -> None:
     async def story(stage: Stage) -> None:
         stage.leader.write(1, b"a")
