@@ -89,6 +89,7 @@ def holds(cluster: LocalCluster, node_id: int, topic: str, values: list[str]) ->
 # -- one forgets ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_who_lost_its_journal_is_mute_until_it_votes_under_another_id(cluster: LocalCluster) -> None:
     """With one of the others down its vote would do, and nobody takes it: it cannot know what it has promised."""
     topic, forgetful, other = "forgotten", 3, 2

@@ -54,6 +54,7 @@ def test_a_power_cut_of_all_loses_nothing_that_was_on_disks() -> None:
     assert outcome.violations == ()
 
 
+@pytest.mark.slow
 def test_too_few_in_sync_commit_nothing() -> None:
     strikes = [Strike(1.0, "kill", (node,), 1.5, 0.5) for node in (1, 2)]
     outcome = run_scenario(scenario(*strikes))

@@ -107,6 +107,7 @@ def test_partitions_that_come_are_given_to_somebody() -> None:
     assert seen(run_scenario(group(Mishap(1.5, "grow", 0, 0, 0.1, 0.0))), "mishap: grow")
 
 
+@pytest.mark.slow
 def test_a_member_that_does_not_mind_its_lease_is_noticed() -> None:
     """More planted bugs: tests/sim/cluster/test_group_mutants.py."""
     asleep = group(Mishap(1.0, "sleep", 0, 1, 0.0, 1.0))

@@ -72,6 +72,7 @@ def test_an_obvious_bug_is_found_at_once(mutant: Mutant) -> None:
     assert seeds_until_found(mutant, is_good, iter(CHEAP)) is not None
 
 
+@pytest.mark.slow
 def test_a_failing_scenario_becomes_smaller() -> None:
     with mutants.fence_and_leave_in_the_lead():
         scenario = next(one for one in map(with_in_sync_sets, CHEAP) if len(one.steps) > 4 and fails(one))
