@@ -69,4 +69,4 @@ def main() -> None:
         connection.request("GET", "/healthz")
         connection.getresponse().read()
         print(asked_s, time.monotonic() - asked_s, flush=True)
-        time.sleep(EVERY_S)
+        time.sleep(EVERY_S)  # a process of its own, without an event loop

@@ -63,7 +63,7 @@ class GroupLogRecord(msgspec.Struct, frozen=True, tag_field="kind", forbid_unkno
     @property
     def key(self) -> AnyKey:
         """What this is the newest word about."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind has its own; a msgspec.Struct cannot be an abstract class
 
 
 class Gone(GroupLogRecord, frozen=True):

@@ -30,19 +30,6 @@ pytestmark = pytest.mark.process
 _numbers = count()
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalCluster]:
-    with LocalCluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(broker: LocalCluster) -> Iterator[Cluster]:
-    cluster = Cluster([broker.bootstrap], timeout_s=10.0)
-    yield cluster
-    cluster.close()
-
-
 def create(broker: LocalCluster, partitions: int = 2, configs: dict[str, str] | None = None) -> str:
     topic = f"topic-{next(_numbers)}"
 

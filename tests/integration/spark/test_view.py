@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -18,19 +17,6 @@ from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.process
 _numbers = count()
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalCluster]:
-    with LocalCluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(broker: LocalCluster) -> Iterator[Cluster]:
-    cluster = Cluster([broker.bootstrap], timeout_s=10.0)
-    yield cluster
-    cluster.close()
 
 
 def change(broker: LocalCluster, *, create: str | None = None, delete: str | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -32,8 +33,8 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 WAIT_MS = 5000
 
 
-def member(**options: object) -> Membership:
-    return Membership("g", "m", topics=["t"], rebalance_timeout_ms=300_000, **options)  # type: ignore[arg-type]
+def member(**options: Any) -> Membership:
+    return Membership("g", "m", topics=["t"], rebalance_timeout_ms=300_000, **options)
 
 
 def answer(

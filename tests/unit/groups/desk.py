@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidelog.groups import upkeep
 from tidelog.groups.decide import AnyRequest, decide
@@ -65,11 +65,11 @@ class Desk:
         for entry in entries:
             self.shard.apply(decode(*entry))
 
-    def beat(self, member_id: str, member_epoch: int, **wishes: object) -> HeartbeatAnswer:
-        beat = Heartbeat(group="g", member_id=member_id, member_epoch=member_epoch, **wishes)  # type: ignore[arg-type]
+    def beat(self, member_id: str, member_epoch: int, **wishes: Any) -> HeartbeatAnswer:
+        beat = Heartbeat(group="g", member_id=member_id, member_epoch=member_epoch, **wishes)
         return self.ask(beat, HeartbeatAnswer)
 
-    def join(self, member_id: str, *topics: str, **wishes: object) -> HeartbeatAnswer:
+    def join(self, member_id: str, *topics: str, **wishes: Any) -> HeartbeatAnswer:
         return self.beat(member_id, JOIN, topics=topics, **wishes)
 
     def leave(self, member_id: str) -> HeartbeatAnswer:
@@ -78,7 +78,7 @@ class Desk:
     def step_out(self, member_id: str) -> HeartbeatAnswer:
         return self.beat(member_id, LEAVE_STATIC)
 
-    def commit(self, member_id: str, member_epoch: int, offset: int, **more: object) -> int:
+    def commit(self, member_id: str, member_epoch: int, offset: int, **more: Any) -> int:
         """To partition 0 of topic `t`; the verdict's code."""
         place = CommittedOffset("t", 0, offset)
         request = CommitOffsets(
@@ -86,7 +86,7 @@ class Desk:
             member_id=member_id,
             member_epoch=member_epoch,
             offsets=(place,),
-            **more,  # type: ignore[arg-type]
+            **more,
         )
         return self.ask(request, CommitAnswer).verdicts[0].code
 
@@ -114,7 +114,7 @@ class Desk:
 class Member:
     """Does what it is told at once, and says so with the next heartbeat."""
 
-    def __init__(self, desk: Desk, member_id: str, *topics: str, **wishes: object) -> None:
+    def __init__(self, desk: Desk, member_id: str, *topics: str, **wishes: Any) -> None:
         self.desk = desk
         self.member_id = member_id
         self.epoch = JOIN
@@ -123,7 +123,7 @@ class Member:
         """Everything that was ever taken away."""
         self._heed(desk.join(member_id, *topics, **wishes))
 
-    def beat(self, **wishes: object) -> HeartbeatAnswer:
+    def beat(self, **wishes: Any) -> HeartbeatAnswer:
         answer = self.desk.beat(self.member_id, self.epoch, owned=grouped(sorted(self.owned)), **wishes)
         self._heed(answer)
         return answer

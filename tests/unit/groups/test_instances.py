@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.groups.desk import Desk
@@ -28,8 +30,8 @@ def create(desk: Desk, name: str = "i") -> None:
     desk.ask(CreateInstance(group="g", instance=name, settings=SETTINGS), GroupDone)
 
 
-def configure(desk: Desk, **wanted: object) -> None:
-    desk.ask(ConfigureInstance(group="g", instance="i", **wanted), GroupDone)  # type: ignore[arg-type]
+def configure(desk: Desk, **wanted: Any) -> None:
+    desk.ask(ConfigureInstance(group="g", instance="i", **wanted), GroupDone)
 
 
 def described(desk: Desk, name: str = "i") -> InstanceDescription:
@@ -43,10 +45,10 @@ def test_it_is_as_it_was_created(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("wanted", [{"topics": ("t", "u")}, {"pattern": "t.*"}, {"assigned": ASSIGNED}])
-def test_it_reads_what_it_is_told_to(desk: Desk, wanted: dict[str, object]) -> None:
+def test_it_reads_what_it_is_told_to(desk: Desk, wanted: dict[str, Any]) -> None:
     create(desk)
     configure(desk, **wanted)
-    assert described(desk) == InstanceDescription(SETTINGS, **wanted)  # type: ignore[arg-type]
+    assert described(desk) == InstanceDescription(SETTINGS, **wanted)
     entries = len(desk.log)
     configure(desk, **wanted)
     assert len(desk.log) == entries

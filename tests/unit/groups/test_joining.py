@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.groups.desk import Desk, Member, settle
@@ -227,8 +229,8 @@ def test_a_group_has_a_largest_size() -> None:
     ],
     ids=str,
 )
-def test_a_join_that_makes_no_sense_is_refused(desk: Desk, wrong: dict[str, object]) -> None:
-    join = {"group": "g", "member_id": "m1", "member_epoch": JOIN, "topics": ("t",), **wrong}
+def test_a_join_that_makes_no_sense_is_refused(desk: Desk, wrong: dict[str, Any]) -> None:
+    join: dict[str, Any] = {"group": "g", "member_id": "m1", "member_epoch": JOIN, "topics": ("t",), **wrong}
     with pytest.raises(InvalidRequest):
-        desk.ask(Heartbeat(**join), HeartbeatAnswer)  # type: ignore[arg-type]
+        desk.ask(Heartbeat(**join), HeartbeatAnswer)
     assert not desk.log

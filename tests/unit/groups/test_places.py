@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from tests.unit.groups.desk import Desk, Member, replayed, settle
 from tidelog.groups.settings import GroupSettings, TopicSeen
@@ -192,7 +193,7 @@ def test_each_place_has_its_own_verdict(desk: Desk) -> None:
 
 @pytest.mark.parametrize("wrong", [{"offset": -1}, {"offset": 2**63}, {"leader_epoch": -2}], ids=str)
 def test_numbers_that_cannot_be_are_refused(desk: Desk, wrong: dict[str, int]) -> None:
-    place = CommittedOffset(**{"topic": "t", "partition": 0, "offset": 1, **wrong})  # type: ignore[arg-type]
+    place = structs.replace(CommittedOffset("t", 0, 1), **wrong)
     with pytest.raises(InvalidRequest):
         desk.ask(CommitOffsets(group="g", offsets=(place,)), CommitAnswer)
 

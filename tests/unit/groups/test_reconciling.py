@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.groups.desk import Desk, Member, settle
@@ -11,8 +13,8 @@ from tidelog.model.errors import FencedMember
 from tidelog.model.groups import Heartbeat, HeartbeatAnswer, TopicPartitions
 
 
-def beat(member: str, epoch: int, **more: object) -> Heartbeat:
-    return Heartbeat(group="g", member_id=member, member_epoch=epoch, **more)  # type: ignore[arg-type]
+def beat(member: str, epoch: int, **more: Any) -> Heartbeat:
+    return Heartbeat(group="g", member_id=member, member_epoch=epoch, **more)
 
 
 def test_a_partition_has_no_new_owner_before_the_old_one_has_given_it_up(desk: Desk) -> None:

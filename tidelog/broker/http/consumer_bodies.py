@@ -6,8 +6,9 @@ Shapes are those of Confluent's REST Proxy. Beside them: `enable.auto.commit`, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal, TypeVar
 
 from msgspec import Struct, field
 
@@ -22,8 +23,10 @@ from tidelog.model.names import check_topic_name
 FETCH_BYTES_MIN_MAX: Final = 10_000_000
 """As Confluent's."""
 PARTITIONS_MAX: Final = 10_000
-_FORMATS: Final = ("binary", "json")
-_RESETS: Final = ("earliest", "latest", "none")
+T = TypeVar("T", bound=str)
+
+_FORMATS: Final[tuple[Literal["binary", "json"], ...]] = ("binary", "json")
+_RESETS: Final[tuple[Literal["earliest", "latest", "none"], ...]] = ("earliest", "latest", "none")
 
 
 class NewConsumer(Body, kw_only=True):
@@ -45,8 +48,8 @@ class NewConsumer(Body, kw_only=True):
         fetch_bytes_min = _number("fetch.min.bytes", self.fetch_bytes_min, -1, FETCH_BYTES_MIN_MAX)
         timeout_ms = _number("consumer.request.timeout.ms", self.request_timeout_ms, 0, request_timeout_ms_max)
         return InstanceSettings(
-            format=_one_of("format", self.format, _FORMATS, "binary"),  # type: ignore[arg-type]  # one of them
-            reset=_one_of("auto.offset.reset", self.reset, _RESETS, "latest"),  # type: ignore[arg-type]  # one of them
+            format=_one_of("format", self.format, _FORMATS, "binary"),
+            reset=_one_of("auto.offset.reset", self.reset, _RESETS, "latest"),
             auto_commit=self._commits_by_itself(),
             fetch_bytes_min=max(1, fetch_bytes_min or 1),
             request_timeout_ms=request_timeout_ms if timeout_ms is None else timeout_ms,
@@ -231,12 +234,13 @@ def _kept(one: OffsetToCommit, offset_is_next: bool) -> CommittedOffset:
     return CommittedOffset(*_place(one), offset, metadata=one.metadata or "")
 
 
-def _one_of(name: str, value: str | None, known: tuple[str, ...], default: str) -> str:
+def _one_of(name: str, value: str | None, known: Sequence[T], default: T) -> T:
     if value is None:
         return default
-    if value.lower() not in known:
-        raise ConsumerConfigRefused(f"{name} must be one of {', '.join(known)}, not {shown(value)}")
-    return value.lower()
+    for one in known:
+        if one == value.lower():
+            return one
+    raise ConsumerConfigRefused(f"{name} must be one of {', '.join(known)}, not {shown(value)}")
 
 
 def _flag(name: str, value: bool | str) -> bool:
