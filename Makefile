@@ -51,7 +51,7 @@ sim-groups: setup ## Simulate clusters with consumer groups: RUNS= how many, SEE
 	$(BIN)/tidelog sim --ring cluster --groups --runs $(RUNS) $(if $(SEED),--seed $(SEED)) --jobs $(or $(JOBS),2)
 
 sim-paxos: setup ## Simulate the replicated log alone, for long: RUNS=200000 takes minutes to an hour
-	$(BIN)/python -m tidelog.sim.ring1 --runs $(RUNS) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2)
+	$(BIN)/python -m tidelog.sim.paxos --runs $(RUNS) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2)
 
 sim-isr: setup ## Simulate primary-backup partitions alone, for long: RUNS= seeds of each fault mix
 	$(BIN)/python -m tidelog.sim.isr --runs $(RUNS) --seed $(or $(SEED),0) --jobs $(or $(JOBS),2)

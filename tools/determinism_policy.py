@@ -9,7 +9,7 @@ ADAPTERS: Final = (
     "tidelog/adapters/",
     "tidelog/bench/",
     "tidelog/broker/assembly.py",
-    "tidelog/broker/standalone/process.py",
+    "tidelog/standalone/process.py",
     "tidelog/cli/",
     "tidelog/config/load.py",
     "tidelog/spark/cluster.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.model.ports import Files
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.disk_files import IOV_MAX, DiskFiles
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.model.ports import Buffer, FrameConnection, Network
-from tidelog.sim.network import SimNetwork
+from tidelog.sim.kit.network import SimNetwork
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0

@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.unit.broker.controller.cluster import Cluster, newest, registration, topic_id
-from tidelog.broker.controller.apply import apply, with_voters
-from tidelog.broker.controller.commands import (
+from tests.unit.controller.cluster import Cluster, newest, registration, topic_id
+from tidelog.controller.apply import apply, with_voters
+from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
     AlterTopicConfigs,
@@ -33,10 +33,10 @@ from tidelog.broker.controller.commands import (
     ReportRemoved,
     TakeSnapshot,
 )
-from tidelog.broker.controller.records import MetadataRecord
-from tidelog.broker.controller.sessions import Sessions
-from tidelog.broker.controller.snapshot import decode_image, encode_image
-from tidelog.broker.controller.voting import ChangeVoters, next_step
+from tidelog.controller.records import MetadataRecord
+from tidelog.controller.sessions import Sessions
+from tidelog.controller.snapshot import decode_image, encode_image
+from tidelog.controller.voting import ChangeVoters, next_step
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Voter
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId

@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.unit.broker.controller.cluster import Cluster, registration, topic_id
-from tidelog.broker.controller.commands import Command, CommandAnswer, CreateTopic, NewTopic
-from tidelog.broker.controller.commands import FenceBroker as Fence
-from tidelog.broker.controller.member_steps import MemberSet, is_report_due, next_step
-from tidelog.broker.controller.partition_commands import (
+from tests.unit.controller.cluster import Cluster, registration, topic_id
+from tidelog.controller.commands import Command, CommandAnswer, CreateTopic, NewTopic
+from tidelog.controller.commands import FenceBroker as Fence
+from tidelog.controller.member_steps import MemberSet, is_report_due, next_step
+from tidelog.controller.partition_commands import (
     AlterMembers,
     AlterReassignments,
     ElectionType,
@@ -31,8 +31,8 @@ from tidelog.broker.controller.partition_commands import (
     ReportLostVotes,
     ReportPaxosLeader,
 )
-from tidelog.broker.controller.quorum_leadership import ids_of, is_electable
-from tidelog.broker.controller.snapshot import decode_image, encode_image
+from tidelog.controller.quorum_leadership import ids_of, is_electable
+from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, PartitionMember
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId

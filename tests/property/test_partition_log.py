@@ -14,7 +14,7 @@ from tidelog.model.batch_header import RecordBatch, assign_offsets, split_batche
 from tidelog.model.errors import OffsetOutOfRange
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.records import Record
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.model.errors import LogOffline, OffsetOutOfRange, TidelogError
-from tidelog.sim.network_replay import FIRST_ID, replay_of
+from tidelog.sim.kit.network_replay import FIRST_ID, replay_of
 from tidelog.transport.peer.errors import Fault
 from tidelog.transport.peer.frames import (
     PREFIX_BYTES,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.property.test_controller_properties import replayed
-from tests.unit.broker.controller.cluster import Cluster, newest, registration, topic_id
-from tidelog.broker.controller.commands import (
+from tests.unit.controller.cluster import Cluster, newest, registration, topic_id
+from tidelog.controller.commands import (
     AddPartitions,
     AlterTopicConfigs,
     BrokerHeartbeat,
@@ -26,8 +26,8 @@ from tidelog.broker.controller.commands import (
     NewTopic,
     RemoveBroker,
 )
-from tidelog.broker.controller.moves import planned
-from tidelog.broker.controller.partition_commands import (
+from tidelog.controller.moves import planned
+from tidelog.controller.partition_commands import (
     AlterCode,
     AlterOutcome,
     AlterPartition,
@@ -40,7 +40,7 @@ from tidelog.broker.controller.partition_commands import (
     NewReplicas,
     PartitionsAltered,
 )
-from tidelog.broker.controller.snapshot import decode_image, encode_image
+from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tidelog.model.errors import DamagedBatch
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.slot_driver import SlotDriver
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.storage.slot_driver import SlotDriver
 from tidelog.storage.unsynced import Commit
 
 POSITIONS = st.integers(0, 7)

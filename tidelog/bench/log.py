@@ -27,9 +27,9 @@ import msgspec
 import tidelog
 from tidelog.bench.log_replica import APPEND_S_MAX, Appends, Measured, measure
 from tidelog.bench.result import Result, percentiles_ms
-from tidelog.broker.quorum.origin import Address
-from tidelog.broker.standalone.process import make_client
+from tidelog.broker.metadata.origin import Address
 from tidelog.model.errors import TidelogError
+from tidelog.standalone.process import make_client
 
 SIZES = (10, 100, 1_000, 10_000, 50_000)
 APPENDS = 1_000

@@ -19,10 +19,10 @@ import msgspec.structs
 import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
-from tidelog.broker.standalone.process import initialise_directory, make_replica, say_only
-from tidelog.broker.standalone.replica import LogReplica
 from tidelog.model.errors import TidelogError
 from tidelog.replication.election_settings import ElectionSettings
+from tidelog.standalone.process import initialise_directory, make_replica, say_only
+from tidelog.standalone.replica import LogReplica
 
 HOST = "127.0.0.1"
 APPEND_S_MAX = 10.0

@@ -24,7 +24,7 @@ from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
 from tidelog.broker.http.server import HttpServer, start_http
 from tidelog.broker.joining import peer_contacts
-from tidelog.broker.quorum.origin import no_contacts
+from tidelog.broker.metadata.origin import no_contacts
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.storage.disk_files import DiskFiles

@@ -16,34 +16,34 @@ from typing import Any
 
 import structlog
 
-from tidelog.broker.administration import Administration
 from tidelog.broker.controller.active import ActiveController
-from tidelog.broker.controller.commands import (
+from tidelog.broker.groups.facade import Groups
+from tidelog.broker.groups.lags import GroupLags
+from tidelog.broker.membership.administration import Administration
+from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.broker.membership.registration import Registration, Situation, leave_clean_mark, take_clean_mark
+from tidelog.broker.metadata.metadata import ClusterMetadata
+from tidelog.broker.metadata.origin import Contacts, no_contacts
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.partitions.partition_handle import PartitionHandle
+from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
+from tidelog.broker.replicas.data_plane import DataPlane
+from tidelog.broker.rest_consumers.service import RestConsumers
+from tidelog.broker.routing.routing import Routing
+from tidelog.broker.runtime.lease import Lease
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.purgatory import Purgatory, Watchers
+from tidelog.broker.runtime.stats import Stats
+from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.topics import topic_config
+from tidelog.config.values import split_address
+from tidelog.controller.commands import (
     ControllerElsewhere,
     MetadataApplied,
     NewTopic,
     RegisterBroker,
 )
-from tidelog.broker.controller.partition_commands import UnfitReplica
-from tidelog.broker.controller_channel import ControllerChannel
-from tidelog.broker.data_plane import DataPlane
-from tidelog.broker.groups.facade import Groups
-from tidelog.broker.groups.lags import GroupLags
-from tidelog.broker.lease import Lease
-from tidelog.broker.led_partition import LedPartition
-from tidelog.broker.log_writer import LogWriter
-from tidelog.broker.partition_handle import PartitionHandle
-from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
-from tidelog.broker.purgatory import Purgatory, Watchers
-from tidelog.broker.quorum.metadata import ClusterMetadata
-from tidelog.broker.quorum.origin import Contacts, no_contacts
-from tidelog.broker.registration import Registration, Situation, leave_clean_mark, take_clean_mark
-from tidelog.broker.rest_consumers.service import RestConsumers
-from tidelog.broker.routing import Routing
-from tidelog.broker.stats import Stats
-from tidelog.config.schema import BrokerConfig, TopicConfig
-from tidelog.config.topics import topic_config
-from tidelog.config.values import split_address
+from tidelog.controller.partition_commands import UnfitReplica
 from tidelog.model.cluster import ClusterImage, Topic
 from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tidelog.broker.controller.commands import Command, CommandAnswer, ControllerElsewhere, MetadataApplied
+from tidelog.broker.consensus.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
-from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
+from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasSynced
 from tidelog.broker.paxos.messages import PAXOS_MESSAGES, ReadApplied
-from tidelog.broker.quorum.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
-from tidelog.broker.repair_messages import REPAIR_MESSAGES, RecoverQuery, VerifyQuery
-from tidelog.broker.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasSynced
+from tidelog.broker.repair.repair_messages import REPAIR_MESSAGES, RecoverQuery, VerifyQuery
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, TakeBack
+from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
+from tidelog.controller.commands import Command, CommandAnswer, ControllerElsewhere, MetadataApplied
 from tidelog.model.errors import NotController
 from tidelog.transport.peer import Answer, Hello
 
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
-    from tidelog.broker.copies import Copies
     from tidelog.broker.groups.facade import Groups
+    from tidelog.broker.isr.replication_service import ReplicationService
+    from tidelog.broker.metadata.metadata import ClusterMetadata
     from tidelog.broker.paxos.service import PaxosService
-    from tidelog.broker.quorum.metadata import ClusterMetadata
-    from tidelog.broker.replication_service import ReplicationService
+    from tidelog.broker.repair.copies import Copies
+    from tidelog.broker.repair.verifying import Verifier
     from tidelog.broker.rest_consumers.service import RestConsumers
-    from tidelog.broker.routing import Routing
-    from tidelog.broker.verifying import Verifier
+    from tidelog.broker.routing.routing import Routing
 
 PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *QUORUM_MESSAGES,

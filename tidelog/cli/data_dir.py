@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from tidelog.broker.controller.records import MetadataRecord, TopicCreated, decode_record
-from tidelog.broker.controller.snapshot import decode_image
 from tidelog.cli.terminal import CommandError
+from tidelog.controller.records import MetadataRecord, TopicCreated, decode_record
+from tidelog.controller.snapshot import decode_image
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.storage.data_directory import LOCK, check_format

@@ -15,16 +15,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelog.broker.quorum.stored import stored_log
-from tidelog.broker.standalone.client import LearnedEntry, LogClient
-from tidelog.broker.standalone.entries import LogView
-from tidelog.broker.standalone.process import make_client
+from tidelog.broker.consensus.stored import stored_log
 from tidelog.cli.data_dir import StoredLog, containing
 from tidelog.cli.log_replica import Address, Servers, parse_servers
 from tidelog.cli.log_slots import Objects, entry_objects, payload_objects
 from tidelog.cli.terminal import EXIT_ERROR, CommandError, UsageError, counted
 from tidelog.model.errors import DamagedBatch
 from tidelog.replication.paxos.state import Metadata
+from tidelog.standalone.client import LearnedEntry, LogClient
+from tidelog.standalone.entries import LogView
+from tidelog.standalone.process import make_client
 from tidelog.storage.slot_store import SlotStore
 
 SHOWN_MAX = 120

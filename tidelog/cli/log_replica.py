@@ -22,7 +22,7 @@ from tidelog.config.values import split_address
 from tidelog.model.errors import TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.broker.quorum.messages import QuorumDescribed
+    from tidelog.broker.consensus.messages import QuorumDescribed
 
 Address = tuple[str, int]
 Directory = Annotated[str, typer.Option("--path", metavar="DIR", help="The replica's directory.", show_default=False)]
@@ -50,7 +50,7 @@ def init(path: Directory, servers: Servers = None) -> None:
       tidelog log init --path r1 --servers 10.0.0.1:5050,10.0.0.2:5050,10.0.0.3:5050
     """
     silent = 0 if servers is None else _refuse_known(parse_servers(servers))
-    process = imported("tidelog.broker.standalone.process")
+    process = imported("tidelog.standalone.process")
     try:
         process.initialise_directory(path)
     except TidelogError as error:
@@ -75,7 +75,7 @@ def _refuse_known(servers: Sequence[Address]) -> int:
 
 
 async def _describe(servers: Sequence[Address]) -> list[QuorumDescribed | None]:
-    client = imported("tidelog.broker.standalone.process").make_client(servers)
+    client = imported("tidelog.standalone.process").make_client(servers)
     try:
         described: list[QuorumDescribed | None] = await client.describe()
         return described
@@ -108,7 +108,7 @@ def replica(
     """
     addresses = parse_servers(servers)
     _check_quorum(quorum, len(addresses))
-    process = imported("tidelog.broker.standalone.process")
+    process = imported("tidelog.standalone.process")
     node_id = _position(path, addresses, listen)
     try:
         failure: str = process.run_replica(node_id, path, addresses, partial(print, flush=True))
@@ -152,7 +152,7 @@ def _position(path: str, servers: Sequence[Address], listen: str | None) -> int:
         if address not in servers:
             raise UsageError(f"--listen {listen} is none of --servers")
         return servers.index(address) + 1
-    known: int = imported("tidelog.broker.standalone.process").node_id_of(path) if Path(path).is_dir() else 0
+    known: int = imported("tidelog.standalone.process").node_id_of(path) if Path(path).is_dir() else 0
     if known > len(servers):
         raise UsageError(f"{path} belongs to server {known}, and --servers names only {len(servers)}")
     if not known and len(servers) > 1:

@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from tidelog.broker.controller.records import VoterAssigned
+from tidelog.broker.consensus.stored import Identity
 from tidelog.broker.paxos.journal import decode_floor
-from tidelog.broker.quorum.stored import Identity
-from tidelog.broker.standalone.entries import split_entry
 from tidelog.cli.data_dir import StoredLog, metadata_records
 from tidelog.cli.record_text import as_object
 from tidelog.consumer.records import consumer_records
+from tidelog.controller.records import VoterAssigned
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.ids import TopicPartition
 from tidelog.replication.paxos.state import Kind, Value
 from tidelog.replication.paxos.voters import decode_voters
+from tidelog.standalone.entries import split_entry
 from tidelog.storage.dump import Dumped, Fields
 from tidelog.storage.log_manager import METADATA_LOG, STANDALONE_LOG
 

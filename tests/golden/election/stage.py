@@ -35,7 +35,7 @@ from tidelog.replication.election_events import (
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.numbers import make_number
 from tidelog.replication.quorum import Majority
-from tidelog.sim.ring1.describe import number_text
+from tidelog.sim.paxos.describe import number_text
 
 
 class Stage:

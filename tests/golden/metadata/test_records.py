@@ -8,7 +8,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from tidelog.broker.controller.records import AnyRecord, decode_record, encode_record
+from tidelog.controller.records import AnyRecord, decode_record, encode_record
 
 LINES = (Path(__file__).parent / "records.ndjson").read_bytes().splitlines()
 

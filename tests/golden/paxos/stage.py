@@ -38,9 +38,9 @@ from tidelog.replication.paxos.messages import Message
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import UNKNOWN, Kind, Slot, Status, Value
 from tidelog.replication.quorum import Joint, Majority, Quorum
-from tidelog.sim.ring1.describe import effect_text, event_text
-from tidelog.sim.ring1.log_disk import LogDisk
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.seeds import stream
+from tidelog.sim.paxos.describe import effect_text, event_text
+from tidelog.sim.paxos.log_disk import LogDisk
 
 QUIET = (Send, Persist, SetTimer)
 """Effects that are no news."""

@@ -10,7 +10,7 @@ from tests.golden.paxos.stage import Stage
 from tests.golden.scripts import check
 from tidelog.replication.paxos.events import Timer
 from tidelog.replication.paxos.numbers import make_number
-from tidelog.sim.ring1.describe import number_text, prefix_text, slot_text
+from tidelog.sim.paxos.describe import number_text, prefix_text, slot_text
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 

@@ -14,9 +14,9 @@ import pytest
 
 from tests.integration.cli.conftest import COMMAND, Cli, environment
 from tidelog.adapters.disk_threads import DiskThreads
-from tidelog.broker.standalone.process import initialise_directory, make_replica
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.state import Prefix
+from tidelog.standalone.process import initialise_directory, make_replica
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.log_manager import JOURNAL, STANDALONE_LOG
 from tidelog.storage.open_files import OpenFiles

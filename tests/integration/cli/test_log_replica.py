@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.conftest import Cli
-from tidelog.broker.standalone.client import LogClient
-from tidelog.broker.standalone.process import make_client
 from tidelog.model.errors import ControllerLost
+from tidelog.standalone.client import LogClient
+from tidelog.standalone.process import make_client
 from tidelog.testing.ports import free_ports
 
 APPEND_S_MAX = 20.0

@@ -27,8 +27,8 @@ from tidelog.consumer import (
 from tidelog.model.errors import GroupNotEmpty, InvalidRequest, UnsupportedAssignor
 from tidelog.model.groups import DescribeGroup, GroupDescription, Heartbeat, HeartbeatAnswer
 from tidelog.producer import Producer
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimRunner
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.environment import SimRunner
 from tidelog.transport.errors import ClientClosed
 
 SESSION_MS = 400

@@ -20,20 +20,20 @@ import pytest
 from tests.integration.http.conftest import STOP_S, Site
 from tests.integration.http.wire import Address, Reply, ask
 from tidelog.broker.broker import Broker
-from tidelog.broker.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.server import HttpServer, start_http
-from tidelog.broker.partition import Partition
-from tidelog.broker.partition_handle import PartitionHandle
-from tidelog.broker.purgatory import Purgatory
-from tidelog.broker.routing import Routing
+from tidelog.broker.isr.partition import Partition
+from tidelog.broker.partitions.partition_handle import PartitionHandle
+from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
+from tidelog.broker.routing.routing import Routing
+from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import ClusterImage, Topic
 from tidelog.model.errors import TidelogError, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.ports import Buffer
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimRunner
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.environment import SimRunner
 from tidelog.transport.peer import Answer, Lane, PeerLost, PeerUnreachable
 from tidelog.transport.peer.errors import Fault
 from tidelog.transport.peer.frames import MessageCodec

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.forwarding.conftest import Cluster, Trouble
 from tests.integration.http.conftest import STOP_S
-from tidelog.broker import origin
+from tidelog.broker.routing import origin
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
 from tidelog.producer import Producer
 from tidelog.transport.errors import DeliveryExpired, DeliveryUnknown

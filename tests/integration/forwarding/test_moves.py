@@ -11,8 +11,8 @@ import pytest
 
 from tests.integration.forwarding.conftest import Cluster, Trouble
 from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2
-from tidelog.broker import forwarding, gathering, origin, peer_partition
-from tidelog.broker.proposals import ProduceReceipt
+from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.routing import forwarding, gathering, origin, peer_partition
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import RecordBatch, split_batches
 from tidelog.model.errors import (

@@ -18,9 +18,9 @@ from tidelog.broker.http.server import HttpServer, start_http
 from tidelog.config.schema import BrokerConfig
 from tidelog.consumer import Consumer, TopicPartition
 from tidelog.producer import Producer
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimRunner
-from tidelog.sim.network import SimNetwork
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.environment import SimRunner
+from tidelog.sim.kit.network import SimNetwork
 
 NODES = (1, 2, 3)
 START_S = 20.0

@@ -12,8 +12,8 @@ import pytest
 from tests.integration.replication.three_brokers import NODES, ThreeBrokers, three_brokers, until
 from tests.unit.broker.conftest import batch
 from tidelog.broker.broker import NewTopic
-from tidelog.broker.controller.partition_commands import ElectionType
 from tidelog.broker.groups import reach
+from tidelog.controller.partition_commands import ElectionType
 from tidelog.model.errors import (
     CoordinatorLost,
     CoordinatorNotAvailable,
@@ -35,9 +35,9 @@ from tidelog.model.groups import (
     TopicPartitions,
 )
 from tidelog.model.names import OFFSETS_TOPIC
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.loop import run
-from tidelog.sim.rot import flip_bit
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.loop import run
+from tidelog.sim.kit.rot import flip_bit
 
 ALL = (TopicPartitions("t", (0, 1, 2, 3)),)
 BOTH = pytest.mark.parametrize("protocol", ["paxos", pytest.param("isr", marks=pytest.mark.slow)])

@@ -14,7 +14,7 @@ from tidelog.broker.groups import lags
 from tidelog.broker.groups.asking import lags_of
 from tidelog.broker.http.group_metrics import GroupMetrics
 from tidelog.model.groups import CommitOffsets, CommittedOffset
-from tidelog.sim.loop import run
+from tidelog.sim.kit.loop import run
 
 PARTITIONS = 6
 

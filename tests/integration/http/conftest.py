@@ -19,15 +19,15 @@ from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.server import HttpServer, start_http
-from tidelog.broker.partition import Partition
+from tidelog.broker.isr.partition import Partition
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.ports import BlockingRunner, Files
 from tidelog.model.records import Record, StoredRecord
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimRunner
-from tidelog.sim.network import SimNetwork
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.environment import SimRunner
+from tidelog.sim.kit.network import SimNetwork
 from tidelog.storage.disk_files import DiskFiles
 
 JSON_V2 = {"Content-Type": "application/vnd.kafka.json.v2+json"}

@@ -10,8 +10,8 @@ import pytest
 from tests.integration.http.conftest import Site, simulated
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import Compression, assign_offsets, iter_batches, parse_header, seal, split_batches
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.rot import flip_bit
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.rot import flip_bit
 
 TARGET = "/topics/t/partitions/0/batches"
 RAW = {"Content-Type": "application/vnd.tidelog.batches"}

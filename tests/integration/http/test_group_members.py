@@ -15,8 +15,8 @@ from tests.integration.http.wire import TIMEOUT_S, Reply
 from tidelog.broker.http import group_members
 from tidelog.model.errors import CoordinatorLost
 from tidelog.model.groups import CommitOffsets, CommittedOffset, DescribeGroup, FetchOffsets, GroupRequest, Heartbeat
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimRunner
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.environment import SimRunner
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from tests.integration.http.conftest import JSON_V2, Site, simulated
 from tests.integration.http.wire import Wire, head
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.faults import FaultRates
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.faults import FaultRates
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.http.conftest import JSON_DOCUMENT, Site, simulated
 from tests.integration.http.wire import Wire, head
 from tidelog.model.partitioner import partition_for_key
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.kit.disk import SimDisk
 
 
 def record(value: object, **more: object) -> bytes:

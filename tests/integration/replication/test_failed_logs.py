@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.integration.replication.three_brokers import NODES, START_S, ThreeBrokers, three_brokers, until
-from tidelog.broker import replicas
 from tidelog.broker.broker import Broker, NewTopic
+from tidelog.broker.replicas import replicas
 from tidelog.model.ids import PartitionId
-from tidelog.sim.medium import CAPACITY_BYTES
+from tidelog.sim.kit.medium import CAPACITY_BYTES
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.replication.three_brokers import NODES, ThreeBrokers, three_brokers, until
 from tidelog.broker.broker import NewTopic
-from tidelog.broker.controller.partition_commands import NewReplicas
+from tidelog.controller.partition_commands import NewReplicas
 from tidelog.model.ids import NodeId
 
 PAXOS = {"commit.protocol": "paxos"}

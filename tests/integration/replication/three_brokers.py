@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from tests.unit.broker.conftest import batch
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker
-from tidelog.broker.proposals import ProduceReceipt
+from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
@@ -18,10 +18,10 @@ from tidelog.model.cluster import PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock, Entropy
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimClock, SimEntropy, SimRunner
-from tidelog.sim.loop import SimLoop
-from tidelog.sim.network import SimNetwork
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.environment import SimClock, SimEntropy, SimRunner
+from tidelog.sim.kit.loop import SimLoop
+from tidelog.sim.kit.network import SimNetwork
 
 NODES = (1, 2, 3)
 START_S = 20.0

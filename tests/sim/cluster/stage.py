@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic
-from tidelog.sim.history import Kind
+from tidelog.sim.kit.history import Kind
 
 
 def scenario(

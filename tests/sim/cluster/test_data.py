@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.cluster.stage import scenario
+from tidelog.sim.broker.mutants import Mutant, serve_above_the_high_watermark
 from tidelog.sim.cluster import replica_mutants as mutants
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.run import run_scenario, run_seed
 from tidelog.sim.cluster.scenario import Order, Strike
 from tidelog.sim.cluster.traffic import Mix
-from tidelog.sim.mutants import Mutant, serve_above_the_high_watermark
 
 SEEDS_MAX = 500
 FIRST_SEED = 1_000

@@ -17,7 +17,7 @@ from tidelog.sim.cluster.groups import mutants
 from tidelog.sim.cluster.groups.plans import GroupTraffic, Mishap
 from tidelog.sim.cluster.run import run_scenario
 from tidelog.sim.cluster.scenario import Scenario, Step, Strike
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.seeds import stream
 
 SEEDS_MAX = 200
 

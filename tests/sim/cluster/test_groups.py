@@ -6,14 +6,14 @@ import pytest
 from msgspec import structs
 
 from tests.sim.cluster.stage import scenario
+from tidelog.sim.broker.crash import Outcome
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.groups import mutants
 from tidelog.sim.cluster.groups.plans import GroupPlan, GroupTraffic, MemberPlan, Mishap
 from tidelog.sim.cluster.run import run_scenario, run_seed, shrink
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, decode_scenario, encode_scenario
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic
-from tidelog.sim.crash import Outcome
-from tidelog.sim.history import Kind
+from tidelog.sim.kit.history import Kind
 
 SEED = 6
 """With a short run."""

@@ -1,7 +1,7 @@
 """Planted bugs of partitions that commit by majority: some seed of a cluster has to notice each.
 
 Each is hunted where it may show: by the strikes and orders that it takes, on drawn clusters with short journals. Some
-rules of Paxos itself are hunted here too, as they are in brokers; `tests/sim/ring1` has all of them, and finds them
+rules of Paxos itself are hunted here too, as they are in brokers; `tests/sim/paxos` has all of them, and finds them
 sooner. (That void entries have no effect is missed only there: no entry of 279 aimed clusters was void to the harm of
 anybody.)
 """
@@ -15,15 +15,15 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
-from tests.sim.ring1 import mutants as rules
+from tests.sim.paxos import mutants as rules
+from tidelog.sim.broker.mutants import Mutant
 from tidelog.sim.cluster import paxos_mutants as mutants
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
 from tidelog.sim.cluster.run import run_scenario
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike
 from tidelog.sim.cluster.traffic import Mix
-from tidelog.sim.mutants import Mutant
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.seeds import stream
 
 SEEDS_MAX = 400
 JOURNAL_ENTRIES = (8, 40)

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from tidelog.sim.broker.mutants import Mutant, seeds_until_found
 from tidelog.sim.cluster import mutants
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.run import run_scenario, run_seed, shrink
@@ -18,7 +19,6 @@ from tidelog.sim.cluster.scenario import Scenario, decode_scenario, encode_scena
 from tidelog.sim.cluster.sometimes import SOMETIMES
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.main import COUNTED_FROM_RUNS, Ring, Summary, run
-from tidelog.sim.mutants import Mutant, seeds_until_found
 
 SEEDS = 5
 CHEAP = range(9, 30)

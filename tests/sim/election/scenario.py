@@ -11,7 +11,7 @@ from tests.sim.election.world import World
 from tidelog.replication.election import Election
 from tidelog.replication.election_events import StepAside
 from tidelog.replication.election_settings import ElectionSettings
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.seeds import stream
 
 RATE_WITHIN = 1 / (1 - ElectionSettings().drift)
 RATE_BEYOND = 2.0

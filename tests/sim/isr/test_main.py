@@ -50,5 +50,5 @@ def test_what_comes_of_seeds_does_not_depend_on_how_they_are_spread() -> None:
 def test_runs_that_never_reach_something_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = run_seeds("crashes", 0, 1)
     assert batch.never_happened == []
-    monkeypatch.setattr("tidelog.sim.batches.COUNTED_FROM_RUNS", 1)
+    monkeypatch.setattr("tidelog.sim.kit.batches.COUNTED_FROM_RUNS", 1)
     assert "an unclean election" in batch.never_happened

@@ -2,7 +2,7 @@
 and each without its rule does not.
 
 T5 and so on are the names under which they are known. T1 to T4 and T6 are about logs of quorums: the inner ring of
-Paxos finds them, T1 and T6 are told by hand there (tests/sim/ring1), and the sweep of corruption patterns has whatever
+Paxos finds them, T1 and T6 are told by hand there (tests/sim/paxos), and the sweep of corruption patterns has whatever
 is on disks.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.sim.isr.story import Story
-from tidelog.broker.controller.partition_commands import AlterReassignments, NewReplicas
+from tidelog.controller.partition_commands import AlterReassignments, NewReplicas
 from tidelog.sim.isr.controller import TOPIC_ID
 from tidelog.sim.isr.mutants import MUTANTS, Mutant, planted
 from tidelog.sim.isr.parts import Parts

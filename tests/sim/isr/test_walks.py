@@ -29,7 +29,7 @@ def test_nothing_committed_is_lost(mix: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mix", MIXES)
 def test_many_runs_reach_what_is_hard_to_reach(mix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.sim.batches.COUNTED_FROM_RUNS", RUNS_LONG)
+    monkeypatch.setattr("tidelog.sim.kit.batches.COUNTED_FROM_RUNS", RUNS_LONG)
     batch = run_seeds(mix, 0, RUNS_LONG)
     assert not batch.failures, f"python -m tidelog.sim.isr --mix {mix} --seed {batch.failures[0].seed} --trace"
     assert not batch.never_happened

@@ -29,11 +29,11 @@ from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import split_batches
 from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions, pairs
 from tidelog.model.records import Record
-from tidelog.sim.loop import run
-from tidelog.sim.machine import Machine
-from tidelog.sim.network import SimNetwork
-from tidelog.sim.process import owned_task
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.loop import run
+from tidelog.sim.kit.machine import Machine
+from tidelog.sim.kit.network import SimNetwork
+from tidelog.sim.kit.process import owned_task
+from tidelog.sim.kit.seeds import stream
 from tidelog.transport.peer import Answer
 
 NODES = (1, 2, 3)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.rest_consumers.stage import NODES, Stage, play
 from tidelog.model.errors import IllegalState, TidelogError, UnknownInstance
-from tidelog.sim.machine import ConnectionLost, Unreachable
+from tidelog.sim.kit.machine import ConnectionLost, Unreachable
 
 PARTITIONS = 3
 RECORDS = 60

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from tidelog.adapters.frame_protocol import CHUNK_BYTES, FrameProtocol, TcpTimeouts
 from tidelog.model.ports import Buffer, FrameConnection
-from tidelog.sim.loop import run
+from tidelog.sim.kit.loop import run
 
 
 class CountingTransport(asyncio.Transport):

@@ -12,14 +12,14 @@ import pytest
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker, NewTopic
-from tidelog.broker.partition import Partition
-from tidelog.broker.proposals import ProduceReceipt
+from tidelog.broker.isr.partition import Partition
+from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
 from tidelog.model.ports import Files
 from tidelog.model.records import Record, StoredRecord
-from tidelog.sim.network import SimNetwork
+from tidelog.sim.kit.network import SimNetwork
 from tidelog.storage.disk_files import DiskFiles
 
 HOST = "127.0.0.1"

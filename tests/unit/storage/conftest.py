@@ -19,7 +19,7 @@ from tidelog.model.errors import DamagedBatch
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer, File, Files, Lock
 from tidelog.model.records import Record
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log

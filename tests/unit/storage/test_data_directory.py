@@ -10,9 +10,9 @@ from tests.unit.storage.conftest import Store, WatchedFiles
 from tidelog.config.errors import ConfigError
 from tidelog.model.errors import DiskFull
 from tidelog.model.ports import Files
-from tidelog.sim.choices import enumerate_crashes
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.faults import Crashed
+from tidelog.sim.kit.choices import enumerate_crashes
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.faults import Crashed
 from tidelog.storage.data_directory import FORMAT, check_format, claim
 from tidelog.storage.reserve import RESERVE, RESERVE_BYTES, Reserve
 

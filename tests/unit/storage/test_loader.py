@@ -9,8 +9,8 @@ import pytest
 from tests.unit.storage.conftest import DIRECTORY, Store, WatchedFiles
 from tests.unit.storage.torn import check_goes_on, harm
 from tidelog.model.errors import InternalError, LogOffline, Overloaded
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.faults import FaultRates
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.faults import FaultRates
 from tidelog.storage.metainfo import NAMES
 from tidelog.storage.rows import ROW_BYTES, Kind
 

@@ -13,8 +13,8 @@ from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import RecordBatch, assign_offsets, split_batches
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.faults import Crashed
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.faults import Crashed
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.log_manager import METADATA, METADATA_LOG, LogManager
 from tidelog.storage.partition_log import LogSettings

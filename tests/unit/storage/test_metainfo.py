@@ -12,10 +12,10 @@ from tests.unit.storage.conftest import WatchedFiles
 from tidelog.model.errors import Overloaded
 from tidelog.model.ids import OFFSET_MAX, PartitionId, TopicId
 from tidelog.model.ports import Files
-from tidelog.sim import rot
-from tidelog.sim.choices import enumerate_crashes
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.faults import Crashed
+from tidelog.sim.kit import rot
+from tidelog.sim.kit.choices import enumerate_crashes
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.faults import Crashed
 from tidelog.storage.metainfo import COPY_BYTES, NAMES, Metainfo, MetainfoStore
 
 IDENTITY = PartitionId(TopicId("cd" * 16), 1)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.storage.conftest import Store, WatchedFiles
 from tidelog.model.errors import DiskFull, InternalError, LogOffline, Overloaded
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.partition_log import ROWS_LEFT_MAX, LogSettings
 
 Faults = Callable[[str, str], int]

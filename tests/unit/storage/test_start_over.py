@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.storage.conftest import DIRECTORY, Store, WatchedFiles
 from tidelog.model.errors import LogOffline
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.faults import Crashed
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.faults import Crashed
 from tidelog.storage.metainfo import MetainfoStore
 
 

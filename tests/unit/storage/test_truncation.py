@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.storage.conftest import Store, WatchedFiles
 from tidelog.model.errors import DamagedBatch, InternalError, LogOffline, OffsetOutOfRange
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.faults import Crashed
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.faults import Crashed
 from tidelog.storage.metainfo import MetainfoStore
 
 

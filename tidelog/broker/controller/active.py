@@ -18,7 +18,10 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from tidelog.broker.controller.commands import (
+from tidelog.broker.controller.requests import Group, Request
+from tidelog.broker.runtime.purgatory import Watchers
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.commands import (
     AddPartitions,
     AlterTopicConfigs,
     BrokerHeartbeat,
@@ -33,15 +36,12 @@ from tidelog.broker.controller.commands import (
     MetadataApplied,
     RemoveBroker,
 )
-from tidelog.broker.controller.decide import decide
-from tidelog.broker.controller.decision import MetadataLog
-from tidelog.broker.controller.partition_commands import AlterReassignments, ElectLeaders
-from tidelog.broker.controller.requests import Group, Request
-from tidelog.broker.controller.sessions import Sessions
-from tidelog.broker.controller.upkeep import misled, next_snapshot, overdue
-from tidelog.broker.controller.voting import ChangeVoters, next_step
-from tidelog.broker.purgatory import Watchers
-from tidelog.config.schema import BrokerConfig
+from tidelog.controller.decide import decide
+from tidelog.controller.decision import MetadataLog
+from tidelog.controller.partition_commands import AlterReassignments, ElectLeaders
+from tidelog.controller.sessions import Sessions
+from tidelog.controller.upkeep import misled, next_snapshot, overdue
+from tidelog.controller.voting import ChangeVoters, next_step
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
 from tidelog.model.ids import NodeId

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tidelog.broker.controller.apply import apply_all
-from tidelog.broker.controller.commands import Command, CommandAnswer
-from tidelog.broker.controller.decide import decide
-from tidelog.broker.controller.decision import Decision
-from tidelog.broker.controller.records import MetadataRecord
 from tidelog.config.schema import BrokerConfig
+from tidelog.controller.apply import apply_all
+from tidelog.controller.commands import Command, CommandAnswer
+from tidelog.controller.decide import decide
+from tidelog.controller.decision import Decision
+from tidelog.controller.records import MetadataRecord
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import TidelogError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.controller.commands import (
+from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
     AlterTopicConfigs,
@@ -24,7 +24,7 @@ from tidelog.broker.controller.commands import (
     ReportRemoved,
     TopicPlaced,
 )
-from tidelog.broker.controller.partition_commands import (
+from tidelog.controller.partition_commands import (
     AlterMembers,
     AlterPartition,
     AlterReassignments,

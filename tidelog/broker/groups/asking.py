@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.gathering import offsets_of
-from tidelog.broker.partition_handle import Extent, PartitionHandle
+from tidelog.broker.partitions.partition_handle import Extent, PartitionHandle
+from tidelog.broker.routing.gathering import offsets_of
 from tidelog.model.errors import TidelogError
 from tidelog.model.groups import (
     CommittedOffset,

@@ -19,8 +19,8 @@ from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import claim, load
 from tidelog.broker.groups.messages import AnyGroupRequest
 from tidelog.broker.groups.tenure import Surroundings, Tenure
-from tidelog.broker.led_partition import LedPartition
-from tidelog.broker.purgatory import Watchers
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.groups.decide import has_news
 from tidelog.groups.decision import GroupAnswer
 from tidelog.groups.shard import Shard

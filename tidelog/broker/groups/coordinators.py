@@ -8,8 +8,8 @@ from typing import Protocol
 
 from tidelog.broker.groups.coordinator import Coordinator
 from tidelog.broker.groups.tenure import Surroundings
-from tidelog.broker.led_partition import LedPartition
-from tidelog.broker.role_tasks import RoleTasks
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.runtime.role_tasks import RoleTasks
 from tidelog.groups.settings import TopicsView
 from tidelog.model.cluster import ClusterImage, Topic
 from tidelog.model.ids import NodeId, PartitionId

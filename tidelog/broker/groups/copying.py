@@ -21,7 +21,7 @@ import structlog
 
 from tidelog.broker.groups.outbox import OutgoingBatch
 from tidelog.broker.groups.tenure import Tenure
-from tidelog.broker.stats import Stats
+from tidelog.broker.runtime.stats import Stats
 from tidelog.groups.records import GroupLogRecord
 from tidelog.model.errors import TidelogError
 

@@ -16,16 +16,16 @@ from typing import Final, overload
 
 import structlog
 
-from tidelog.broker.administration import Administration
 from tidelog.broker.groups.coordinator import Coordinator
 from tidelog.broker.groups.coordinators import Coordinators, Host
 from tidelog.broker.groups.messages import AnyGroupRequest, ForwardGroup, GroupAnswered
 from tidelog.broker.groups.reach import Reach, deadline_of
 from tidelog.broker.groups.tenure import Surroundings
 from tidelog.broker.groups.topics import TopicsSeen
-from tidelog.broker.origin import Target
-from tidelog.broker.routing import Routing
-from tidelog.broker.stats import Stats
+from tidelog.broker.membership.administration import Administration
+from tidelog.broker.routing.origin import Target
+from tidelog.broker.routing.routing import Routing
+from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import BrokerConfig
 from tidelog.groups.decision import GroupAnswer
 from tidelog.groups.settings import GroupSettings

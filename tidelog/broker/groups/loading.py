@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidelog.broker.groups.outbox import Entry
-from tidelog.broker.led_partition import LedPartition
-from tidelog.broker.proposals import ACKS_ALL
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.partitions.proposals import ACKS_ALL
 from tidelog.groups.records import UnknownGroupRecord, decode
 from tidelog.groups.shard import Shard
 from tidelog.model.batch_codec import decode_batch, encode_batch

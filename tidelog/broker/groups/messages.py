@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from tidelog.broker.forwarding_messages import Addressed
+from tidelog.broker.routing.forwarding_messages import Addressed
 from tidelog.groups.decision import GroupAnswer
 from tidelog.model.groups import (
     CommitOffsets,

@@ -26,9 +26,9 @@ import msgspec
 
 from tidelog.broker.groups.coordinators import Coordinators
 from tidelog.broker.groups.messages import AnyGroupRequest, ForwardGroup, GroupAnswered
-from tidelog.broker.led_partition import LedPartition
-from tidelog.broker.origin import Origin, Pauses, Place, Target, epoch_of
-from tidelog.broker.peer_partition import PeerPartition
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.routing.origin import Origin, Pauses, Place, Target, epoch_of
+from tidelog.broker.routing.peer_partition import PeerPartition
 from tidelog.groups.decision import GroupAnswer
 from tidelog.model.errors import (
     CoordinatorLost,

@@ -29,8 +29,8 @@ from tidelog.broker.groups.loading import Loaded, append, claim_entry
 from tidelog.broker.groups.messages import AnyGroupRequest
 from tidelog.broker.groups.outbox import Outbox, OutgoingBatch
 from tidelog.broker.groups.polls import Polls
-from tidelog.broker.led_partition import LedPartition
-from tidelog.broker.stats import Stats
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.runtime.stats import Stats
 from tidelog.groups.decide import decide, has_news
 from tidelog.groups.decision import Decision, GroupAnswer
 from tidelog.groups.records import GroupLogRecord

@@ -18,7 +18,7 @@ from tidelog.broker.http.idempotency import HEADER, keyed_request
 from tidelog.broker.http.media import BATCHES_TYPE, check_batches
 from tidelog.broker.http.produce import refuse_other_content
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
-from tidelog.broker.partition_handle import FetchedBatches, ReadHandle
+from tidelog.broker.partitions.partition_handle import FetchedBatches, ReadHandle
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.ids import NO_PRODUCER

@@ -11,7 +11,6 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.gathering import offsets_of, wait_for_change
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.context import Call, Context
@@ -25,7 +24,8 @@ from tidelog.broker.http.json_body import (
     json_decoder,
 )
 from tidelog.broker.http.media import check_document
-from tidelog.broker.partition_handle import Offsets, PartitionHandle
+from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
+from tidelog.broker.routing.gathering import offsets_of, wait_for_change
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.names import check_topic_name

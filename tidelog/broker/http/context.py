@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from tidelog.broker.budget import ByteBudget
 from tidelog.broker.http import params
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
+from tidelog.broker.runtime.budget import ByteBudget
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import ShuttingDown
 from tidelog.model.ids import TopicId

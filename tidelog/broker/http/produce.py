@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog.broker.gathering import fingerprints_of
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import KeyedRequest
 from tidelog.broker.http.limits import Limits
-from tidelog.broker.partition_handle import PartitionHandle
-from tidelog.broker.proposals import ProduceReceipt
+from tidelog.broker.partitions.partition_handle import PartitionHandle
+from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.routing.gathering import fingerprints_of
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import Compression, RecordBatch, parse_header

@@ -39,7 +39,7 @@ from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.records import Record
 
 if TYPE_CHECKING:
-    from tidelog.broker.proposals import ProduceReceipt
+    from tidelog.broker.partitions.proposals import ProduceReceipt
 
 ANSWER_TYPE: Final = "application/vnd.kafka.v2+json"
 

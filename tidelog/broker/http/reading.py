@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.produce import check_partition
-from tidelog.broker.partition_handle import FetchedBatches, ReadHandle
+from tidelog.broker.partitions.partition_handle import FetchedBatches, ReadHandle
 from tidelog.model.errors import InvalidRequest, NotAReplica
 from tidelog.model.ids import PartitionId
 

@@ -14,7 +14,6 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.controller.partition_commands import MOVES_MAX, ElectionType, NewReplicas, PartitionNamed
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.context import Call, Context
@@ -22,6 +21,7 @@ from tidelog.broker.http.envelope import Metadata, Place, Related, ResourceList
 from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
 from tidelog.broker.http.topics_v2 import partition_of
+from tidelog.controller.partition_commands import MOVES_MAX, ElectionType, NewReplicas, PartitionNamed
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import NotFound, UnknownPartition
 from tidelog.model.names import check_topic_name

@@ -14,8 +14,8 @@ from tidelog.broker.http.answers import encode, send_records
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.media import Embedded, embedded_wanted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
-from tidelog.broker.partition_handle import ReadHandle
-from tidelog.broker.shown_records import read_records, show
+from tidelog.broker.partitions.partition_handle import ReadHandle
+from tidelog.broker.routing.shown_records import read_records, show
 from tidelog.model.errors import InvalidRequest
 
 

@@ -44,7 +44,7 @@ from tidelog.broker.http.route import cluster_resource as cluster
 from tidelog.broker.http.route import group_resource as group
 from tidelog.broker.http.route import topic_resource as topic
 from tidelog.broker.rest_consumers.requests import PlaceRefused
-from tidelog.broker.shown_records import RecordShown
+from tidelog.broker.routing.shown_records import RecordShown
 from tidelog.model.groups import CommitAnswer, HeartbeatAnswer, OffsetsAnswer
 
 _INTEGER: Final[Mapping[str, object]] = {"type": "integer", "minimum": 0}

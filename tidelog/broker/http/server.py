@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from tidelog.broker.budget import ByteBudget
 from tidelog.broker.http.broker_metrics import BrokerMetrics
 from tidelog.broker.http.cluster_metrics import ClusterMetrics
 from tidelog.broker.http.connection import Gate, Server
@@ -18,6 +17,7 @@ from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.routes import ROUTES
+from tidelog.broker.runtime.budget import ByteBudget
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker

@@ -46,7 +46,7 @@ from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, RequestTimeout, ShuttingDown, TidelogError, TooLarge, UnprocessableBody
 
 if TYPE_CHECKING:
-    from tidelog.broker.proposals import ProduceReceipt
+    from tidelog.broker.partitions.proposals import ProduceReceipt
 
 HTTP_SERVER_ERROR: Final = 500
 _RECORD: Final = json_decoder(RecordV3)

@@ -11,7 +11,6 @@ from typing import Annotated, Final
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from tidelog.broker.controller.commands import NewTopic
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
@@ -19,6 +18,7 @@ from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.envelope import Metadata, Place, Related
 from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
+from tidelog.controller.commands import NewTopic
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import NodeId

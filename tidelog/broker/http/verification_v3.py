@@ -12,7 +12,7 @@ from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.envelope import Metadata, Place
 from tidelog.broker.http.topics_v2 import partition_of
-from tidelog.broker.repair_messages import VerifyQuery, VerifyReply
+from tidelog.broker.repair.repair_messages import VerifyQuery, VerifyReply
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import LeaderNotAvailable, NotFound
 from tidelog.model.ids import OFFSET_MAX, NodeId

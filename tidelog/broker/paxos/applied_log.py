@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import structlog
 
-from tidelog.broker.log_writer import LogWriter
-from tidelog.broker.purgatory import Watchers
-from tidelog.broker.quorum.payloads import digest_of
-from tidelog.broker.stats import Stats
+from tidelog.broker.consensus.payloads import digest_of
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.purgatory import Watchers
+from tidelog.broker.runtime.stats import Stats
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import DiskFull, Overloaded, TidelogError
 from tidelog.model.ports import Buffer, Clock

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.broker.proposals import Proposal
+from tidelog.broker.partitions.proposals import Proposal
 from tidelog.model.errors import TidelogError
 from tidelog.replication.paxos.state import Value
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tidelog.broker.consensus.engine import Engine
+from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
+from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame
 from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaPeers
-from tidelog.broker.quorum.engine import Engine
-from tidelog.broker.quorum.messages import ElectionFrame, PaxosFrame
-from tidelog.broker.quorum.routes import Routes
-from tidelog.broker.stats import Stats
+from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.messages import LearnResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.broker.quorum.messages import PaxosFrame
+from tidelog.broker.consensus.messages import PaxosFrame
 
 
 class PartitionFrame(msgspec.Struct, frozen=True, tag=True):

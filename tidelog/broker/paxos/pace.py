@@ -19,10 +19,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import structs
 
+from tidelog.broker.consensus.messages import PaxosFrame
+from tidelog.broker.partitions.throttle import Direction, Throttle
 from tidelog.broker.paxos.messages import PartitionFrame, ReadApplied
 from tidelog.broker.paxos.surroundings import Peers
-from tidelog.broker.quorum.messages import PaxosFrame
-from tidelog.broker.throttle import Direction, Throttle
 from tidelog.model.errors import Overloaded
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer

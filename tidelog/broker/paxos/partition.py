@@ -24,12 +24,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from tidelog.broker.led_partition import Facilities, LedPartition
-from tidelog.broker.partition_handle import Extent, FetchedBatches
+from tidelog.broker.partitions.led_partition import Facilities, LedPartition
+from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
+from tidelog.broker.partitions.proposals import ACKS_ALL, Proposal
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.flights import Flight, Flights
 from tidelog.broker.paxos.proposing import Proposer
-from tidelog.broker.proposals import ACKS_ALL, Proposal
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend

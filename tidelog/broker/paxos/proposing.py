@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.paxos.links import Links
-from tidelog.broker.quorum.engine import Engine
 from tidelog.model.errors import DiskFull, LeaderNotAvailable, Overloaded
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Append, Delete, Proposed, Reason, Refused

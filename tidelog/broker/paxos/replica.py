@@ -20,6 +20,10 @@ import msgspec
 import structlog
 from msgspec import structs
 
+from tidelog.broker.consensus.disk import ReplicaDisk
+from tidelog.broker.consensus.engine import NOTICE_S, Engine, Told
+from tidelog.broker.consensus.messages import PaxosFrame
+from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
 from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory
@@ -30,10 +34,6 @@ from tidelog.broker.paxos.proposing import Proposer
 from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings
 from tidelog.broker.paxos.trimming import Trimmer
 from tidelog.broker.paxos.voting import Voting
-from tidelog.broker.quorum.disk import ReplicaDisk
-from tidelog.broker.quorum.engine import NOTICE_S, Engine, Told
-from tidelog.broker.quorum.messages import PaxosFrame
-from tidelog.broker.quorum.stored import stored_log
 from tidelog.config.schema import TopicConfig
 from tidelog.replication.paxos.events import (
     Applied,

@@ -20,9 +20,13 @@ from typing import Any
 
 import structlog
 
-from tidelog.broker.controller.commands import Command, CommandAnswer, Done
-from tidelog.broker.controller.member_steps import MemberSet, is_report_due, next_step
-from tidelog.broker.controller.partition_commands import (
+from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.broker.paxos.replica import PaxosReplica
+from tidelog.broker.paxos.roles import PaxosRoles
+from tidelog.broker.paxos.surroundings import voter_of
+from tidelog.controller.commands import Command, CommandAnswer, Done
+from tidelog.controller.member_steps import MemberSet, is_report_due, next_step
+from tidelog.controller.partition_commands import (
     AlterMembers,
     LostReign,
     LostVote,
@@ -32,10 +36,6 @@ from tidelog.broker.controller.partition_commands import (
     ReportLostVotes,
     ReportPaxosLeader,
 )
-from tidelog.broker.controller_channel import ControllerChannel
-from tidelog.broker.paxos.replica import PaxosReplica
-from tidelog.broker.paxos.roles import PaxosRoles
-from tidelog.broker.paxos.surroundings import voter_of
 from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId, PartitionId

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidelog.broker.led_partition import Facilities
+from tidelog.broker.partitions.led_partition import Facilities
 from tidelog.broker.paxos.messages import ReadApplied
 from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.model.cluster import Voter

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.broker.gathering import offsets_of
-from tidelog.broker.partition_handle import Offsets, PartitionHandle
+from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
 from tidelog.broker.rest_consumers.groups import names
 from tidelog.broker.rest_consumers.instance import Instance
 from tidelog.broker.rest_consumers.reading import Partitions
 from tidelog.broker.rest_consumers.requests import Place, Seek, SeekToEdge
+from tidelog.broker.routing.gathering import offsets_of
 from tidelog.model.errors import IllegalState, TidelogError
 from tidelog.model.groups import NO_EPOCH, NO_OFFSET, FetchOffsets, OffsetsAnswer, grouped, pairs
 

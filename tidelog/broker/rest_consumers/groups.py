@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from tidelog.broker.led_partition import LedPartition
+from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.model.errors import InternalError
 from tidelog.model.groups import Heartbeat
 

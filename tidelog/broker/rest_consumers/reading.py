@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from tidelog.broker.budget import ByteBudget
-from tidelog.broker.gathering import first_of, offsets_of, wait_for_change
-from tidelog.broker.partition_handle import PartitionHandle
-from tidelog.broker.purgatory import Purgatory
+from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.rest_consumers.instance import Instance
 from tidelog.broker.rest_consumers.requests import Place
-from tidelog.broker.shown_records import RecordShown, read_records, show, size_of
+from tidelog.broker.routing.gathering import first_of, offsets_of, wait_for_change
+from tidelog.broker.routing.shown_records import RecordShown, read_records, show, size_of
+from tidelog.broker.runtime.budget import ByteBudget
+from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.model.errors import (
     DamagedBatch,
     FormatMismatch,

@@ -15,8 +15,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tidelog.broker.peer_partition import GRACE_S, Peers, Waits
-from tidelog.broker.purgatory import Purgatory
 from tidelog.broker.rest_consumers.beginnings import Beginnings
 from tidelog.broker.rest_consumers.commits import Commits
 from tidelog.broker.rest_consumers.groups import Groups
@@ -28,6 +26,8 @@ from tidelog.broker.rest_consumers.registry import Registry
 from tidelog.broker.rest_consumers.requests import CloseInstance, InstanceRequest, OpenInstance, ReadRecords, TakeBack
 from tidelog.broker.rest_consumers.tending import Tending
 from tidelog.broker.rest_consumers.turns import Turns
+from tidelog.broker.routing.peer_partition import GRACE_S, Peers, Waits
+from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import (
     CoordinatorLost,

@@ -18,7 +18,7 @@ from math import inf
 from typing import Any
 
 from tidelog.broker.broker import Broker, NewTopic
-from tidelog.broker.controller.records import (
+from tidelog.controller.records import (
     ConfigsAltered,
     MetadataRecord,
     PartitionsAdded,
@@ -31,7 +31,7 @@ from tidelog.sim.cluster.scenario import Order
 from tidelog.sim.cluster.traffic import DATA
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
-from tidelog.sim.machine import ConnectionLost, Unreachable
+from tidelog.sim.kit.machine import ConnectionLost, Unreachable
 
 TOPIC = "topic"
 CONFIG = "segment.bytes"

@@ -14,7 +14,7 @@ from tidelog.broker.broker import Broker
 from tidelog.checker.operations import Prefix
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.ids import PartitionId, TopicPartition
-from tidelog.sim.administrators import NowAndThen
+from tidelog.sim.broker.administrators import NowAndThen
 from tidelog.sim.cluster.clients import AnyBroker, ClusterHistory
 from tidelog.sim.cluster.shadows import held
 

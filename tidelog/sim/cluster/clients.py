@@ -14,21 +14,21 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tidelog.broker.broker import Broker, NewTopic
-from tidelog.broker.partition_handle import FetchedBatches
+from tidelog.broker.partitions.partition_handle import FetchedBatches
 from tidelog.checker.operations import Durability
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import OffsetOutOfRange, TidelogError
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.administrators import NowAndThen
+from tidelog.sim.broker.administrators import NowAndThen
+from tidelog.sim.broker.producers import Producer
+from tidelog.sim.broker.readers import PAUSE_S, Reader
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.shadows import Held, held
 from tidelog.sim.cluster.traffic import UNCLEAN, TopicPlan
 from tidelog.sim.cluster.world import World
-from tidelog.sim.environment import SimClock
-from tidelog.sim.history import History, Sent
-from tidelog.sim.machine import ConnectionLost, Machine, Unreachable
-from tidelog.sim.producers import Producer
-from tidelog.sim.readers import PAUSE_S, Reader
+from tidelog.sim.kit.environment import SimClock
+from tidelog.sim.kit.history import History, Sent
+from tidelog.sim.kit.machine import ConnectionLost, Machine, Unreachable
 
 T = TypeVar("T")
 

@@ -12,12 +12,13 @@ from contextlib import suppress
 from typing import Protocol
 
 from tidelog.broker.broker import Broker
-from tidelog.broker.copies import Holder
-from tidelog.broker.partition import Partition
+from tidelog.broker.isr.partition import Partition
 from tidelog.broker.paxos.replica import PaxosReplica
+from tidelog.broker.repair.copies import Holder
 from tidelog.checker.operations import View
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId, TopicPartition
+from tidelog.sim.broker.readers import read_all
 from tidelog.sim.cluster.bystanders import CopyReader, Deleter
 from tidelog.sim.cluster.clients import (
     FAILURES,
@@ -33,8 +34,7 @@ from tidelog.sim.cluster.shadows import Held, ends_at, read_batches
 from tidelog.sim.cluster.traffic import Traffic
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
-from tidelog.sim.readers import read_all
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.seeds import stream
 
 FINISH_S_MAX = 60.0
 """How long clients may need, on a healthy cluster, to learn the fate of everything they sent."""

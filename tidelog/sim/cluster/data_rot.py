@@ -17,13 +17,13 @@ from typing import NamedTuple
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
-from tidelog.sim import rot
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.shadows import Held, held
 from tidelog.sim.cluster.world import World
-from tidelog.sim.machine import Machine
-from tidelog.sim.medium import Medium
+from tidelog.sim.kit import rot
+from tidelog.sim.kit.machine import Machine
+from tidelog.sim.kit.medium import Medium
 from tidelog.storage.log_manager import log_directory
 from tidelog.storage.rows import Kind, RowCodec
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 
-from tidelog.sim import rot
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
-from tidelog.sim.faults import NO_FAULTS, FaultRates
-from tidelog.sim.machine import Machine
-from tidelog.sim.medium import CAPACITY_BYTES
+from tidelog.sim.kit import rot
+from tidelog.sim.kit.faults import NO_FAULTS, FaultRates
+from tidelog.sim.kit.machine import Machine
+from tidelog.sim.kit.medium import CAPACITY_BYTES
 
 METADATA = "metadata/"
 SLOW_FACTOR = 30.0

@@ -10,7 +10,7 @@ from tidelog.sim.cluster.groups.plans import draw_group_settings, draw_groups, d
 from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
 from tidelog.sim.cluster.scenario import Order, Scenario, Step, Strike, Swarm
 from tidelog.sim.cluster.traffic import Mix, draw_mix, draw_settings, draw_traffic, mixed
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.seeds import stream
 
 STRIKES: dict[str, float] = {
     "crash": 3.0,

@@ -18,14 +18,14 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tidelog.broker.broker import NewTopic
-from tidelog.broker.quorum.metadata import MetadataDamaged
+from tidelog.broker.metadata.metadata import MetadataDamaged
 from tidelog.model.errors import TidelogError
 from tidelog.sim.cluster.disk_strikes import METADATA
 from tidelog.sim.cluster.watch import Watch
 from tidelog.sim.cluster.world import World
-from tidelog.sim.faults import NO_FAULTS
-from tidelog.sim.machine import ConnectionLost, Unreachable
-from tidelog.sim.medium import CAPACITY_BYTES
+from tidelog.sim.kit.faults import NO_FAULTS
+from tidelog.sim.kit.machine import ConnectionLost, Unreachable
+from tidelog.sim.kit.medium import CAPACITY_BYTES
 
 LIVE_S_MAX = 45.0
 """How long a cluster without faults may need: sessions, elections and replaced voters, one after the other."""

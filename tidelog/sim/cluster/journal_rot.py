@@ -20,19 +20,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidelog.broker.quorum.stored import Identity
+from tidelog.broker.consensus.stored import Identity
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Kind
-from tidelog.sim import rot
 from tidelog.sim.cluster.data_rot import DataRot, durable_files, known_durable
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.shadows import Held, held
 from tidelog.sim.cluster.world import World
-from tidelog.sim.machine import Machine
-from tidelog.sim.medium import Medium
+from tidelog.sim.kit import rot
+from tidelog.sim.kit.machine import Machine
+from tidelog.sim.kit.medium import Medium
 from tidelog.storage.log_manager import JOURNAL, log_directory
 from tidelog.storage.rows import ROW_BYTES, RowCodec
 from tidelog.storage.slot_entries import EntryKind, decode_entry

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidelog.model.errors import TidelogError
-from tidelog.sim.machine import ConnectionLost, Machine
+from tidelog.sim.kit.machine import ConnectionLost, Machine
 
 End = Callable[[Machine], Awaitable[None]]
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tidelog.broker.controller.records import BrokerRegistered, ConfigsAltered
+from tidelog.controller.records import BrokerRegistered, ConfigsAltered
 from tidelog.model.cluster import NO_LEADER, PAXOS, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.sim.cluster.book import Book, Committed, Move, has_moved, min_isr, moves

@@ -24,7 +24,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidelog.broker.broker import Broker
-from tidelog.broker.controller.partition_commands import ElectionType, NewReplicas, PartitionNamed
+from tidelog.controller.partition_commands import ElectionType, NewReplicas, PartitionNamed
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId
@@ -32,8 +32,8 @@ from tidelog.sim.cluster.scenario import Order
 from tidelog.sim.cluster.traffic import DATA, DURABILITY, UNCLEAN
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
-from tidelog.sim.machine import ConnectionLost, Unreachable
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.machine import ConnectionLost, Unreachable
+from tidelog.sim.kit.seeds import stream
 
 FACTOR_MAX = 3
 RETRY_S = 0.2

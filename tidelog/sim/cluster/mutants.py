@@ -1,8 +1,8 @@
 """Planted bugs of a cluster: each breaks one rule of the shipped code, and some seed has to notice.
 
-As in `tidelog.sim.mutants`, a mutant patches the code for as long as it is open. These are of the parts put together:
-the rules of Paxos, of elections and of changing voters are taken away one by one in the inner rings (tests/sim/ring1,
-tests/sim/election), which run a thousand lives where this one runs ten.
+As in `tidelog.sim.broker.mutants`, a mutant patches the code for as long as it is open. These are of the parts put
+together: the rules of Paxos, of elections and of changing voters are taken away one by one in the inner rings
+(tests/sim/paxos, tests/sim/election), which run a thousand lives where this one runs ten.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from tidelog.broker.controller import active, decide_brokers
+from tidelog.broker.consensus.delivery import Delivery
+from tidelog.broker.consensus.outcomes import Outcomes
+from tidelog.broker.controller import active
 from tidelog.broker.controller.active import ActiveController
-from tidelog.broker.controller_channel import ControllerChannel
-from tidelog.broker.quorum.delivery import Delivery
-from tidelog.broker.quorum.outcomes import Outcomes
+from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.controller import decide_brokers
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import NotController
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied, Proposed
 from tidelog.replication.paxos.journal import Journal
 from tidelog.replication.quorum import Majority
-from tidelog.sim.mutants import Mutant, patched, skip_fsync
+from tidelog.sim.broker.mutants import Mutant, patched, skip_fsync
 
 _Image = Callable[[], ClusterImage]
 

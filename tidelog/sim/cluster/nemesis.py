@@ -38,7 +38,7 @@ from tidelog.sim.cluster.process_strikes import ProcessStrikes
 from tidelog.sim.cluster.role_strikes import RoleStrikes
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.seeds import stream
 
 
 class Nemesis:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
-from tidelog.sim.network_link import Link
+from tidelog.sim.kit.network_link import Link
 
 FLAPS_MAX = 20
 

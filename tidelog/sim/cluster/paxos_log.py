@@ -1,6 +1,6 @@
 """The Paxos log of one partition as it really is, whatever any replica knows of it, over all lives of all brokers.
 
-The ring of the pure cores has such a truth already (`tidelog.sim.ring1.truth`): what is durable on which disk, hence
+The ring of the pure cores has such a truth already (`tidelog.sim.paxos.truth`): what is durable on which disk, hence
 what is chosen, in what order it means what. Here it is told by the engines inside of brokers, and these rules are held
 against whatever they do:
 
@@ -30,7 +30,7 @@ from tidelog.replication.paxos.state import NOP, Kind, Metadata, Prefix, Record,
 from tidelog.replication.paxos.voters import VoterSet
 from tidelog.replication.quorum import Joint, Quorum
 from tidelog.sim.cluster.book import Book
-from tidelog.sim.ring1.truth import Attempt, Truth, Violation
+from tidelog.sim.paxos.truth import Attempt, Truth, Violation
 
 CLIENTS = (Kind.APPEND, Kind.TRUNCATE, Kind.VOTERS)
 

@@ -2,7 +2,7 @@
 notice.
 
 The rules of Paxos itself (voids and barriers, promises and acceptances, faulty slots, changes of voters) are taken away
-in the ring of the pure cores (tests/sim/ring1/mutants.py), which runs a hundred lives where this one runs one. These
+in the ring of the pure cores (tests/sim/paxos/mutants.py), which runs a hundred lives where this one runs one. These
 are of what brokers do with the core: who gets which id, when a leader serves, what a log is told and when a journal may
 forget it.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.paxos import steward
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
@@ -21,12 +22,11 @@ from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.space import JournalSpace
 from tidelog.broker.paxos.voting import Voting
-from tidelog.broker.quorum.disk import ReplicaDisk
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Value
-from tidelog.sim.mutants import Mutant, patched
+from tidelog.sim.broker.mutants import Mutant, patched
 
 
 def wiped_replica_votes_under_its_old_id() -> AbstractContextManager[None]:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
-from tidelog.sim.machine import ConnectionLost, Machine
+from tidelog.sim.kit.machine import ConnectionLost, Machine
 
 STOP_S_MAX = 9.0
 """After that a service manager kills what does not stop."""

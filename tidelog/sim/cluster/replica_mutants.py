@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from tidelog.broker.controller import leadership
-from tidelog.broker.isr_roles import IsrRoles
-from tidelog.broker.partition import Partition
-from tidelog.broker.proposals import ACKS_ALL, Proposal
-from tidelog.broker.replicas import Replicas
-from tidelog.broker.roles import Assignment
+from tidelog.broker.isr.isr_roles import IsrRoles
+from tidelog.broker.isr.partition import Partition
+from tidelog.broker.partitions.proposals import ACKS_ALL, Proposal
+from tidelog.broker.partitions.roles import Assignment
+from tidelog.broker.replicas.replicas import Replicas
 from tidelog.config.schema import TopicConfig
+from tidelog.controller import leadership
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import NodeId
 from tidelog.replication.isr.events import AlterPartitionAnswered, Outcome, Serve
@@ -25,7 +25,7 @@ from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.in_sync_set import InSyncSet
 from tidelog.replication.isr.leader import IsrLeader
 from tidelog.replication.isr.remote_replica import RemoteReplica
-from tidelog.sim.mutants import Mutant, patched, serve_above_the_high_watermark
+from tidelog.sim.broker.mutants import Mutant, patched, serve_above_the_high_watermark
 from tidelog.storage.partition_log import PartitionLog
 
 

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from tidelog.broker.follower import Follower
-from tidelog.broker.partition import Partition
-from tidelog.broker.repairer import Repairer
+from tidelog.broker.isr.follower import Follower
+from tidelog.broker.isr.partition import Partition
+from tidelog.broker.repair.repairer import Repairer
 from tidelog.model.ids import PartitionId
+from tidelog.sim.broker.mutants import patched
 from tidelog.sim.cluster.book import Committed
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.shadows import Shadow, held
 from tidelog.sim.cluster.world import World
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.machine import Machine
-from tidelog.sim.mutants import patched
-from tidelog.sim.process import OWNER
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.machine import Machine
+from tidelog.sim.kit.process import OWNER
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import PartitionLog
 

@@ -15,7 +15,7 @@ from tidelog.model.names import OFFSETS_TOPIC
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.traffic import DATA
 from tidelog.sim.cluster.world import World
-from tidelog.sim.machine import Machine
+from tidelog.sim.kit.machine import Machine
 
 SESSION = "broker.session.timeout.ms"
 SESSION_MS = 9_000

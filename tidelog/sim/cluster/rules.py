@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.broker.controller.records import (
+from tidelog.controller.records import (
     BrokerRegistered,
     ControllerElected,
     ProducerIdsAllocated,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from structlog.testing import capture_logs
 
-from tidelog.sim import loop as sim_loop
+from tidelog.sim.broker.crash import Outcome
 from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.data import Data
 from tidelog.sim.cluster.drawing import MOVES, draw_scenario
@@ -34,10 +34,10 @@ from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.watch import Watch
 from tidelog.sim.cluster.world import World
-from tidelog.sim.crash import Outcome
-from tidelog.sim.loop import SimLoop
-from tidelog.sim.process import owned_task
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit import loop as sim_loop
+from tidelog.sim.kit.loop import SimLoop
+from tidelog.sim.kit.process import owned_task
+from tidelog.sim.kit.seeds import stream
 
 
 def run_seed(seed: int, mix: Mix | None = None, groups: bool | None = None) -> Outcome:

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidelog.broker.controller.records import (
+from tidelog.controller.records import (
     BrokerFenced,
     BrokerRegistered,
     BrokerUnfenced,
@@ -17,7 +17,7 @@ from tidelog.broker.controller.records import (
 from tidelog.sim.cluster.drawing import MOVES, STRIKES
 from tidelog.sim.cluster.groups.plans import MISHAPS
 from tidelog.sim.cluster.truth import Truth
-from tidelog.sim.faults import Crashed
+from tidelog.sim.kit.faults import Crashed
 
 DISK_ERRORS = (errno.EIO, errno.ENOSPC)
 

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import structs
 
 from tidelog.model.cluster import COMMIT_PROTOCOL, ISR, PAXOS
-from tidelog.sim.history import Kind
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.history import Kind
+from tidelog.sim.kit.seeds import stream
 
 DATA = "data"
 """Names of topics with data begin so; administrators leave them alone."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from tidelog.broker.controller.apply import apply, with_voters
-from tidelog.broker.controller.records import BrokerRegistered, MetadataRecord, encode_record
+from tidelog.controller.apply import apply, with_voters
+from tidelog.controller.records import BrokerRegistered, MetadataRecord, encode_record
 from tidelog.model.cluster import ClusterImage, Voter
 from tidelog.replication.paxos.voters import VoterSet
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from tidelog.broker.controller.records import decode_record
-from tidelog.broker.quorum.campaign import Campaigner
-from tidelog.broker.quorum.delivery import Delivery
-from tidelog.broker.quorum.engine import Engine
-from tidelog.broker.quorum.metadata import ClusterMetadata
-from tidelog.broker.quorum.quorum_log import QuorumLog
+from tidelog.broker.consensus.delivery import Delivery
+from tidelog.broker.consensus.engine import Engine
+from tidelog.broker.metadata.campaign import Campaigner
+from tidelog.broker.metadata.metadata import ClusterMetadata
+from tidelog.broker.metadata.quorum_log import QuorumLog
+from tidelog.controller.records import decode_record
 from tidelog.replication.election import Election, Role
 from tidelog.replication.election_events import ElectionEvent, LostReign, PreVoteAnswer, Resign, Tell, Tick
 from tidelog.replication.paxos.apply import Verdict
@@ -23,9 +23,9 @@ from tidelog.replication.paxos.events import Applied, Effect, Elected, Jumped, R
 from tidelog.replication.paxos.messages import PromiseResponse, Reply, WriteRequest, WriteResponse
 from tidelog.replication.paxos.state import Kind
 from tidelog.replication.paxos.voters import decode_voters
+from tidelog.sim.broker.mutants import patched
 from tidelog.sim.cluster.truth import Entry
 from tidelog.sim.cluster.world import World
-from tidelog.sim.mutants import patched
 from tidelog.storage.slot_store import StoredSlots
 
 

@@ -11,10 +11,10 @@ from tidelog.model.ids import NodeId
 from tidelog.sim.cluster.keeper import Keeper
 from tidelog.sim.cluster.scenario import Swarm
 from tidelog.sim.cluster.truth import Truth
-from tidelog.sim.machine import Machine
-from tidelog.sim.network import SimNetwork
-from tidelog.sim.network_link import Link
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.machine import Machine
+from tidelog.sim.kit.network import SimNetwork
+from tidelog.sim.kit.network_link import Link
+from tidelog.sim.kit.seeds import stream
 
 PEER_PORT = 9192
 

@@ -8,15 +8,15 @@ import sys
 import msgspec
 
 from tidelog.adapters.system import SystemClock
-from tidelog.sim.batches import Batch
 from tidelog.sim.isr.describe import state_text
 from tidelog.sim.isr.mutants import MUTANTS, Mutant, planted
 from tidelog.sim.isr.parts import Parts
 from tidelog.sim.isr.plans import MIXES, Plan, Step, draw_plan
 from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.run import Outcome, run_plan, run_seeds, shrink
-from tidelog.sim.progress import ProgressBar
-from tidelog.sim.report import report, say
+from tidelog.sim.kit.batches import Batch
+from tidelog.sim.kit.progress import ProgressBar
+from tidelog.sim.kit.report import report, say
 
 COMMAND = "python -m tidelog.sim.isr"
 

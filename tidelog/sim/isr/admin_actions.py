@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.broker.controller.commands import AlterTopicConfigs
-from tidelog.broker.controller.partition_commands import (
+from tidelog.controller.commands import AlterTopicConfigs
+from tidelog.controller.partition_commands import (
     AlterReassignments,
     ElectionType,
     ElectLeaders,

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.broker.controller import decide as deciding
-from tidelog.broker.controller import leadership
-from tidelog.broker.controller.apply import apply_all
-from tidelog.broker.controller.commands import (
+from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.topics import topic_config
+from tidelog.controller import decide as deciding
+from tidelog.controller import leadership
+from tidelog.controller.apply import apply_all
+from tidelog.controller.commands import (
     BrokerHeartbeat,
     Command,
     CommandAnswer,
@@ -21,8 +23,6 @@ from tidelog.broker.controller.commands import (
     NewTopic,
     RegisterBroker,
 )
-from tidelog.config.schema import BrokerConfig, TopicConfig
-from tidelog.config.topics import topic_config
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.controller.partition_commands import ElectionType, ElectLeaders
+from tidelog.controller.partition_commands import ElectionType, ElectLeaders
 from tidelog.sim.isr.admin_actions import NAMED
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.repairing import Repairing as World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.controller.commands import BrokerAdmitted, BrokerHeartbeat, Command, FenceBroker
+from tidelog.controller.commands import BrokerAdmitted, BrokerHeartbeat, Command, FenceBroker
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import StaleBrokerEpoch, TidelogError
 from tidelog.sim.isr.controller import SimController, first_heartbeat, registration

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from tidelog.broker.controller import decide_partitions, leadership
+from tidelog.controller import decide_partitions, leadership
 from tidelog.model.cluster import NO_LEADER, PartitionInfo
 from tidelog.replication.isr.leader import IsrLeader
 from tidelog.sim.isr import replication

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.seeds import stream
 
 Odds = Mapping[str, float]
 """By the name of an action; see `actions.py`."""

@@ -10,8 +10,6 @@ from functools import partial
 
 from msgspec import structs
 
-from tidelog.sim import batches
-from tidelog.sim.batches import Batch, Progress, verdict_of
 from tidelog.sim.isr.actions import ACTIONS
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.healing import Healing
@@ -19,6 +17,8 @@ from tidelog.sim.isr.parts import SHIPPED, Parts
 from tidelog.sim.isr.plans import Plan, Step, draw_plan
 from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.sometimes import SOMETIMES
+from tidelog.sim.kit import batches
+from tidelog.sim.kit.batches import Batch, Progress, verdict_of
 
 STEP_MS = 4
 

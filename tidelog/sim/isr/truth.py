@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tidelog.broker.controller.commands import Command, RegisterBroker
-from tidelog.broker.controller.partition_commands import AlterPartition
+from tidelog.controller.commands import Command, RegisterBroker
+from tidelog.controller.partition_commands import AlterPartition
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader

@@ -10,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from tidelog.broker.controller.commands import BrokerHeartbeat
-from tidelog.broker.controller.partition_commands import (
+from tidelog.broker.isr.isr_inputs import isr_changed
+from tidelog.controller.commands import BrokerHeartbeat
+from tidelog.controller.partition_commands import (
     AlterOutcome,
     AlterPartition,
     IsrAnswer,
@@ -19,7 +20,6 @@ from tidelog.broker.controller.partition_commands import (
     IsrMember,
     PartitionsAltered,
 )
-from tidelog.broker.isr_inputs import isr_changed
 from tidelog.model.cluster import NO_LEADER, ClusterImage
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId

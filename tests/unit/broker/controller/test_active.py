@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from tests.unit.broker.controller.cluster import newest, registration, topic_id, voter
+from tests.unit.controller.cluster import newest, registration, topic_id, voter
 from tidelog.broker.controller.active import APPLIED_S_MAX, COMMANDS_MAX, ActiveController
-from tidelog.broker.controller.apply import apply_all, with_voters
-from tidelog.broker.controller.commands import (
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.apply import apply_all, with_voters
+from tidelog.controller.commands import (
     AllocateProducerIds,
     BrokerAdmitted,
     BrokerHeartbeat,
@@ -23,14 +24,13 @@ from tidelog.broker.controller.commands import (
     ProducerIdBlock,
     TopicPlaced,
 )
-from tidelog.broker.controller.decide import decide
-from tidelog.broker.controller.partition_commands import AlterPartition, IsrAsked, IsrMember
-from tidelog.broker.controller.records import (
+from tidelog.controller.decide import decide
+from tidelog.controller.partition_commands import AlterPartition, IsrAsked, IsrMember
+from tidelog.controller.records import (
     MetadataRecord,
     SnapshotAgreed,
     SnapshotTaken,
 )
-from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import ClusterImage, Voter
 from tidelog.model.errors import (
     ControllerLost,
@@ -41,7 +41,7 @@ from tidelog.model.errors import (
     TidelogError,
 )
 from tidelog.model.ids import NodeId
-from tidelog.sim.loop import run
+from tidelog.sim.kit.loop import run
 
 CONFIG = BrokerConfig.model_validate({"metadata.log.snapshot.records": 100})
 APPEND_S = 0.01

@@ -11,16 +11,16 @@ from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.groups.coordinator import Coordinator
 from tidelog.broker.groups.loading import load
 from tidelog.broker.groups.tenure import Tenure
-from tidelog.broker.led_partition import LedPartition
+from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.config.schema import BrokerConfig
 from tidelog.groups.shard import Shard
 from tidelog.model.groups import CommitOffsets, CommittedOffset, FetchOffsets, Heartbeat, HeartbeatAnswer
 from tidelog.model.ids import PartitionId
 from tidelog.model.names import OFFSETS_TOPIC
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.environment import SimClock, SimEntropy, SimRunner
-from tidelog.sim.loop import run
-from tidelog.sim.network import SimNetwork
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.environment import SimClock, SimEntropy, SimRunner
+from tidelog.sim.kit.loop import run
+from tidelog.sim.kit.network import SimNetwork
 
 T = TypeVar("T")
 PLACES = 100

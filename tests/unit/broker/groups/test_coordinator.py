@@ -24,7 +24,7 @@ from tidelog.model.errors import (
 )
 from tidelog.model.groups import CommitOffsets, CommittedOffset, FetchOffsets, Heartbeat, TopicPartitions
 from tidelog.model.names import OFFSETS_TOPIC
-from tidelog.sim.rot import flip_bit
+from tidelog.sim.kit.rot import flip_bit
 
 
 @pytest.mark.parametrize("protocol", ["paxos", "isr"])

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.budget import ByteBudget
 from tidelog.broker.http.context import Waits
 from tidelog.broker.http.stream_window import ITEMS_MAX, Arrived, Window
+from tidelog.broker.runtime.budget import ByteBudget
 from tidelog.model.errors import Overloaded
 
 

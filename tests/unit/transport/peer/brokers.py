@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from tidelog.model.errors import OffsetOutOfRange
-from tidelog.sim.environment import SimClock, SimEntropy
-from tidelog.sim.loop import run
-from tidelog.sim.network import SimHost, SimNetwork
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.environment import SimClock, SimEntropy
+from tidelog.sim.kit.loop import run
+from tidelog.sim.kit.network import SimHost, SimNetwork
+from tidelog.sim.kit.seeds import stream
 from tidelog.transport.peer import Answer, Hello, PeerBounds, PeerNode
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tidelog.broker.broker import Broker
-from tidelog.broker.partition_handle import FetchedBatches
+from tidelog.broker.partitions.partition_handle import FetchedBatches
 from tidelog.consumer.membership import Membership
 from tidelog.groups.decision import GroupAnswer
 from tidelog.model.errors import FencedMember, OffsetOutOfRange, UnknownMember
@@ -20,8 +20,8 @@ from tidelog.sim.cluster.groups.holdings import Holding, Holdings
 from tidelog.sim.cluster.groups.plans import MemberPlan
 from tidelog.sim.cluster.groups.post import Asked, Post
 from tidelog.sim.cluster.groups.rules import GroupRules
-from tidelog.sim.history import records_in
-from tidelog.sim.loop import SimLoop
+from tidelog.sim.kit.history import records_in
+from tidelog.sim.kit.loop import SimLoop
 
 FETCH_BYTES = 4_096
 WAIT_S = 0.05

@@ -16,7 +16,7 @@ from tidelog.model.groups import JOIN, HeartbeatAnswer
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.cluster.groups.hands import FAILED, PAUSE_S, Hands, Surroundings
 from tidelog.sim.cluster.groups.plans import MemberPlan
-from tidelog.sim.process import LocalTime, Process, context_of
+from tidelog.sim.kit.process import LocalTime, Process, context_of
 
 
 class Member:

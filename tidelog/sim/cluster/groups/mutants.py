@@ -14,14 +14,14 @@ from tidelog.broker.groups import coordinator
 from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import Loaded, load
 from tidelog.broker.groups.tenure import Tenure
-from tidelog.broker.led_partition import LedPartition
+from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.consumer.membership import Membership
 from tidelog.groups import decide_members, decide_places
 from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.group import Current
 from tidelog.groups.reconcile import reconciled
 from tidelog.model.groups import JOIN
-from tidelog.sim.mutants import Mutant, patched
+from tidelog.sim.broker.mutants import Mutant, patched
 
 
 def answer_before_the_commit() -> AbstractContextManager[None]:

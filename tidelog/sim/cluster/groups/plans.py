@@ -15,8 +15,8 @@ from msgspec import structs
 
 from tidelog.model.cluster import ISR, PAXOS
 from tidelog.sim.cluster.traffic import DATA, ProducerPlan, TopicPlan, Traffic
-from tidelog.sim.history import Kind
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.history import Kind
+from tidelog.sim.kit.seeds import stream
 
 TOPIC = f"{DATA}g"
 """Names of topics that groups read begin so."""

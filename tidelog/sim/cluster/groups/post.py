@@ -29,8 +29,8 @@ from tidelog.model.ids import TopicPartition
 from tidelog.sim.cluster.clients import FAILURES, AnyBroker
 from tidelog.sim.cluster.groups.plans import GroupTraffic
 from tidelog.sim.cluster.groups.rules import NOT_OWNED, STALE, GroupRules
-from tidelog.sim.machine import ConnectionLost
-from tidelog.sim.process import outside
+from tidelog.sim.kit.machine import ConnectionLost
+from tidelog.sim.kit.process import outside
 
 TRIP_S_MAX = 0.005
 """How long a request is under way; longer if its sender is stopped meanwhile."""

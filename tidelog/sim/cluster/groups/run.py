@@ -24,8 +24,8 @@ from tidelog.sim.cluster.groups.slots import Slot
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.world import World
-from tidelog.sim.loop import SimLoop
-from tidelog.sim.seeds import stream
+from tidelog.sim.kit.loop import SimLoop
+from tidelog.sim.kit.seeds import stream
 
 STABLE_S_MAX = 10.0
 """How long a group may need to settle, on a healthy cluster, once the sessions of the dead are over."""

@@ -12,10 +12,10 @@ from typing import Any
 from tidelog.broker.groups import coordinator, copying
 from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import Loaded
-from tidelog.broker.led_partition import LedPartition
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.sim.broker.mutants import patched
 from tidelog.sim.cluster.groups.plans import GroupTraffic
 from tidelog.sim.cluster.truth import Truth
-from tidelog.sim.mutants import patched
 
 
 class GroupWatch:

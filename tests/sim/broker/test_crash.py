@@ -1,0 +1,77 @@
+"""The shipped broker through crashes, kills, bad disks and rot: no promise is broken, in any of these seeds.
+
+More seeds: `tidelog sim --runs N`. See docs/testing.md for what a failing one means.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tidelog.sim.kit.counters import SOMETIMES
+from tidelog.sim.main import Ring, Summary, replay_command, run
+
+SEEDS = 6
+RINGS = (Ring.LOG, Ring.BROKER)
+"""Seeds of clusters are run in `cluster/test_seeds.py`."""
+
+
+def explain(summary: Summary) -> str:
+    lines = [
+        f"{replay_command(outcome.seed)}   # {outcome.violations[0]} ({len(outcome.violations)} violations)"
+        for outcome in summary.failures
+    ]
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    return run(SEEDS, rings=RINGS)
+
+
+def test_no_seed_breaks_a_promise(summary: Summary) -> None:
+    assert not summary.failures, explain(summary)
+    assert summary.records_acknowledged > 100 * SEEDS
+
+
+def test_enough_happens_in_them(summary: Summary) -> None:
+    """All of it in a batch of 500; most of it in these."""
+    assert summary.faults > 10 * SEEDS
+    assert sum(summary.counters[name] > 0 for name in SOMETIMES) > len(SOMETIMES) * 0.7
+
+
+def test_a_seed_is_the_same_run_every_time_and_in_every_process() -> None:
+    program = (
+        "from tidelog.sim.main import Ring, run_rings\n"
+        "for seed in (3, 8):\n"
+        "    outcome = run_rings((Ring.LOG, Ring.BROKER), None, None, seed)\n"
+        "    print(outcome.trace, outcome.records_acknowledged)\n"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "4242")
+    }
+    assert len(outputs) == 1
+    traces = outputs.pop().split()[::2]
+    assert len(set(traces)) == 2
+
+
+def test_seeds_come_to_the_same_on_several_processes() -> None:
+    alone, spread = run(4, first_seed=100, rings=RINGS), run(4, first_seed=100, rings=RINGS, jobs=2)
+    assert alone.counters == spread.counters
+    assert alone.records_acknowledged == spread.records_acknowledged
+
+
+def test_progress_is_told_after_each_seed() -> None:
+    told: list[tuple[int, int]] = []
+    run(2, rings=RINGS, progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2)]

@@ -1,0 +1,51 @@
+"""Planted bugs are found. Without this, green seeds are no evidence."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from tidelog.sim.broker import mutants
+from tidelog.sim.broker.crash import run_seed
+from tidelog.sim.broker.mutants import MUTANTS, Mutant, seeds_until_found
+
+SEEDS_MAX = 500
+MEDIAN_MAX = 100
+OBVIOUS: tuple[Mutant, ...] = (
+    mutants.skip_fsync,
+    mutants.delete_unknown_directories,
+    mutants.forget_producers_at_restart,
+    mutants.definite_error_after_the_append,
+)
+"""Found in nearly every seed, so cheap enough to look for each time."""
+
+
+def is_good(seed: int) -> bool:
+    return not run_seed(seed).violations
+
+
+@pytest.mark.parametrize("mutant", OBVIOUS, ids=lambda mutant: mutant.__name__)
+def test_an_obvious_bug_is_found_at_once(mutant: Mutant) -> None:
+    assert seeds_until_found(mutant, is_good, iter(range(20))) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_planted_bug_is_found(mutant: Mutant) -> None:
+    seeds = seeds_until_found(mutant, is_good, iter(range(SEEDS_MAX)))
+    assert seeds is not None, f"{mutant.__name__}: {mutant.__doc__} Nobody noticed in {SEEDS_MAX} seeds."
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_planted_bugs_are_found_soon() -> None:
+    found = [seeds_until_found(mutant, is_good, iter(range(1000, 1000 + SEEDS_MAX))) for mutant in MUTANTS]
+    assert statistics.median(seeds or SEEDS_MAX for seeds in found) <= MEDIAN_MAX
+
+
+def test_a_mutant_is_gone_when_it_is_closed() -> None:
+    with mutants.skip_fsync():
+        assert not is_good(1)
+    assert is_good(1)

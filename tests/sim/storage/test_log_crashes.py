@@ -1,0 +1,247 @@
+"""Every crash of short histories of one log: all subsets of the un-synced writes, all tears, all names (F38).
+
+A history ends with a few un-synced changes. For each state that a power cut can leave, the log is opened, held to what
+it promised, used, and opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tidelog.sim.kit import rot
+from tidelog.sim.kit.choices import enumerate_crashes
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
+from tidelog.sim.storage import log_scenario
+from tidelog.sim.storage.log_driver import DIRECTORY, LogDriver
+
+History = Callable[[LogDriver], object]
+
+
+def two_appends(driver: LogDriver) -> None:
+    driver.append()
+    driver.append(records=2)
+
+
+def three_appends_on_a_committed_one(driver: LogDriver) -> None:
+    driver.append()
+    driver.commit()
+    for _ in range(3):
+        driver.append()
+
+
+def a_batch_over_three_sectors(driver: LogDriver) -> None:
+    driver.append()
+    driver.commit()
+    driver.append(value_bytes=1000)
+
+
+def appends_during_a_commit(driver: LogDriver) -> None:
+    driver.append()
+    commit = driver.log.begin_commit()
+    driver.append()
+    driver.finish(commit)
+    driver.append()
+
+
+def a_roll(driver: LogDriver) -> None:
+    driver.append(value_bytes=400)
+    driver.commit()
+    driver.append()
+
+
+def a_roll_with_unsynced_batches_on_both_sides(driver: LogDriver) -> None:
+    driver.append()
+    driver.commit()
+    driver.append(value_bytes=300)
+    driver.append()
+
+
+def two_rolls(driver: LogDriver) -> None:
+    driver.append(value_bytes=300)
+    driver.append(value_bytes=300)
+    driver.append()
+
+
+def a_deletion(driver: LogDriver) -> None:
+    for _ in range(3):
+        driver.append(value_bytes=300)
+        driver.commit()
+    driver.delete_prefix(2)
+
+
+def a_deletion_that_only_a_killed_process_knew_of(driver: LogDriver) -> None:
+    a_deletion(driver)
+    driver.kill()
+    driver.open()
+
+
+def a_committed_deletion(driver: LogDriver) -> None:
+    for _ in range(3):
+        driver.append(value_bytes=300)
+    driver.commit()
+    driver.delete_prefix(2)
+    driver.commit()
+    driver.append()
+
+
+def a_clean_stop_and_an_append(driver: LogDriver) -> None:
+    two_appends(driver)
+    driver.close()
+    driver.open()
+    driver.append()
+
+
+def a_kill_and_nothing_more(driver: LogDriver) -> None:
+    two_appends(driver)
+    driver.kill()
+    driver.open()
+    driver.check_reopened()
+
+
+def a_kill_and_an_append(driver: LogDriver) -> None:
+    driver.append()
+    driver.kill()
+    driver.open()
+    driver.check_reopened()
+    driver.append()
+
+
+def a_mark(driver: LogDriver) -> None:
+    driver.append()
+    driver.commit()
+    driver.log.mark()
+
+
+HISTORIES: list[History] = [
+    two_appends,
+    three_appends_on_a_committed_one,
+    a_batch_over_three_sectors,
+    appends_during_a_commit,
+    a_roll,
+    a_roll_with_unsynced_batches_on_both_sides,
+    a_deletion,
+    a_deletion_that_only_a_killed_process_knew_of,
+    a_committed_deletion,
+    a_clean_stop_and_an_append,
+    a_kill_and_nothing_more,
+    a_kill_and_an_append,
+    a_mark,
+]
+
+SETTLED = [a_kill_and_nothing_more, a_deletion_that_only_a_killed_process_knew_of]
+"""After these, nothing is pending."""
+
+
+def start(history: History) -> LogDriver:
+    driver = LogDriver(SimDisk(0), segment_bytes=350, producer_id=7)
+    history(driver)
+    return driver
+
+
+def check_and_go_on(driver: LogDriver, *, by_deletion: bool = False) -> None:
+    driver.open()
+    driver.check_reopened()
+    if by_deletion and driver.log.log_end_offset > driver.log.log_start_offset:
+        driver.delete_prefix(driver.log.log_start_offset + 1)  # a row, and no roll before it
+    else:
+        driver.append()
+    assert driver.commit()
+    driver.kill()
+    driver.open()
+    driver.check_reopened()
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_no_crash_breaks_a_promise(history: History) -> None:
+    seen = set()
+    for choices in enumerate_crashes():
+        driver = start(history)
+        driver.crash(choices)
+        state = tuple((path, bytes(node.data)) for path, node in driver.disk.medium.walk().items())
+        if state not in seen:
+            seen.add(state)
+            check_and_go_on(driver)
+    assert len(seen) > 1 or history in SETTLED
+
+
+def test_no_drawn_crash_of_a_wider_history_breaks_a_promise() -> None:
+    """Two rolls leave millions of states: too many to try them all."""
+    for seed in range(1500):
+        driver = LogDriver(SimDisk(seed), segment_bytes=350)
+        two_rolls(driver)
+        driver.crash()
+        check_and_go_on(driver, by_deletion=seed % 2 == 0)
+
+
+@pytest.mark.parametrize("history", [*HISTORIES, two_rolls])
+def test_no_crash_at_any_operation_breaks_a_promise(history: History) -> None:
+    """The machine stops at each operation in turn, several ways each; and once more while it recovers."""
+    counting = LogDriver(SimDisk(0), segment_bytes=350)
+    before = counting.disk.operations
+    history(counting)
+    for operation in range(1, counting.disk.operations - before + 1):
+        for seed in range(12):
+            driver = LogDriver(SimDisk(seed), segment_bytes=350)
+            driver.disk.crash_at(operation)
+            try:
+                history(driver)
+            except Crashed:
+                driver.crash()
+            for again in range(1, 60):  # dies one operation later each time it recovers, until it gets through
+                driver.disk.crash_at(again)
+                try:
+                    driver.open()
+                    break
+                except Crashed:
+                    driver.crash()
+            else:
+                pytest.fail("recovery never ends")
+            driver.kill()
+            check_and_go_on(driver)
+
+
+def test_a_sealed_segment_that_becomes_the_last_takes_rows_again() -> None:
+    """Of three un-synced segments, the middle one is lost: the third goes, and the first must not stay sealed."""
+    driver = start(two_rolls)
+    driver.kill()
+    for suffix in ("log", "catalog"):
+        rot.lose(driver.disk.medium, f"{DIRECTORY}/{1:020}.{suffix}")
+    check_and_go_on(driver, by_deletion=True)
+    assert driver.log.log_start_offset == 1
+
+
+def test_what_a_failed_fsync_left_in_the_page_cache_is_not_trusted() -> None:
+    """The fsync fails, the process is restarted and reads the batch as if nothing had been: before anybody else may see
+    it, it has to be on the disk."""
+    kept = 0
+    for seed in range(60):
+        driver = LogDriver(SimDisk(seed))
+        driver.append()
+        driver.disk.medium.faults = FaultRates(sync_error=1.0)
+        assert not driver.commit()
+        driver.disk.medium.faults = NO_FAULTS
+        driver.kill()
+        driver.open()
+        driver.check_reopened()
+        kept += len(driver.acked)
+        driver.crash()
+        driver.open()
+        driver.check_reopened()
+    assert kept > 10
+
+
+def test_drawn_histories_with_crashes_kills_and_disk_faults_break_no_promise() -> None:
+    for seed in range(150):
+        try:
+            log_scenario.run_seed(seed)
+        except BaseException:
+            print(f"replay: tidelog.sim.storage.log_scenario.run_seed({seed})")  # noqa: T201 - pytest shows it with the failure
+            raise
+
+
+def test_a_history_is_a_function_of_its_seed() -> None:
+    assert log_scenario.run_seed(11) == log_scenario.run_seed(11)
+    assert log_scenario.run_seed(11) != log_scenario.run_seed(12)

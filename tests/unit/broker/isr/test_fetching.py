@@ -1,0 +1,214 @@
+"""A fetcher against the leader's service: what is written arrives, byte for byte, whatever answers are lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.unit.broker.conftest import batch, produce
+from tests.unit.broker.isr.stage import EPOCHS, Stage, play, until
+from tidelog.broker.runtime.log_writer import UNAWAITED_S
+from tidelog.replication.isr.events import IsrChanged
+
+
+def test_an_acknowledgement_waits_for_the_followers_disk() -> None:
+    async def story(stage: Stage) -> None:
+        partition, follower = stage.lead(), stage.follow()
+        waiting = asyncio.ensure_future(produce(partition, batch(b"a", b"b", timestamp_ms=1)))
+        await asyncio.sleep(0.5)
+        assert not waiting.done() and partition.high_watermark == 0
+        stage.fetch(follower)
+        receipt = await waiting
+        assert (receipt.base_offset, receipt.acked_by, receipt.durability) == (0, [1, 2], "fsynced")
+        assert stage.follower.log.durable_offset == 2
+        assert stage.follower.content() == stage.leader.content()
+        await until(lambda: follower.high_watermark == 2)
+
+    play(story)
+
+
+def test_a_follower_that_keeps_up_costs_the_leader_no_read_of_its_log() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"written before")
+        partition, follower = stage.lead(), stage.follow()
+        stage.fetch(follower)
+        await until(lambda: stage.follower.log.log_end_offset == 1)
+        assert stage.leader.stats.replica_log_reads == 1
+        for number in range(10):
+            await produce(partition, batch(b"%d" % number, timestamp_ms=1))
+        assert stage.leader.stats.replica_log_reads == 1
+        assert stage.follower.content() == stage.leader.content()
+        await until(lambda: follower.high_watermark == 11)
+        assert stage.recent.used == 0
+        partition.close()
+
+    play(story)
+
+
+def test_a_record_by_itself_costs_a_fetch_and_a_report_of_each_follower() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        stage.fetch(stage.follow())
+        await produce(partition, batch(b"first", timestamp_ms=1))
+        fetches, reports = len(stage.fetches), stage.leader.stats.replica_reports
+        for number in range(20):
+            await produce(partition, batch(b"%d" % number, timestamp_ms=1))
+        assert len(stage.fetches) - fetches <= 20
+        assert stage.leader.stats.replica_reports - reports <= 20
+
+    play(story)
+
+
+def test_an_fsync_that_is_waited_for_begins_before_the_next_fetch() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        stage.fetch(stage.follow())
+        for number in range(5):
+            await produce(partition, batch(b"%d" % number, timestamp_ms=1))
+        assert len(stage.unsynced) > 5 and not any(stage.unsynced)
+
+    play(story)
+
+
+def test_a_follower_reports_nothing_of_its_disk_while_nobody_waits_for_it() -> None:
+    async def story(stage: Stage) -> None:
+        partition, follower = stage.lead(), stage.follow()
+        follower.reconfigure(follower.log.settings, is_fsynced=False)
+        config = partition.config.model_copy(update={"ack_durability": "replicated"})
+        partition.reconfigure(config, partition.log.settings)
+        stage.fetch(follower)
+        await produce(partition, batch(b"first", timestamp_ms=1))
+        await asyncio.sleep(2 * UNAWAITED_S)
+        reports, commits = stage.leader.stats.replica_reports, stage.follower.stats.commits
+        for number in range(20):
+            await produce(partition, batch(b"%d" % number, timestamp_ms=1))
+        assert stage.leader.stats.replica_reports == reports
+        await asyncio.sleep(2 * UNAWAITED_S)
+        assert stage.follower.stats.commits == commits + 1
+        assert stage.follower.log.durable_offset == 21
+
+    play(story)
+
+
+def test_a_follower_that_is_put_out_does_not_keep_batches_in_memory() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        await produce(partition, batch(b"a", timestamp_ms=1), acks=1)
+        assert stage.recent.used > 0
+        partition.tell(IsrChanged((1, 2), (1,), 1, EPOCHS))
+        assert stage.recent.used == 0
+        await produce(partition, batch(b"b", timestamp_ms=1))
+        assert stage.recent.used == 0
+
+    play(story)
+
+
+def test_a_leadership_that_ends_gives_its_memory_back() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        await produce(partition, batch(b"a", timestamp_ms=1), acks=1)
+        partition.close(is_deposed=True)
+        assert stage.recent.used == 0
+
+    play(story)
+
+
+def test_a_lost_answer_begins_another_session() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b", b"c")
+        stage.lead()
+        stage.lost = 2
+        stage.fetch(stage.follow())
+        await until(lambda: stage.follower.log.durable_offset == 3)
+        assert stage.follower.content() == stage.leader.content()
+        assert len({fetch.session for fetch in stage.fetches}) == 3
+
+    play(story)
+
+
+def test_a_report_that_is_lost_is_made_up_for_by_the_next_fetch() -> None:
+    async def story(stage: Stage) -> None:
+        stage.loses_reports = True
+        partition = stage.lead()
+        stage.fetch(stage.follow())
+        receipt = await produce(partition, batch(b"a", timestamp_ms=1))
+        assert (receipt.acked_by, receipt.durability) == ([1, 2], "fsynced")
+
+    play(story)
+
+
+def test_only_what_has_changed_is_asked_for_again() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a")
+        stage.lead()
+        stage.fetch(stage.follow())
+        await until(lambda: stage.follower.log.durable_offset == 1)
+        await asyncio.sleep(5.0)
+        idle = [fetch for fetch in stage.fetches if not fetch.changed]
+        assert len(idle) >= 3, "a question stays open at the leader"
+
+    play(story)
+
+
+def test_a_follower_that_is_removed_is_not_asked_for() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead(isr=(1,))
+        fetcher = stage.fetch(follower := stage.follow())
+        await asyncio.sleep(1.0)
+        fetcher.remove(follower.partition_id)
+        follower.close()
+        await produce(partition, batch(b"a", timestamp_ms=1), acks=1)
+        await asyncio.sleep(1.0)
+        assert stage.follower.log.log_end_offset == 0
+
+    play(story)
+
+
+def test_a_divergent_tail_is_cut_and_replaced() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        stage.leader.write(3, b"c", b"d")
+        stage.follower.write(1, b"a", b"b")
+        stage.follower.write(2, b"lost", b"lost too", b"and this")
+        stage.lead(epoch=4)
+        stage.fetch(stage.follow(epoch=4))
+        await until(lambda: stage.follower.log.durable_offset == 4)
+        assert stage.follower.content() == stage.leader.content()
+
+    play(story)
+
+
+def test_who_has_cut_its_tail_learns_how_far_the_rest_is_committed() -> None:
+    """Where nothing more is written, and the answer that told it to cut named the same high watermark."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        stage.follower.write(1, b"a", b"b")
+        stage.follower.write(2, b"lost")
+        stage.lead(epoch=4, isr=(1,))
+        stage.fetch(follower := stage.follow(epoch=4))
+        await until(lambda: stage.follower.log.log_end_offset == 2 and follower.high_watermark == 2)
+
+    play(story)
+
+
+def test_whoever_has_caught_up_is_proposed_for_the_in_sync_set() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        stage.lead(isr=(1,))
+        stage.fetch(stage.follow())
+        await until(lambda: bool(stage.asked))
+        assert stage.asked[0].isr == ((1, 11), (2, 12))
+        assert stage.follower.log.durable_offset == 2
+
+    play(story)
+
+
+def test_fetches_of_one_session_are_numbered() -> None:
+    async def story(stage: Stage) -> None:
+        stage.lead()
+        stage.fetch(stage.follow())
+        await asyncio.sleep(3.0)
+        numbers = [fetch.number for fetch in stage.fetches]
+        assert numbers == list(range(len(numbers)))
+
+    play(story)

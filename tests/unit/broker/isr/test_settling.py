@@ -1,0 +1,143 @@
+"""A leader whose log's end is damaged: what it asks, whom it believes, and what is left of its log."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.broker.repair.stage import EPOCH, RepairStage, play
+from tidelog.storage.partition_log import PartitionLog
+
+
+def ends(stage: RepairStage) -> list[int]:
+    return [site.log.log_end_offset for site in stage.sites.values()]
+
+
+def is_whole(log: PartitionLog) -> bool:
+    return not log.damage and len(log.read(0, 1 << 20, log.log_end_offset).data) > 0
+
+
+def test_a_whole_end_is_settled_at_once() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        stage.harm(0, 1)
+        assert await stage.settle(high_watermark=1) is None
+        assert stage.asked == []
+
+    play(story)
+
+
+@pytest.mark.parametrize("giver", [2, 3])
+def test_a_batch_that_anybody_has_is_put_back(giver: int) -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b")
+        stage.write(b"c", nodes=(1, giver))
+        before = stage.site.content()
+        stage.silent = {2, 3} - {giver}
+        stage.harm(1, 1)
+        stage.harm(2, 1)
+        assert await stage.settle() is not None
+        assert stage.site.content() == before
+        assert stage.site.stats.repaired_batches == 2
+
+    play(story)
+
+
+def test_what_one_member_lacks_is_cut_with_all_that_follows() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b")
+        stage.write(b"c", b"d", nodes=(1,))
+        stage.silent = {3}
+        stage.harm(2, 1)
+        await stage.settle(high_watermark=1)
+        assert ends(stage) == [2, 2, 2]
+        assert is_whole(stage.site.log)
+
+    play(story)
+
+
+def test_of_a_gap_and_a_later_loss_each_is_decided() -> None:
+    """T6: batches are damaged on different disks; nobody has all, and all come back."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c", b"d")
+        stage.write(b"e", nodes=(1, 3))
+        for offset, nodes in ((0, (1, 2)), (1, (1, 3)), (2, (2, 3)), (4, (1, 3))):
+            stage.harm(offset, *nodes)
+        await stage.settle()
+        assert ends(stage) == [4, 4, 5]
+        assert is_whole(stage.site.log)
+
+    play(story)
+
+
+async def is_stuck(stage: RepairStage, members: tuple[int, ...] = (2, 3)) -> bool:
+    """It has asked for long, and nothing has changed."""
+    before = stage.site.log.log_end_offset
+    try:
+        async with asyncio.timeout(30):
+            await stage.settle(high_watermark=1, members=members)
+    except TimeoutError:
+        assert stage.site.log.log_end_offset == before
+        assert len(stage.asked) > 10
+        return True
+    return False
+
+
+@pytest.mark.parametrize("reason", ["no member", "later life", "older epoch", "cutting", "faulty", "deleted nothing"])
+def test_who_proves_nothing_is_not_believed(reason: str) -> None:
+    """T14, and all other ways to lack a batch that was committed."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b")
+        stage.write(b"c", nodes=(1, 3) if reason != "faulty" else (1, 2, 3))
+        stage.silent = {3}
+        stage.harm(2, 1)
+        replica = stage.replica(2)
+        match reason:
+            case "later life":
+                replica.broker_epoch += 1
+            case "older epoch":
+                replica.leader_epoch = EPOCH - 1
+            case "cutting":
+                replica.is_readable = False
+            case "faulty":
+                stage.harm(2, 2)
+        members = (3,) if reason == "no member" else (2, 3)
+        assert await is_stuck(stage, members) is (reason != "deleted nothing")
+        stage.silent = set()
+        settling = asyncio.ensure_future(stage.settle(high_watermark=1, members=members))
+        await settling
+        assert stage.site.log.log_end_offset == (2 if reason == "deleted nothing" else 3)
+        assert is_whole(stage.site.log)
+
+    play(story)
+
+
+def test_what_another_knows_to_be_committed_holds_nobody_up() -> None:
+    """Nor is it cut: it waits for its repair."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        stage.harm(2, 1, 2, 3)
+        stage.replica(3).high_watermark = 3
+        await stage.settle(high_watermark=1)
+        assert ends(stage) == [3, 3, 3]
+        assert [damage.start for damage in stage.site.log.damaged_ranges()] == [2]
+
+    play(story)
+
+
+def test_a_copy_of_another_epoch_is_not_the_batch() -> None:
+    """T8: offset alone names nothing."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a")
+        stage.write(b"old", nodes=(2, 3), epoch=1)
+        stage.write(b"new", nodes=(1,), epoch=3)
+        stage.harm(1, 1)
+        await stage.settle()
+        assert ends(stage) == [1, 2, 2]
+
+    play(story)

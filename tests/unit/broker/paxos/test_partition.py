@@ -1,0 +1,498 @@
+"""A Paxos partition, told as stories on a stage of three brokers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.broker.isr.stage import PARTITION, until
+from tests.unit.broker.paxos.stage import Stage, play
+from tidelog.broker.partitions.partition_handle import Offsets
+from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.paxos.space import SpaceSettings
+from tidelog.broker.routing.gathering import offsets_of
+from tidelog.model.errors import (
+    ControllerLost,
+    EndOffsetMoved,
+    LeaderNotAvailable,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    TimedOutAfterAppend,
+)
+
+
+def test_what_is_acknowledged_is_on_a_majority_and_everywhere_the_same() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        for number in range(5):
+            receipt = await stage.produce(1, b"v%d" % number)
+            assert isinstance(receipt, ProduceReceipt)
+            assert receipt.base_offset == number and receipt.durability == "fsynced"
+            assert len(receipt.acked_by) >= 2
+        await stage.quiet()
+        contents = [site.content() for site in stage.sites.values()]
+        assert contents[0] and contents[0] == contents[1] == contents[2]
+        rows = [site.rows() for site in stage.sites.values()]
+        assert rows[0] == rows[1] == rows[2]
+        assert [position for _, position, _ in rows[0]] == [1, 2, 3, 4, 5]
+
+    play(story)
+
+
+def test_requests_that_gather_go_in_as_one_value_and_each_gets_its_offsets() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        asked = [stage.produce(1, b"v%d" % number) for number in range(100)]
+        receipts = await asyncio.gather(*asked)
+        offsets = [receipt.base_offset for receipt in receipts if isinstance(receipt, ProduceReceipt)]
+        assert sorted(offset for offset in offsets if offset is not None) == list(range(100))
+        await stage.quiet()
+        assert len({position for _, position, _ in stage.sites[2].rows()}) < 50
+
+    play(story)
+
+
+def test_a_repeat_gets_the_offset_of_the_original_applied_or_on_its_way() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        first, repeat = await asyncio.gather(
+            stage.produce(1, b"a", producer=(7, 0)), stage.produce(1, b"a", producer=(7, 0))
+        )
+        late = await stage.produce(1, b"a", producer=(7, 0))
+        for receipt in (first, repeat, late):
+            assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 0
+        stage.sites[3].pause()
+        await stage.lead(2)
+        after = await stage.produce(2, b"a", producer=(7, 0))
+        assert isinstance(after, ProduceReceipt) and after.base_offset == 0
+        gap = await stage.produce(2, b"c", producer=(7, 2))
+        assert isinstance(gap, OutOfOrderSequence)
+
+    play(story)
+
+
+def test_a_paused_replica_delays_nobody() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.sites[3].pause()
+        begun = asyncio.get_running_loop().time()
+        for number in range(20):
+            receipt = await stage.produce(1, b"v%d" % number)
+            assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 2]
+        assert asyncio.get_running_loop().time() - begun < 1.0
+        stage.sites[3].resume()
+        await stage.quiet()
+        assert stage.sites[3].content() == stage.sites[1].content()
+
+    play(story)
+
+
+def test_alone_a_leader_acknowledges_only_what_asks_for_no_more_than_itself() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.cut = {(1, 2), (1, 3)}
+        one = await stage.produce(1, b"one", acks=1)
+        assert isinstance(one, ProduceReceipt) and one.acked_by == [1] and one.durability == "leader"
+        unknown = await stage.produce(1, b"all", wait_s=1.0)
+        assert isinstance(unknown, TimedOutAfterAppend)
+        assert stage.sites[1].replica.high_watermark == 0
+
+    play(story)
+
+
+def test_the_ghost_of_an_old_leader_is_void_and_its_producer_told_so() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.cut = {(1, 2), (1, 3)}
+        ghost = asyncio.ensure_future(stage.produce(1, b"ghost", wait_s=30.0))
+        await asyncio.sleep(0.5)
+        assert not ghost.done()
+        await stage.lead(2)
+        receipt = await stage.produce(2, b"new")
+        assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 0
+        stage.cut = set()
+        outcome = await ghost
+        assert isinstance(outcome, LeaderNotAvailable) and "nothing was appended" in str(outcome)
+        await stage.quiet()
+        assert stage.sites[1].content() == stage.sites[2].content()
+
+    play(story)
+
+
+def test_a_batch_that_expects_an_end_follows_that_end_across_what_is_void() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        first = await stage.produce(1, b"a", expected_end=0)
+        assert isinstance(first, ProduceReceipt) and first.base_offset == 0
+        stage.cut = {(1, 2), (1, 3)}
+        ghost = asyncio.ensure_future(stage.produce(1, b"ghost", expected_end=1, wait_s=30.0))
+        rival = asyncio.ensure_future(stage.produce(1, b"rival", expected_end=1, wait_s=30.0))
+        assert isinstance(await rival, EndOffsetMoved), "the ghost may yet be committed"
+        await stage.lead(2)
+        second = await stage.produce(2, b"b", expected_end=1)
+        assert isinstance(second, ProduceReceipt) and second.base_offset is not None
+        stage.cut = set()
+        assert isinstance(await ghost, LeaderNotAvailable)
+        late = await stage.produce(2, b"late", expected_end=1)
+        assert isinstance(late, EndOffsetMoved)
+        third = await stage.produce(2, b"c", expected_end=second.base_offset + 1)
+        assert isinstance(third, ProduceReceipt)
+        await stage.quiet()
+        assert [value for value in (b"ghost", b"rival", b"late") if value in stage.sites[1].content()] == []
+
+    play(story)
+
+
+def test_requests_that_expect_ends_follow_each_other_while_others_are_on_their_way() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        asked = [stage.produce(1, b"v%d" % number, expected_end=number) for number in range(20)]
+        receipts = await asyncio.gather(*asked)
+        assert [receipt.base_offset for receipt in receipts if isinstance(receipt, ProduceReceipt)] == list(range(20))
+
+    play(story)
+
+
+def test_a_leader_tells_no_end_before_it_knows_of_all_that_was_acknowledged() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.cut = {(1, 3), (2, 3)}
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+        stage.elect(3)
+        await until(lambda: stage.sites[3].replica.leader is not None)
+        leader = stage.sites[3].replica.leader
+        assert leader is not None
+        with pytest.raises(LeaderNotAvailable):
+            await leader.extent()
+        with pytest.raises(LeaderNotAvailable):
+            await leader.read(1, bytes_max=1)
+        with pytest.raises(LeaderNotAvailable):
+            await leader.offset_for_timestamp(0)
+        stage.cut = set()
+        await until(lambda: leader.is_serving)
+        with pytest.raises(OffsetOutOfRange):
+            await leader.read(2, bytes_max=1)
+        assert (await leader.extent()).high_watermark == 1
+
+    play(story)
+
+
+def test_a_deposed_leader_still_tells_what_became_of_its_values() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.on_frame = lambda sender, to, message: to != 1
+        kept = asyncio.ensure_future(stage.produce(1, b"kept", wait_s=30.0))
+        await asyncio.sleep(0.3)
+        stage.on_frame = lambda sender, to, message: True
+        stage.cut = {(1, 2), (1, 3)}
+        await stage.lead(2)
+        stage.cut = set()
+        outcome = await kept
+        assert isinstance(outcome, ProduceReceipt) and outcome.base_offset == 0
+        await stage.quiet()
+        assert stage.sites[1].content() == stage.sites[3].content()
+
+    play(story)
+
+
+def test_a_leader_that_lost_takes_nothing() -> None:
+    async def story(stage: Stage) -> None:
+        old = await stage.lead(1)
+        stage.sites[1].pause()
+        await stage.lead(2)
+        stage.sites[1].resume()
+        await until(lambda: not old.is_serving)
+        refused = await stage.produce(1, b"late")
+        assert refused is None or isinstance(refused, LeaderNotAvailable)
+        assert stage.sites[1].replica.leader is None
+
+    play(story)
+
+
+def test_everything_is_there_after_the_power_went() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        for number in range(30):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        before = stage.sites[1].content()
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(3)
+        assert stage.sites[3].content() == before
+        receipt = await stage.produce(3, b"more")
+        assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 30
+        await stage.quiet()
+        assert len({site.content() for site in stage.sites.values()}) == 1
+
+    play(story)
+
+
+def test_journals_are_cut_short_and_who_is_behind_copies_a_log() -> None:
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        await stage.produce(1, b"first")
+        await stage.quiet()
+        await stage.sites[3].crash()
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        node = stage.sites[1].replica.engine.node
+        await until(lambda: node.replica.begin > 5)
+        floor = node.replica.begin
+        await stage.sites[3].boot()
+        third = stage.sites[3].replica
+        await until(lambda: third.engine.node.replica.begin >= floor)
+        await stage.quiet()
+        assert stage.sites[3].content() == stage.sites[1].content()
+        assert third.voting.membership.is_known
+        await stage.lead(3)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(2)
+        assert isinstance(await stage.produce(2, b"more"), ProduceReceipt)
+        await stage.quiet()
+        assert len({site.content() for site in stage.sites.values()}) == 1
+        assert stage.sites[3].replica.log.log_end_offset == 62
+
+    play(story)
+
+
+def test_a_replica_that_is_alive_is_waited_for() -> None:
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        stage.sites[3].pause()
+        for number in range(40):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await asyncio.sleep(5.0)
+        assert stage.sites[1].replica.engine.node.replica.begin == 0
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await until(lambda: stage.sites[1].replica.engine.node.replica.begin > 0)
+        stage.sites[3].resume()
+        await stage.quiet()
+        assert stage.sites[3].content() == stage.sites[1].content()
+
+    play(story)
+
+
+def test_a_voter_takes_the_place_of_another_while_producers_go_on() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        for number in range(10):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await stage.quiet()
+        meanwhile = [asyncio.ensure_future(stage.produce(1, b"m%d" % number)) for number in range(20)]
+        await stage.change(1, add=4, remove=3)
+        for outcome in await asyncio.gather(*meanwhile):
+            assert isinstance(outcome, ProduceReceipt)
+        assert stage.sites[1].replica.voters.ids == (1, 2, 4)
+        await until(lambda: stage.sites[1].replica.knows_members)
+        assert not stage.sites[2].replica.knows_members
+        stage.sites[2].pause()
+        stage.sites[3].pause()
+        receipt = await stage.produce(1, b"new")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 4]
+        await stage.quiet([1, 4])
+        assert stage.sites[4].content() == stage.sites[1].content()
+
+    play(story, spares=1)
+
+
+def test_a_leader_that_is_removed_leads_no_more_and_the_others_go_on_without_it() -> None:
+    async def story(stage: Stage) -> None:
+        partition = await stage.lead(1)
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+        await stage.change(1, remove=1)
+        assert not partition.is_serving and stage.sites[1].replica.is_deposed
+        await stage.lead(2)
+        await stage.sites[1].crash()
+        receipt = await stage.produce(2, b"b")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [2, 3]
+
+    play(story)
+
+
+def test_voters_are_remembered_over_a_truncation_and_a_loss_of_power() -> None:
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        await stage.change(1, add=4, remove=3)
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await until(lambda: stage.sites[4].replica.engine.node.replica.begin > 20)
+        await stage.quiet()
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.sites[3].crash()
+        await stage.lead(4)
+        assert stage.sites[4].replica.voters.ids == (1, 2, 4)
+        receipt = await stage.produce(4, b"more")
+        assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 60
+
+    play(story, spares=1)
+
+
+def test_a_change_without_a_majority_comes_to_nothing_and_ends_nothing() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.cut = {(1, 4), (2, 4), (3, 4), (1, 3)}
+        stage.sites[2].pause()
+        try:
+            await stage.change(1, add=4)
+        except ControllerLost:
+            pass
+        else:
+            raise AssertionError("nobody can have agreed")
+        stage.sites[2].resume()
+        stage.cut = set()
+        await until(lambda: stage.sites[1].replica.leader is not None and stage.sites[1].replica.leader.is_serving)
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+
+    play(story, spares=1)
+
+
+def test_who_jumps_over_a_change_of_voters_is_told_of_it_and_remembers() -> None:
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        await stage.produce(1, b"first")
+        await stage.quiet()
+        await stage.sites[3].crash()
+        await stage.change(1, add=4, remove=2)
+        changed_at = stage.sites[1].replica.voting.membership.position
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await until(lambda: stage.sites[1].replica.engine.node.replica.begin > changed_at)
+        await stage.sites[3].boot()
+        third = stage.sites[3].replica
+        await stage.quiet([1, 3, 4])
+        assert third.engine.node.replica.begin > changed_at and third.voters.ids == (1, 3, 4)
+        await asyncio.sleep(1.0)
+        for site in stage.sites.values():
+            await site.crash()
+        for node in (1, 3):
+            await stage.sites[node].boot()
+        assert stage.sites[3].replica.voters.ids == (1, 3, 4)
+        await stage.lead(3)
+        receipt = await stage.produce(3, b"more")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 3]
+
+    play(story, spares=1)
+
+
+def test_who_copies_a_log_that_is_further_than_its_own_jump_learns_the_voters_when_it_has_come_so_far() -> None:
+    """It has jumped once, and while it copies the others change who votes, and truncate that as well."""
+
+    async def story(stage: Stage) -> None:
+        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        await stage.produce(1, b"first")
+        await stage.quiet()
+        site, node = stage.sites[3], stage.sites[1].replica.engine.node
+        await site.crash()
+        for number in range(60):
+            assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+        await until(lambda: node.replica.begin > 5)
+        stage.asks_answered = False
+        await site.boot()
+        await until(lambda: site.replica.engine.node.replica.begin > 5)
+        stage.on_frame = lambda sender, to, message: to != 3
+        await stage.change(1, add=4, remove=2)
+        changed_at = stage.sites[1].replica.voting.membership.position
+        for number in range(100):
+            assert isinstance(await stage.produce(1, b"w%d" % number), ProduceReceipt)
+        await until(lambda: node.replica.begin > changed_at)
+        stage.asks_answered = True
+        await asyncio.sleep(1.0)
+        stage.on_frame = lambda sender, to, message: True
+        await stage.quiet([1, 3, 4])
+        await until(lambda: site.replica.voters.ids == (1, 3, 4))
+        assert site.content() == stage.sites[1].content()
+
+    play(story, spares=1)
+
+
+def test_a_disk_that_was_given_another_id_still_votes_under_the_one_that_the_log_names() -> None:
+    """As when a move is called off and ordered again, while the log makes it a voter for the first order."""
+
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        await stage.change(1, add=4, remove=3)
+        await stage.sites[2].crash()
+        site = stage.sites[4]
+        site.engine_id = 9
+        site.act(lambda: site.replica.set_engine_id(9))
+        receipt = await stage.produce(1, b"a")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 4]
+        await site.crash()
+        await site.boot()
+        await stage.lead(1)
+        receipt = await stage.produce(1, b"b")
+        assert isinstance(receipt, ProduceReceipt) and receipt.acked_by == [1, 4]
+
+    play(story, spares=1)
+
+
+def test_a_replica_that_lost_its_journal_is_mute_until_it_has_another_id() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+        await stage.quiet()
+        await stage.sites[3].crash()
+        stage.sites[3].disk.remove_tree(f"topics/{PARTITION.topic_id}/0/journal")
+        for _ in range(2):
+            await stage.sites[3].boot()
+            third = stage.sites[3].replica
+            assert isinstance(await stage.produce(1, b"b"), ProduceReceipt)
+            await stage.quiet()
+            assert third.lost_engine_id == 3
+            assert not third.is_voting and stage.sites[3].content() == stage.sites[1].content()
+            await stage.sites[3].crash()
+        stage.sites[2].pause()
+        await stage.sites[3].boot()
+        assert isinstance(await stage.produce(1, b"c", wait_s=1.0), TimedOutAfterAppend)
+        stage.sites[2].resume()
+        stage.sites[3].act(lambda: stage.sites[3].replica.set_engine_id(9))
+        await until(lambda: stage.sites[3].replica.is_voting)
+        assert stage.sites[3].replica.lost_engine_id == 0
+
+    play(story)
+
+
+@pytest.mark.parametrize("others", [(2, 3), ()], ids=["a majority", "nobody else"])
+def test_where_a_partition_ends_is_told_as_soon_as_its_leader_is_elected(others: tuple[int, ...]) -> None:
+    async def story(stage: Stage) -> None:
+        first = await stage.lead(1)
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+        stage.cut = {(1, node) for node in (2, 3) if node not in others}
+        stage.elect(1)
+        await until(lambda: stage.sites[1].replica.leader not in (first, None))
+        leader = stage.sites[1].replica.leader
+        assert leader is not None and not leader.is_serving
+        (found,) = await stage.sites[1].run(offsets_of([(leader, None)]))
+        if others:
+            assert isinstance(found, Offsets) and found.extent.high_watermark == 1
+        else:
+            assert isinstance(found, LeaderNotAvailable)
+
+    play(story)

@@ -1,0 +1,102 @@
+"""The parts of a Paxos partition that decide by themselves: numbers, journal space, who voted where, who waits."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tidelog.broker.partitions.proposals import Proposal
+from tidelog.broker.paxos.flights import Flight, Flights
+from tidelog.broker.paxos.journal import VoterHistory, decode_floor
+from tidelog.broker.paxos.reigns import ATTEMPTS_MAX, epoch_of, number_of
+from tidelog.broker.paxos.space import JournalSpace, SpaceSettings, Usage
+from tidelog.model.cluster import Voter
+from tidelog.replication.paxos.numbers import owner_of
+from tidelog.replication.paxos.state import Kind, Prefix, Value
+from tidelog.replication.paxos.voters import VoterSet
+from tidelog.replication.quorum import Majority
+
+ALL = Majority((1, 2, 3))
+SMALL = Usage(0, 0)
+
+
+def voters(*ids: int) -> VoterSet:
+    return VoterSet(tuple(Voter(one, one, "", "", 0) for one in ids), max(ids) + 1)
+
+
+def test_a_later_epoch_makes_every_number_larger() -> None:
+    assert number_of(5, ATTEMPTS_MAX, 9) < number_of(6, 1, 1)
+    assert number_of(5, 1, 9) < number_of(5, 2, 1)
+    assert epoch_of(number_of(7, 3, 2)) == 7 and owner_of(number_of(7, 3, 2)) == 2
+    assert epoch_of(number_of(0, 1, 1)) == 0
+
+
+@pytest.mark.parametrize(
+    ("durable", "live", "usage", "covered"),
+    [
+        ({1: 30, 2: 20, 3: 10}, [1, 2, 3], SMALL, 10),
+        ({1: 30, 2: 20, 3: 10}, [1, 2], SMALL, 20),
+        ({1: 30, 2: 20, 3: 10}, [1], SMALL, 20),
+        ({1: 30, 2: 20}, [1, 2, 3], SMALL, 0),
+        ({1: 30, 2: 20}, [1, 2, 3], Usage(4_001, 0), 20),
+        ({1: 30, 2: 20}, [1, 2, 3], Usage(0, 401), 20),
+        ({1: 30}, [1], SMALL, 0),
+    ],
+)
+def test_no_more_may_go_than_a_quorum_and_all_live_ones_have(
+    durable: dict[int, int], live: list[int], usage: Usage, covered: int
+) -> None:
+    space = JournalSpace(SpaceSettings(bytes_max=1_000, slots_max=100))
+    for engine_id, offset in durable.items():
+        space.heard(engine_id, offset)
+    assert space.covered(ALL, live, usage) == covered
+
+
+def test_what_a_truncate_could_not_give_back_is_not_asked_for_again_at_once() -> None:
+    space = JournalSpace(SpaceSettings(bytes_max=1_000, slots_max=100))
+    assert not space.is_due(Usage(1_000, 100)) and space.is_due(Usage(1_001, 0)) and space.is_due(Usage(0, 101))
+    space.truncated(Usage(0, 200))
+    assert not space.is_due(Usage(0, 300)) and space.is_due(Usage(0, 301))
+    assert space.is_worth_it(25, Usage(0, 100)) and not space.is_worth_it(24, Usage(0, 100))
+
+
+def test_a_floor_names_who_voted_there_and_nobody_if_that_was_not_seen() -> None:
+    history = VoterHistory(0, voters(1, 2, 3), -1)
+    membership = history.membership(voters(1, 2, 3))
+    for position in range(10):
+        history.seen(position)
+    membership.on_snapshot(voters(1, 2, 4), 5, 6)
+    history.note(membership)
+    before = history.floor(Prefix(5, 1, 4))
+    assert before.voters_position == -1 and before.voters
+    behind = history.floor(Prefix(6, 1, 4))
+    assert behind.voters_position == 5
+    jumped = history.floor(Prefix(11, 1, 9))
+    assert not jumped.voters and jumped.next_offset == 9
+    history.installed(voters(1, 5, 6), 10, 11)
+    assert history.floor(Prefix(11, 1, 9)).voters_position == 10
+
+
+def test_who_does_not_know_the_voters_is_no_candidate() -> None:
+    assert VoterHistory(0, voters(1, 2, 3), -1).membership(voters(9)).is_known
+    for floor in (0, 7):
+        membership = VoterHistory(floor, None, -1).membership(voters(1, 2, 3))
+        assert not membership.is_known
+        membership.on_snapshot(voters(1, 2, 3), -1, max(1, floor))
+        assert membership.is_known
+
+
+def test_a_floor_without_voters_can_be_read() -> None:
+    floor = decode_floor(msgspec.msgpack.encode(Prefix(3, 2, 1)))
+    assert (floor.position, floor.next_offset, floor.voters, floor.voters_position) == (3, 1, b"", -1)
+
+
+def test_a_repeat_waits_with_the_original() -> None:
+    flights = Flights()
+    for position, base_offset in ((4, 10), (5, 12)):
+        flights.add(position, Flight(Value(Kind.APPEND, 1, base_offset, 2), "fsynced"))
+    repeat = Proposal([], -1, 1.0, None)
+    assert flights.wait_for(12, repeat)
+    first = flights.take(4)
+    assert first is not None and first.proposals == [repeat]
+    assert not flights.wait_for(15, repeat) and flights.take(4) is None and len(flights) == 1

@@ -1,0 +1,142 @@
+"""Damage is repaired with whatever copy can be had, again and again until there is one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.broker.isr.stage import PARTITION, until
+from tests.unit.broker.repair.stage import RepairStage, play
+from tidelog.model.errors import DamagedBatch
+from tidelog.storage.segment import Damage
+
+
+def find(stage: RepairStage) -> None:
+    """As a reader does that comes by."""
+    log = stage.site.log
+    log.on_damage = lambda: stage.repairer.noticed(PARTITION)
+    for offset in range(log.log_end_offset):
+        log.extent(offset, 1, log.log_end_offset)
+
+
+@pytest.mark.parametrize("giver", [2, 3])
+def test_a_copy_is_taken_from_any_replica(giver: int) -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        before = stage.site.content()
+        stage.harm(1, *{1, 2, 3} - {giver})
+        find(stage)
+        await until(lambda: not stage.site.log.damage)
+        assert stage.site.content() == before
+        assert stage.site.stats.repaired_batches == 1
+
+    play(story)
+
+
+def test_a_reader_is_woken_by_the_repair() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a")
+        stage.harm(0, 1)
+        woken = asyncio.get_running_loop().create_future()
+        stage.replica(1).watchers.add(woken)
+        find(stage)
+        async with asyncio.timeout(1):
+            await woken
+        assert stage.site.log.read(0, 1, 1).data
+
+    play(story)
+
+
+def test_what_nobody_has_is_asked_for_until_somebody_has_it() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b")
+        stage.harm(1, 1, 2)
+        stage.silent = {3}
+        find(stage)
+        await asyncio.sleep(60)
+        assert 10 < len(stage.asked) < 100, "neither given up nor asked all the time"
+        with pytest.raises(DamagedBatch):
+            stage.site.log.read(1, 1, 2)
+        assert stage.site.log.read(0, 1, 2).data
+        assert stage.site.log.log_end_offset == 2
+        stage.silent = set()
+        await until(lambda: not stage.site.log.damage)
+
+    play(story)
+
+
+def test_of_many_damaged_batches_all_come_back() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(*(b"%d" % n for n in range(200)))
+        before = stage.site.content()
+        for offset in range(0, 200, 2):
+            stage.harm(offset, 1)
+        find(stage)
+        await until(lambda: not stage.site.log.damage)
+        assert stage.site.content() == before
+        assert stage.site.stats.repaired_batches == 100
+
+    play(story)
+
+
+def test_another_batch_in_that_place_is_left_where_it_is() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a")
+        stage.write(b"mine", nodes=(1,))
+        stage.write(b"theirs", nodes=(2, 3), epoch=2)
+        stage.harm(1, 1)
+        find(stage)
+        await asyncio.sleep(10)
+        assert stage.site.log.damaged_ranges() == [Damage(1, 2, "batch does not match its catalog row", 1)], (
+            "epochs decide, not the repair"
+        )
+        assert stage.site.stats.repaired_batches == 0
+
+    play(story)
+
+
+def test_what_is_whole_again_by_itself_is_damaged_no_more() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b")
+        stage.harm(1, 1, 2, 3)
+        find(stage)
+        await asyncio.sleep(5)
+        assert stage.site.log.damage
+        stage.harm(1, 1)  # the same bit turns back
+        await until(lambda: not stage.site.log.damage)
+        assert stage.site.stats.repaired_batches == 0
+
+    play(story)
+
+
+@pytest.mark.parametrize("known", [(3, 3), (3, 1), (1, 3)], ids=["both", "asker alone", "giver alone"])
+def test_what_is_lost_with_its_row_comes_back_if_it_is_committed(known: tuple[int, int]) -> None:
+    """By what both replicas know."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        before = stage.site.content()
+        stage.harm(1, 1)
+        stage.harm_row(1, 1)
+        stage.silent = {3}
+        stage.replica(1).high_watermark, stage.replica(2).high_watermark = known
+        find(stage)
+        await asyncio.sleep(10)
+        is_repaired = not stage.site.log.damage
+        assert is_repaired == (known == (3, 3))
+        assert not is_repaired or stage.site.content() == before
+
+    play(story)
+
+
+def test_a_role_that_has_ended_is_not_repaired_for() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b")
+        stage.harm(1, 1)
+        find(stage)
+        stage.replicas[1] = type(stage.replica(1))(stage.sites[2].log)
+        await asyncio.sleep(10)
+        assert stage.site.log.damage
+
+    play(story)

@@ -1,0 +1,84 @@
+"""Damage at rest shows at once, survives crashes, and touches nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.sim.kit import rot
+from tidelog.sim.kit.disk import SimDisk
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk(1)
+    for name in ("a", "b"):
+        file = disk.open(name, create=True)
+        file.pwritev([name.encode() * 1024], 0)
+        file.sync()
+    disk.sync_dir("")
+    return disk
+
+
+def content(disk: SimDisk, path: str) -> bytes:
+    return disk.open(path).pread(4096, 0)
+
+
+def test_flip_bit(disk: SimDisk) -> None:
+    rot.flip_bit(disk.medium, "a", 100, 3)
+    damaged = b"a" * 100 + b"i" + b"a" * 923
+    assert content(disk, "a") == damaged
+    after = disk.crash()
+    assert content(after, "a") == damaged
+    assert content(after, "b") == b"b" * 1024
+    assert after.medium.statistics.faults["bit_flip"] == 1
+
+
+def test_what_rots_is_on_the_disk_whatever_a_killed_process_has_left_in_the_cache(disk: SimDisk) -> None:
+    disk.open("a").truncate(10)
+    disk.open("b").pwritev([bytes(1024)], 1024)
+    after = disk.kill()
+    rot.flip_bit(after.medium, "a", 100, 3)
+    assert len(content(after, "a")) == 10
+    with pytest.raises(IndexError):
+        rot.flip_bit(after.medium, "b", 1024, 3)
+    assert bytes(after.medium.walk()["a"].durable[99:102]) == b"aia"
+
+
+def test_overwrite_and_cut(disk: SimDisk) -> None:
+    rot.overwrite(disk.medium, "a", 512, bytes(512))
+    rot.cut(disk.medium, "b", 10)
+    rot.cut(disk.medium, "b", 500)  # nothing grows by being cut
+    after = disk.crash()
+    assert content(after, "a") == b"a" * 512 + bytes(512)
+    assert content(after, "b") == b"b" * 10
+
+
+def test_unreadable_ranges_give_eio_until_written(disk: SimDisk) -> None:
+    rot.make_unreadable(disk.medium, "a", 512, 512)
+    file = disk.open("a")
+    assert file.pread(512, 0) == b"a" * 512
+    for size, position in ((513, 0), (1, 1023), (4096, 600)):
+        with pytest.raises(OSError, match="EIO"):
+            file.pread(size, position)
+    assert file.pread(10, 2000) == b""
+    file.pwritev([b"new"], 600)
+    assert file.pread(3, 600) == b"new"
+
+
+def test_a_stale_block_is_the_version_before(disk: SimDisk) -> None:
+    assert not rot.make_stale(disk.medium, "a")
+    file = disk.open("a")
+    for version in (b"1", b"2"):
+        file.pwritev([version * 512], 0)
+        file.sync()
+    assert rot.make_stale(disk.medium, "a")
+    assert content(disk.crash(), "a") == b"1" * 512 + b"a" * 512
+
+
+def test_lose_and_swap(disk: SimDisk) -> None:
+    rot.swap(disk.medium, "a", "b")
+    assert content(disk, "a") == b"b" * 1024
+    rot.lose(disk.medium, "b")
+    after = disk.crash()
+    assert after.list("") == ["a"]
+    assert content(after, "a") == b"b" * 1024

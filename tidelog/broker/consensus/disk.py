@@ -1,0 +1,310 @@
+"""A replica's disk: what the engine persists goes into a `SlotStore`, and comes back as `Stored` in its order.
+
+Two things become durable in their own ways: slots with the journal's group commit, the replica's facts by writing two
+copies of metainfo. The engine numbers its writes and believes in whole prefixes; so a write counts when it and all
+before it are durable, whichever way they went. Facts replace each other: only the newest are ever written.
+
+What nobody waits for is written with the next record that somebody does wait for, in one go, or a moment later: most
+of it says that a position is chosen, and the next value of the leader is not far.
+
+A full disk is a slow disk: what it has no room for waits here, in its order, and is tried again. Any other failure is
+final.
+
+Where a log of its own holds what is applied (`StateMachine`), a floor waits until that is durable as far as it has
+come: else the floor might outlive what it stands for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from tidelog.broker.consensus.payloads import Payloads
+from tidelog.broker.consensus.stored import Identity, encode_identity
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.model.errors import DiskFull, Overloaded, TidelogError
+from tidelog.model.ports import Buffer
+from tidelog.replication.paxos.events import Persist
+from tidelog.replication.paxos.state import Metadata, Prefix, Slot, Value
+from tidelog.storage.slot_store import SlotPut, SlotStore
+
+RETRY_S = 0.1
+END_S_MAX = 5.0
+PUT_OFF_S = 0.05
+"""For so long a record that nobody waits for may be in memory alone."""
+TOGETHER_MAX = 64
+"""Records that are written in one go."""
+UNWRITTEN_MAX = 1_000
+"""Records that may wait for room; whoever lacks it for longer has failed."""
+
+
+class StateMachine(Protocol):
+    """A log of what is applied. `resume` is to be called when more of it is durable."""
+
+    def payload_of(self, value: Value) -> bytes | None:
+        """The payload of a value that is in it, if it can be read."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """Of what it was given."""
+        ...
+
+    @property
+    def durable_offset(self) -> int: ...
+
+
+class _Unwritten(NamedTuple):
+    """A record that waits for room, or the end of a step whose records all have been written (`effect`)."""
+
+    record: Metadata | Prefix | Slot | None
+    payload: Buffer | None
+    effect: Persist
+    covers: int = 0
+    """The state machine must be durable up to there first."""
+
+
+class _Write(NamedTuple):
+    sequence: int
+    journal_end: int
+    facts: int
+
+
+class ReplicaDisk:
+    """One replica's. `run` is its task; `on_stored` and `on_failed` are the engine's to set."""
+
+    def __init__(
+        self,
+        store: SlotStore,
+        log_writer: LogWriter,
+        facts: Callable[[Metadata], bytes],
+        *,
+        floor: Callable[[Prefix], bytes] = msgspec.msgpack.encode,
+        state_machine: StateMachine | None = None,
+    ) -> None:
+        """`facts` and `floor` encode what the engine says of these, with what else is to be kept beside it; a floor
+        must be readable as a `Prefix`."""
+        self.on_stored: Callable[[int], None]
+        self.on_failed: Callable[[], None]
+        self._store = store
+        self._log_writer = log_writer
+        self._encode_facts = facts
+        self._encode_floor = floor
+        self._state_machine = state_machine
+        self._writes: deque[_Write] = deque()
+        self._newest: bytes | None = None
+        self._facts_asked = 0
+        self._facts_stored = 0
+        self._has_facts = asyncio.Event()
+        self._facts_written = asyncio.Event()
+        self._has_failed = False
+        self._unwritten: deque[_Unwritten] = deque()
+        self._retry: asyncio.TimerHandle | None = None
+        self._put_off: asyncio.TimerHandle | None = None
+        self._end = store.durable_end
+        """Where the journal ends, by what the last put returned."""
+
+    @property
+    def log(self) -> SlotStore:
+        """What the log writer commits."""
+        return self._store
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def persist(self, effect: Persist, payloads: Payloads) -> None:
+        """Writes the records of one step, soon if it is urgent; `on_stored` tells when they are durable."""
+        for record in effect.records:
+            needs_payload = isinstance(record, Slot) and record.value.digest and not record.faulty
+            payload = payloads.get(record.value.digest) if isinstance(record, Slot) and needs_payload else None
+            covers = 0
+            if isinstance(record, Prefix) and self._state_machine is not None:
+                covers = self._state_machine.end_offset
+            self._unwritten.append(_Unwritten(record, payload, effect, covers))
+        self._unwritten.append(_Unwritten(None, None, effect))
+        if effect.is_urgent or effect.is_soon or len(self._unwritten) >= TOGETHER_MAX:
+            self.resume()
+        elif self._put_off is None:
+            self._put_off = asyncio.get_running_loop().call_later(PUT_OFF_S, self.resume)
+
+    def resume(self) -> None:
+        """Goes on with what waits, unless it waits for room."""
+        if self._put_off is not None:
+            self._put_off.cancel()
+            self._put_off = None
+        if self._retry is None:
+            self._write()
+
+    @property
+    def is_out_of_room(self) -> bool:
+        """True while something waits that the disk has no room for."""
+        return self._retry is not None
+
+    def _write(self) -> None:
+        """Writes what there is, as far as there is room."""
+        self._retry = None
+        try:
+            while self._unwritten and self._is_covered(self._unwritten[0]):
+                run = self._first_run()
+                self._write_run(run)
+                for _ in run:
+                    self._unwritten.popleft()
+        except (DiskFull, Overloaded) as error:
+            if len(self._unwritten) > UNWRITTEN_MAX:
+                self.fail(str(error))
+            elif not self._has_failed:
+                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._write)
+        except (TidelogError, OSError) as error:
+            self.fail(str(error))
+
+    def _is_covered(self, unwritten: _Unwritten) -> bool:
+        return self._state_machine is None or self._state_machine.durable_offset >= unwritten.covers
+
+    def _first_run(self) -> list[_Unwritten]:
+        """What is written next in one go: slots that follow each other, or another record alone."""
+        run: list[_Unwritten] = []
+        for unwritten in self._unwritten:
+            if len(run) == TOGETHER_MAX or isinstance(unwritten.record, Metadata | Prefix):
+                break
+            run.append(unwritten)
+        return run or [self._unwritten[0]]
+
+    def _write_run(self, run: list[_Unwritten]) -> None:
+        """All of it, or nothing."""
+        self._put(run)
+        for record, _, effect, _ in run:
+            if record is None:
+                self._writes.append(_Write(effect.sequence, self._end, self._facts_asked))
+                if effect.is_urgent or effect.is_soon:
+                    self._log_writer.submit(self, is_awaited=effect.is_urgent)
+
+    def close(self) -> None:
+        """Writes what was put off, but no more of what waits for room."""
+        self.resume()
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def refresh(self, metadata: Metadata) -> None:
+        """Writes the facts anew: something beside the engine's part of them has changed. Nobody waits for it."""
+        self._newest = self._encode_facts(metadata)
+        self._facts_asked += 1
+        self._has_facts.set()
+
+    async def end(self, metadata: Metadata) -> None:
+        """Writes what waits, and then these facts, which tell of an end in good order. If that fails, or takes too
+        long, they are not there."""
+        self.resume()
+        self._log_writer.submit(self)
+        await self._log_writer.at_rest(self._store)
+        if self._unwritten or self._has_failed or self._store.durable_end < self._end:
+            return
+        self.refresh(metadata)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S_MAX):
+                while self._facts_stored < self._facts_asked:
+                    self._facts_written.clear()
+                    await self._facts_written.wait()
+
+    def _put(self, run: list[_Unwritten]) -> None:
+        puts: list[SlotPut] = []
+        for record, payload, _, _ in run:
+            match record:
+                case Slot(position, number, value, learned):
+                    identity = encode_identity(Identity(value, learned))
+                    puts.append(SlotPut(position, number, identity, payload, value.digest))
+                case Metadata():
+                    self.refresh(record)
+                case Prefix():
+                    self._end = self._store.set_floor(record.position, self._encode_floor(record))
+        if puts:
+            self._end = self._store.put_all(puts)
+
+    def rewrite_floor(self, floor: Prefix) -> None:
+        """Writes the floor once more: what is kept beside it has changed. Nobody waits for it, and where there is no
+        room it stays as it was. One that is to be written yet is encoded then."""
+        if any(isinstance(unwritten.record, Prefix) for unwritten in self._unwritten):
+            return
+        with suppress(DiskFull, Overloaded):
+            self._end = self._store.set_floor(floor.position, self._encode_floor(floor))
+            self._log_writer.submit(self, is_awaited=False)
+
+    def delete_below(self, position: int) -> None:
+        """Reclaims the space of what lies below a floor that is durable."""
+        try:
+            self._store.delete_below(position)
+        except (TidelogError, OSError) as error:
+            self.fail(str(error))
+            return
+        self._log_writer.submit(self)
+
+    def read(self, position: int, value: Value) -> Buffer:
+        """The payload of this value at its position. Raises `DamagedBatch` if no copy of it is to be had here."""
+        for record, payload, _, _ in self._unwritten:
+            if isinstance(record, Slot) and record.value.digest == value.digest and payload is not None:
+                return payload
+        return self._store.payload(position, value.digest)
+
+    def applied_copy(self, value: Value) -> bytes | None:
+        """The payload of a value in the log of what is applied; None if there is none, or it cannot be read."""
+        return None if self._state_machine is None else self._state_machine.payload_of(value)
+
+    # -- becoming durable --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Writes facts until cancelled."""
+        while True:
+            await self._has_facts.wait()
+            self._has_facts.clear()
+            if self._newest is None or self._has_failed:
+                continue
+            facts, asked = self._newest, self._facts_asked
+            self._newest = None
+            try:
+                await self._log_writer.perform(self._store.store_facts(facts))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    self.fail(str(error))
+                    continue
+                await asyncio.sleep(RETRY_S)
+                self._try_again(facts)
+                continue
+            self._facts_stored = asked
+            self._facts_written.set()
+            self._report()
+
+    def _try_again(self, facts: bytes) -> None:
+        """Writes these facts once more, unless there are newer ones."""
+        if self._newest is None:
+            self._newest = facts
+        self._has_facts.set()
+
+    def committed(self) -> None:
+        """The log writer's report."""
+        if self._store.offline_reason is not None:
+            self.fail(self._store.offline_reason)
+        else:
+            self._report()
+
+    def _report(self) -> None:
+        stored = 0
+        while self._writes and self._is_durable(self._writes[0]):
+            stored = self._writes.popleft().sequence
+        if stored and not self._has_failed:
+            self.on_stored(stored)
+
+    def _is_durable(self, write: _Write) -> bool:
+        return write.journal_end <= self._store.durable_end and write.facts <= self._facts_stored
+
+    def fail(self, reason: str) -> None:
+        """The disk has failed, for good: nothing that was not reported can be relied on."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._writes.clear()
+            self._unwritten.clear()
+            self._store.journal.take_offline(reason)
+            self.on_failed()

@@ -1,0 +1,256 @@
+"""A `PaxosNode` at work: its events come in one at a time, its effects are carried out in order.
+
+Nothing here decides. Effects that appear may be carried out at once, since the engine holds back whatever depends on
+the disk until `Stored`; so a step never waits. A listener that causes another event from within an effect (elected, so
+append) finds it queued behind the rest of that step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tidelog.broker.consensus.disk import ReplicaDisk
+from tidelog.broker.consensus.messages import PaxosFrame, values_of
+from tidelog.broker.consensus.payloads import Payloads, split
+from tidelog.model.errors import DamagedBatch
+from tidelog.model.ports import Buffer, Entropy
+from tidelog.replication.paxos.events import (
+    Applied,
+    Chosen,
+    Damaged,
+    DeletePrefix,
+    Effect,
+    Elected,
+    Event,
+    Halted,
+    Jumped,
+    Lost,
+    Persist,
+    Proposed,
+    Received,
+    Refused,
+    Repaired,
+    Restored,
+    Send,
+    SetTimer,
+    StatusChanged,
+    Stored,
+    StoreFailed,
+    Timer,
+    TimerFired,
+    VotersFound,
+)
+from tidelog.replication.paxos.messages import Learned, LearnResponse, Message, PromiseResponse, WriteResponse
+from tidelog.replication.paxos.node import PaxosNode
+from tidelog.replication.paxos.state import Slot, Value
+
+TIMER_MS = {Timer.RESEND: 100.0, Timer.CATCHUP: 200.0, Timer.RECOVER: 100.0}
+"""T of each timer; it fires after a time drawn from [T, 2T)."""
+LEARN_BYTES_MAX = 4 << 20
+"""Payloads that one answer to a replica that catches up carries, but one at least."""
+
+NOTICE_S = 0.005
+"""For so long a notice that a value is chosen waits for another message to go with."""
+
+Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
+
+
+Told = Applied | Chosen | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged | Halted
+"""What the owner of an engine hears of."""
+
+
+class EngineListener(Protocol):
+    """Who owns the engine, and is told what its log does."""
+
+    def on_effect(self, effect: Told) -> None: ...
+
+
+class Engine:
+    """One replica of one log. All methods are for the event loop's thread."""
+
+    def __init__(
+        self,
+        node: PaxosNode,
+        disk: ReplicaDisk,
+        post: Post,
+        listener: EngineListener,
+        entropy: Entropy,
+        *,
+        notice_s: float = 0.0,
+    ) -> None:
+        """Notices that a value is chosen, which nobody waits for, may be put off for `notice_s`: then they go with the
+        next value, and cost no frame that wakes a peer."""
+        self.node = node
+        self.disk = disk
+        self.payloads = Payloads()
+        self._post = post
+        self._listener = listener
+        self._entropy = entropy
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+        self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._notice_s = notice_s
+        self._notices: dict[int, list[Learned]] = {}
+        self._notices_due: asyncio.TimerHandle | None = None
+        self.former_ids: tuple[int, ...] = ()
+        """Ids that this disk went by before. It remembers what it promised under them, so whoever still needs them is
+        answered under them: at once, or, if an answer has to wait for the disk, when it is asked again."""
+        self._asked_as = 0
+        disk.on_stored = lambda sequence: self.step(Stored(sequence))
+        disk.on_failed = lambda: self.step(StoreFailed())
+
+    def step(self, event: Event) -> None:
+        """Tells the engine, and does what it asks for."""
+        self._events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._events:
+                for effect in self.node.step(self._events.popleft()):
+                    self._carry_out(effect)
+        finally:
+            self._is_stepping = False
+
+    def receive(self, frame: PaxosFrame, payload: memoryview) -> None:
+        """Takes a peer's message; one that was not sent to this id, or came damaged, is as good as lost."""
+        if frame.to != self.node.node and frame.to not in self.former_ids:
+            return
+        values = [value for _, value in values_of(frame.message)]
+        parts = split(payload, frame.sizes, values) if len(frame.sizes) == len(values) else None
+        if parts is None:
+            return
+        for notice in frame.notices:
+            self.step(Received(frame.sender, notice))
+        for value, part in zip(values, parts, strict=True):
+            self.payloads.hold_as(value.digest, part)
+        self._asked_as = frame.to
+        try:
+            self.step(Received(frame.sender, frame.message))
+        finally:
+            self._asked_as = 0
+        if self.node.is_idle:
+            self.payloads.trim(is_any_open=self.node.replica.applied.position < self.node.replica.end)
+
+    def payload_of(self, position: int, value: Value) -> bytes | None:
+        """As `buffer_of`, in bytes of its own."""
+        payload = self.buffer_of(position, value)
+        return None if payload is None else bytes(payload)
+
+    def buffer_of(self, position: int, value: Value) -> Buffer | None:
+        """The payload of a value at its position, or None if no copy here can be read."""
+        held = self.payloads.get(value.digest)
+        if held is not None:
+            return held
+        try:
+            return self.disk.read(position, value)
+        except DamagedBatch:
+            self.step(Damaged(position))
+            return self._restore(position, value)
+
+    def _restore(self, position: int, value: Value) -> Buffer | None:
+        """What the journal has lost the state machine may have; the digest proves that it is the same."""
+        payload = self.disk.applied_copy(value)
+        if payload is not None:
+            self.payloads.hold_as(value.digest, payload)
+            self.step(Restored(position))
+        return payload
+
+    def push(self, to: int, response: LearnResponse) -> None:
+        """Sends what is learned to one who has not asked: a learner that would have to wait for its own timer."""
+        self._send(to, response)
+
+    def close(self) -> None:
+        """No timer fires any more."""
+        self._give_notice()
+        self.disk.close()
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+
+    # -- effects -----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                self.disk.persist(effect, self.payloads)
+            case Send(to, message):
+                self._send(to, message)
+            case SetTimer(timer, token):
+                self._set_timer(timer, token)
+            case DeletePrefix(begin):
+                self.disk.delete_below(begin)
+            case Halted():
+                self.close()
+                self._listener.on_effect(effect)
+            case Lost():
+                self.payloads.clear()
+                self._listener.on_effect(effect)
+            case Applied():
+                self._listener.on_effect(effect)
+                self.payloads.release(effect.value.digest)
+            case _:  # what the owner alone has to do with
+                self._listener.on_effect(effect)
+
+    def _send(self, to: int, message: Message) -> None:
+        if isinstance(message, LearnResponse):
+            self._send_learned(to, message)
+            return
+        if isinstance(message, Learned) and self._notice_s > 0:
+            self._put_off(to, message)
+            return
+        payloads = [self.buffer_of(position, value) for position, value in values_of(message)]
+        found = [payload for payload in payloads if payload is not None]
+        if len(found) == len(payloads):
+            self._post_in_order(to, message, found)
+
+    def _post_in_order(self, to: int, message: Message, payloads: Sequence[Buffer]) -> None:
+        """With the notices that wait for it."""
+        notices = tuple(self._notices.pop(to, ()))
+        is_answer = isinstance(message, PromiseResponse | WriteResponse)
+        sender = self._asked_as if is_answer and self._asked_as else self.node.node
+        self._post(to, PaxosFrame(sender, to, message, tuple(map(len, payloads)), notices), payloads)
+
+    def _put_off(self, to: int, notice: Learned) -> None:
+        self._notices.setdefault(to, []).append(notice)
+        if self._notices_due is None:
+            self._notices_due = asyncio.get_running_loop().call_later(self._notice_s, self._give_notice)
+
+    def _give_notice(self) -> None:
+        """Of all that waits."""
+        if self._notices_due is not None:
+            self._notices_due.cancel()
+            self._notices_due = None
+        notices, self._notices = self._notices, {}
+        for to, (first, *rest) in notices.items():
+            self._post(to, PaxosFrame(self.node.node, to, first, notices=tuple(rest)), ())
+
+    def _send_learned(self, to: int, message: LearnResponse) -> None:
+        """As many of the slots as one frame may carry; what cannot be read goes as faulty, for it is chosen."""
+        slots: list[Slot] = []
+        found: list[Buffer] = []
+        total = 0
+        for slot in message.slots:
+            payload = None
+            if slot.value.digest and not slot.faulty:
+                payload = self.buffer_of(slot.position, slot.value)
+                if payload is None:
+                    continue
+                total += len(payload)
+                if found and total > LEARN_BYTES_MAX:
+                    break
+                found.append(payload)
+            slots.append(slot)
+        shown = LearnResponse(message.floor, tuple(slots), message.learned_end)
+        self._post_in_order(to, shown, found)
+
+    def _set_timer(self, timer: Timer, token: int) -> None:
+        previous = self._timers.pop(timer, None)
+        if previous is not None:
+            previous.cancel()
+        delay_s = TIMER_MS[timer] * self._entropy.uniform(1, 2) / 1000
+        fire = TimerFired(timer, token)
+        self._timers[timer] = asyncio.get_running_loop().call_later(delay_s, self.step, fire)

@@ -1,0 +1,87 @@
+"""What a leader remembers of one follower's process between its fetches: Kafka's incremental fetch session (KIP-227).
+
+A question about a partition is *open* until it is answered, and *ready* when it can be. One that the throttle does not
+let through yet is *held*; one of which only the high watermark has moved goes along with the next answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidelog.broker.isr.replica_messages import FetchStatus, FollowerState, PartitionFetched
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.replication.isr.events import FetchVerdict
+
+
+@dataclass(slots=True)
+class Question:
+    """What a follower wants to know of one partition."""
+
+    state: FollowerState
+    verdict: FetchVerdict | FetchStatus
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """Of one follower process. Everything in `ready`, `held` and `moved` is in `questions`."""
+
+    name: str
+    incarnation: str
+    is_throttled: Callable[[PartitionId], bool]
+    number: int = 0
+    granted: int = 0
+    """How many bytes of throttled replicas the follower would take now."""
+    questions: dict[PartitionId, Question] = field(default_factory=dict)
+    ready: dict[PartitionId, None] = field(default_factory=dict)
+    moved: dict[PartitionId, None] = field(default_factory=dict)
+    """Where only the high watermark has moved."""
+    held: dict[PartitionId, None] = field(default_factory=dict)
+    """There is data for these, and no allowance."""
+    told: dict[PartitionId, tuple[int, int]] = field(default_factory=dict)
+    """The leader epoch and the high watermark of each partition's last answer, if that was one that followers go by: of
+    a refusal, and of an answer to an earlier epoch's question, they take nothing."""
+    waiter: asyncio.Future[None] | None = None
+
+    def note(self, partition_id: PartitionId, log_end_offset: int) -> None:
+        """The partition's log, or its high watermark, has moved."""
+        question = self.questions.get(partition_id)
+        if question is None:
+            return
+        if question.state.fetch_offset < log_end_offset:
+            self.has_data(partition_id)
+        else:
+            self.moved[partition_id] = None
+
+    def has_data(self, partition_id: PartitionId) -> None:
+        """The question can be answered, as soon as the throttle lets it."""
+        if self.is_throttled(partition_id):
+            self.held[partition_id] = None
+        else:
+            self.make_ready(partition_id)
+
+    def make_ready(self, partition_id: PartitionId) -> None:
+        """The question is answered with the next answer."""
+        self.ready[partition_id] = None
+        self.wake()
+
+    def tell(self, entry: PartitionFetched) -> None:
+        """This is its answer."""
+        partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
+        if entry.status is FetchStatus.OK:
+            self.told[partition_id] = (entry.leader_epoch, entry.high_watermark)
+        else:
+            self.told.pop(partition_id, None)
+
+    def close(self, partition_id: PartitionId) -> None:
+        """The question is answered, or asked no more."""
+        self.questions.pop(partition_id, None)
+        self.ready.pop(partition_id, None)
+        self.held.pop(partition_id, None)
+        self.moved.pop(partition_id, None)
+
+    def wake(self) -> None:
+        """Its fetch is answered now, if one waits."""
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)

@@ -1,0 +1,208 @@
+"""Fetching from one leader: all partitions that this broker follows from it, one fetch at a time (Kafka's
+ReplicaFetcherThread).
+
+While one fetch waits at the leader, the disk makes durable what the last one brought, and reports of that go out at
+once: so the leader's high watermark never waits for a fetch. Whatever fails is asked again in a new session, after a
+pause; nothing is lost by it, since a question names all that its answer depends on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from tidelog.broker.isr.follower import Follower
+from tidelog.broker.isr.replica_messages import FetchReplicas, FollowerState, ReplicasFetched, ReplicasSynced
+from tidelog.broker.partitions.throttle import Throttle
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.ports import Clock, Entropy
+from tidelog.transport.peer import Answer, Lane
+
+WAIT_MS = 500
+FETCH_BYTES_MAX = 8 << 20
+ANSWER_S_MAX = 5.0
+PAUSE_S = 0.05
+PAUSE_S_MAX = 1.0
+CHANGED_MAX = 10_000
+
+logger = structlog.get_logger("tidelog.replication")
+
+
+class Peers(Protocol):
+    """Of `PeerNode`."""
+
+    async def request(
+        self, node_id: int, message: msgspec.Struct, *, deadline_s: float, lane: Lane = Lane.CONTROL
+    ) -> Answer: ...
+
+    def notify(
+        self, node_id: int, message: msgspec.Struct, payload: Sequence[bytes] = (), *, lane: Lane = Lane.CONTROL
+    ) -> bool: ...
+
+
+class Fetcher:
+    """From one leader. `run` is its task."""
+
+    def __init__(
+        self,
+        node_id: int,
+        leader: int,
+        broker_epoch: Callable[[], int],
+        peers: Peers,
+        clock: Clock,
+        entropy: Entropy,
+        throttle: Throttle,
+    ) -> None:
+        """`broker_epoch` is of this broker's registration, now."""
+        self.followers: dict[PartitionId, Follower] = {}
+        self._node_id = node_id
+        self._leader = leader
+        self._broker_epoch = broker_epoch
+        self._peers = peers
+        self._clock = clock
+        self._entropy = entropy
+        self._throttle = throttle
+        self._due: dict[PartitionId, None] = {}
+        self._forgotten: dict[PartitionId, None] = {}
+        self._wake = asyncio.Event()
+        self._synced: dict[PartitionId, FollowerState] = {}
+        self._is_sending = False
+        self._is_waiting = False
+        """A fetch is under way."""
+        self._has_questions = False
+
+    # -- whom it fetches for -----------------------------------------------------------------------------------------
+
+    def add(self, follower: Follower) -> None:
+        """Follows a partition from this leader."""
+        self.followers[follower.partition_id] = follower
+        follower.news = self._ask_again
+        follower.synced = self._report
+        self._forgotten.pop(follower.partition_id, None)
+        self._ask_again(follower)
+
+    def remove(self, partition_id: PartitionId) -> None:
+        """Follows it no more."""
+        if self.followers.pop(partition_id, None) is not None:
+            self._due.pop(partition_id, None)
+            self._synced.pop(partition_id, None)
+            self._forgotten[partition_id] = None
+
+    def _ask_again(self, follower: Follower) -> None:
+        self._due[follower.partition_id] = None
+        self._wake.set()
+        if self._is_waiting and follower.not_before_s <= self._clock.monotonic_s():
+            self._has_questions = True
+            self._send_soon()
+
+    def _report(self, state: FollowerState) -> None:
+        self._synced[PartitionId(TopicId(state.topic_id), state.partition)] = state
+        self._send_soon()
+
+    def _send_soon(self) -> None:
+        """Reports of one turn of the loop go out together."""
+        if not self._is_sending:
+            self._is_sending = True
+            asyncio.get_running_loop().call_soon(self._send_reports)
+
+    def _send_reports(self) -> None:
+        """A report may be lost with a connection, unnoticed if no fetch is: so the next fetch says it again."""
+        self._due.update((partition_id, None) for partition_id in self._synced if partition_id in self.followers)
+        states, self._synced = tuple(self._synced.values()), {}
+        has_questions, self._has_questions, self._is_sending = self._has_questions, False, False
+        report = ReplicasSynced(self._node_id, self._broker_epoch(), states, has_questions)
+        self._peers.notify(self._leader, report, lane=Lane.DATA)
+
+    # -- fetching ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Fetches until cancelled."""
+        pause_s = PAUSE_S
+        while True:
+            try:
+                await self._session()
+                pause_s = PAUSE_S
+            except (TidelogError, TimeoutError) as error:
+                logger.info("fetching from a leader failed", leader=self._leader, reason=str(error))
+                await asyncio.sleep(pause_s * self._entropy.uniform(1, 2))
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _session(self) -> None:
+        """Fetches until the leader has lost the session. Raises what a request raises."""
+        name, number = self._entropy.token_hex(8), 0
+        self._due = dict.fromkeys(self.followers)
+        self._forgotten.clear()
+        while True:
+            await self._wait_for_followers()
+            changed = self._questions()
+            forgotten = tuple((gone.topic_id, gone.partition) for gone in self._forgotten)
+            self._forgotten.clear()
+            asked = FetchReplicas(
+                self._node_id,
+                self._broker_epoch(),
+                name,
+                number,
+                changed,
+                forgotten,
+                self._wait_ms(),
+                FETCH_BYTES_MAX,
+                self._throttle.receiving.allowance(),
+            )
+            self._is_waiting = True
+            try:
+                answer = await self._peers.request(self._leader, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+            finally:
+                self._is_waiting = False
+            fetched = answer.message
+            assert isinstance(fetched, ReplicasFetched)
+            if fetched.is_session_lost:
+                return
+            number += 1
+            if self._take(fetched, answer.body):
+                await asyncio.sleep(0)  # an fsync that somebody waits for begins before more is asked for
+
+    async def _wait_for_followers(self) -> None:
+        while not self.followers:
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _questions(self) -> tuple[FollowerState, ...]:
+        now_s = self._clock.monotonic_s()
+        states: list[FollowerState] = []
+        for partition_id in list(self._due)[:CHANGED_MAX]:
+            follower = self.followers[partition_id]
+            if follower.not_before_s > now_s:
+                continue
+            del self._due[partition_id]
+            state = follower.ask()
+            if state is not None:
+                states.append(state)
+        return tuple(states)
+
+    def _wait_ms(self) -> int:
+        """Not long while somebody has to be asked again soon."""
+        now_s = self._clock.monotonic_s()
+        waits = [self.followers[partition_id].not_before_s - now_s for partition_id in self._due]
+        if self._throttle.is_active and (ready_in_s := self._throttle.receiving.ready_in_s()) > 0:
+            waits.append(ready_in_s)
+        return WAIT_MS if not waits else max(1, min(WAIT_MS, int(min(waits) * 1000) + 1))
+
+    def _take(self, fetched: ReplicasFetched, body: memoryview) -> bool:
+        """Hands out the answers; True if the leader waits for what came to be durable here."""
+        at, is_awaited = 0, False
+        for entry in fetched.partitions:
+            data = body[at : at + entry.size]
+            at += entry.size
+            partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
+            if self._throttle.is_held(partition_id, self._node_id):
+                self._throttle.received(entry.size)
+            follower = self.followers.get(partition_id)
+            if follower is not None:
+                follower.answered(entry, data)
+                is_awaited = is_awaited or (entry.size > 0 and follower.is_fsynced)
+        return is_awaited

@@ -1,0 +1,271 @@
+"""A follower's side of one partition: its log, and the core that keeps it equal to the leader's.
+
+The fetcher of the leader's broker asks (`ask`) and brings the answers; the log writer reports what has become durable.
+Nothing here waits but a truncation, during which nothing is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from tidelog.broker.isr.replica_messages import FetchStatus, FollowerState, PartitionFetched
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.purgatory import Watchers
+from tidelog.model.batch_header import RecordBatch
+from tidelog.model.errors import InvalidBatch, TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Clock
+from tidelog.replication.isr.events import (
+    AppendFetched,
+    DeletePrefix,
+    Distrust,
+    DivergingAt,
+    Fetch,
+    FetchDue,
+    Fetched,
+    FetchOutOfRange,
+    FollowerEffect,
+    FollowHighWatermark,
+    ReportSynced,
+    StartOver,
+    Truncate,
+    Truncated,
+)
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.protocol import Appended, AppendRefused, Synced
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.received import parse_received
+
+RETRY_S = {
+    FetchStatus.FENCED_EPOCH: 0.05,
+    FetchStatus.UNKNOWN_EPOCH: 0.05,
+    FetchStatus.DAMAGED: 1.0,
+}
+"""How long to wait after such an answer; the metadata usually moves first."""
+
+logger = structlog.get_logger("tidelog.replication")
+
+Spawn = Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+class Follower:
+    """One partition's. `news` is called when the leader should be asked, or told, something."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition_id: PartitionId,
+        leader_epoch: int,
+        log: PartitionLog,
+        core: IsrFollower,
+        log_writer: LogWriter,
+        clock: Clock,
+        spawn: Spawn,
+    ) -> None:
+        self.topic = topic
+        self.partition_id = partition_id
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.news: Callable[[Follower], None] = _nobody
+        self.synced: Callable[[FollowerState], None] = _nobody_synced
+        self.is_fsynced = True
+        """Whether the leader waits for what is durable here."""
+        self.not_before_s = 0.0
+        """When it may be asked for again."""
+        self.watchers = Watchers()
+        """Readers of this copy that wait for its high watermark."""
+        self._core = core
+        self._log_writer = log_writer
+        self._clock = clock
+        self._spawn = spawn
+        self._correlation = 0
+        self._batches: list[RecordBatch] = []
+        """What is to be appended at the core's word."""
+        self._is_closed = False
+        self._cutting: asyncio.Task[None] | None = None
+
+    @property
+    def is_readable(self) -> bool:
+        """False while the log is being cut, and when another follower, or a leader, has taken its place."""
+        return not self._is_closed and self._cutting is None
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what is known to be committed, and is here."""
+        return self._core.high_watermark
+
+    def reconfigure(self, settings: LogSettings, *, is_fsynced: bool) -> None:
+        """Takes new topic settings into force."""
+        self.log.settings = settings
+        if is_fsynced and not self.is_fsynced:
+            self._log_writer.submit(self)
+        self.is_fsynced = is_fsynced
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def ask(self) -> FollowerState | None:
+        """The question to the leader; None if there is none now."""
+        if self._is_closed or self.log.offline_reason is not None:
+            return None
+        self._correlation += 1
+        effects = self._core.step(FetchDue(self._correlation))
+        for effect in effects:
+            if isinstance(effect, Fetch):
+                return self._state(effect)
+        return None
+
+    def _state(self, effect: Fetch | ReportSynced) -> FollowerState:
+        last_epoch = -1 if effect.last_fetched_epoch is None else effect.last_fetched_epoch
+        return FollowerState(
+            self.partition_id.topic_id,
+            self.partition_id.partition,
+            self.leader_epoch,
+            effect.fetch_offset,
+            last_epoch,
+            effect.durable_offset,
+            self.log.log_start_offset,
+        )
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def answered(self, answer: PartitionFetched, data: memoryview) -> None:
+        """The leader's answer to the last question."""
+        if self._is_closed or answer.leader_epoch != self.leader_epoch:
+            return
+        correlation = self._correlation
+        match answer.status:
+            case FetchStatus.OK:
+                self._take(correlation, answer, data)
+            case FetchStatus.DIVERGING:
+                self._execute(self._core.step(DivergingAt(correlation, answer.epoch, answer.end_offset)))
+            case FetchStatus.OUT_OF_RANGE:
+                event = FetchOutOfRange(correlation, answer.log_start_offset, answer.end_offset)
+                self._execute(self._core.step(event))
+            case _:
+                self.not_before_s = self._clock.monotonic_s() + RETRY_S[answer.status]
+        self.news(self)
+
+    def _take(self, correlation: int, answer: PartitionFetched, data: memoryview) -> None:
+        try:
+            batches = parse_received(data, answer.fetch_offset, answer.last_epoch, may_skip=False)
+        except InvalidBatch as error:
+            logger.error(
+                "a leader sent what does not continue this log", partition=str(self.partition_id), error=str(error)
+            )
+            self.not_before_s = self._clock.monotonic_s() + RETRY_S[FetchStatus.DAMAGED]
+            return
+        base = batches[0].header.base_offset if batches else answer.fetch_offset
+        end = batches[-1].header.next_offset if batches else base
+        self._batches = batches
+        fetched = Fetched(correlation, base, end, _epochs(batches), answer.high_watermark, answer.log_start_offset)
+        self._execute(self._core.step(fetched))
+
+    def committed(self) -> None:
+        """The log writer's report. While a cut waits for its turn, what was under way before says nothing of the log
+        that will be left."""
+        if self._is_closed or self._cutting is not None:
+            return
+        if self.log.offline_reason is not None:
+            logger.error("a replica is offline", partition=str(self.partition_id), reason=self.log.offline_reason)
+            return
+        self._execute(self._core.step(Synced(self.log.durable_offset)))
+
+    # -- effects -----------------------------------------------------------------------------------------------------
+
+    def _execute(self, effects: list[FollowerEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case AppendFetched():
+                    self._append()
+                case Truncate() | StartOver():
+                    self._cutting = self._spawn(f"truncation-{self.partition_id}", self._cut(effect))
+                case DeletePrefix(to):
+                    self._delete_prefix(to)
+                case ReportSynced():
+                    self.synced(self._state(effect))
+                case Distrust(reason):
+                    logger.error("a leader contradicts itself", partition=str(self.partition_id), reason=reason)
+                case FollowHighWatermark():
+                    self.watchers.wake_all()
+                case Fetch():
+                    pass
+
+    def _append(self) -> None:
+        base = self.log.log_end_offset
+        try:
+            self.log.append(self._batches, self._clock.wall_ms())
+        except TidelogError as error:
+            logger.warning("a replica cannot append", partition=str(self.partition_id), error=str(error))
+            self.not_before_s = self._clock.monotonic_s() + RETRY_S[FetchStatus.DAMAGED]
+            self._execute(self._core.step(AppendRefused(base)))
+            return
+        self._batches = []
+        self._log_writer.submit(self, is_awaited=self.is_fsynced)
+        self._execute(self._core.step(Appended(self.log.log_end_offset)))
+
+    def _delete_prefix(self, to: int) -> None:
+        try:
+            self.log.delete_prefix(to)
+        except TidelogError as error:
+            logger.warning("old records could not be deleted", partition=str(self.partition_id), error=str(error))
+            return
+        self._log_writer.submit(self)
+
+    async def _cut(self, effect: Truncate | StartOver) -> None:
+        """Cuts the log while no commit of it is under way. A disk that refuses takes the log offline; what it only
+        cannot do now is tried again."""
+        while not self._is_closed and self.log.offline_reason is None:
+            try:
+                await self._log_writer.exclusively(self, lambda: self._cut_now(effect))
+            except (OSError, TidelogError) as error:
+                logger.error("a replica could not be truncated", partition=str(self.partition_id), error=str(error))
+                await asyncio.sleep(RETRY_S[FetchStatus.DAMAGED])
+            else:
+                break
+        self._cutting = None
+        if self._is_closed or self.log.offline_reason is not None:
+            return
+        logger.info("truncated", partition=str(self.partition_id), to=self.log.log_end_offset)
+        self._execute(self._core.step(Truncated(self.log.log_end_offset)))
+        self.news(self)
+
+    def _cut_now(self, effect: Truncate | StartOver) -> None:
+        now_ms = self._clock.wall_ms()
+        match effect:
+            case Truncate(to):
+                self.log.truncate_to(to, high_watermark=self._core.high_watermark, now_ms=now_ms)
+            case StartOver(at):
+                self.log.start_over(at, now_ms=now_ms)
+
+    def close(self) -> None:
+        """Follows no more. What is appended is still made durable."""
+        self._is_closed = True
+        self.watchers.wake_all()
+
+    async def at_rest(self) -> None:
+        """Once closed: waits until nothing that was begun here changes the log, or its disk, any more."""
+        assert self._is_closed
+        if self._cutting is not None:
+            await asyncio.gather(self._cutting, return_exceptions=True)
+        await self._log_writer.at_rest(self.log)
+
+
+def _epochs(batches: list[RecordBatch]) -> tuple[tuple[int, int], ...]:
+    """Where the batches' leader epochs change."""
+    found: list[tuple[int, int]] = []
+    for batch in batches:
+        if not found or found[-1][0] != batch.header.leader_epoch:
+            found.append((batch.header.leader_epoch, batch.header.base_offset))
+    return tuple(found)
+
+
+def _nobody(_: Follower) -> None:
+    """Nobody fetches yet."""
+
+
+def _nobody_synced(_: FollowerState) -> None:
+    """Nobody fetches yet."""

@@ -1,0 +1,107 @@
+"""Leaders' requests for other in-sync sets, on their way to the controller, many in one command (KIP-497).
+
+Each request of a core is answered to it exactly once. What nobody can tell the fate of (no answer in time, the
+controller lost) is answered as ambiguous: the leader then goes on as if the larger of the two sets were in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.broker.isr.partition import Partition
+from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.controller.partition_commands import (
+    AlterOutcome,
+    AlterPartition,
+    IsrAnswer,
+    IsrAsked,
+    IsrMember,
+    PartitionsAltered,
+)
+from tidelog.model.errors import TidelogError
+from tidelog.model.ports import Clock
+from tidelog.replication.isr import events as isr
+
+ANSWER_S_MAX = 5.0
+PARTITIONS_AT_ONCE = 1_000
+
+
+class _Request(NamedTuple):
+    partition: Partition
+    effect: isr.AlterPartition
+
+
+OUTCOMES = {
+    AlterOutcome.APPLIED: isr.Outcome.APPLIED,
+    AlterOutcome.NOT_APPLIED: isr.Outcome.PROVEN_NOT_APPLIED,
+    AlterOutcome.STALE: isr.Outcome.AMBIGUOUS,
+}
+
+logger = structlog.get_logger("tidelog.replication")
+
+
+class IsrRequests:
+    """One broker's. `run` is its task; bounded by one request for each partition."""
+
+    def __init__(
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        channel: ControllerChannel,
+        in_force: Callable[[int], Awaitable[bool]],
+        clock: Clock,
+    ) -> None:
+        """`broker_epoch` is of this broker's registration, now: the controller refuses requests of another life.
+        `in_force` waits a while until the metadata up to a position is in force on this broker; False if it is not."""
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._channel = channel
+        self._in_force = in_force
+        self._clock = clock
+        self._waiting: list[_Request] = []
+        self._wake = asyncio.Event()
+
+    def add(self, partition: Partition, effect: isr.AlterPartition) -> None:
+        """Sends it soon."""
+        self._waiting.append(_Request(partition, effect))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Sends until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                requests = self._waiting[:PARTITIONS_AT_ONCE]
+                del self._waiting[:PARTITIONS_AT_ONCE]
+                await self._send(requests)
+
+    async def _send(self, requests: list[_Request]) -> None:
+        command = AlterPartition(self._node_id, self._broker_epoch(), [_asked(request) for request in requests])
+        try:
+            answer = await self._channel.submit(command, PartitionsAltered, seconds_max=ANSWER_S_MAX)
+        except TidelogError as error:
+            logger.info("in-sync sets could not be changed now", reason=str(error))
+            for request in requests:
+                self._tell(request, None)
+            return
+        # What was decided before may bear on it, a larger minimum of in-sync replicas for one: that comes first.
+        is_known = await self._in_force(answer.position)
+        for request, answered in zip(requests, answer.partitions, strict=True):
+            self._tell(request, answered if is_known else None)
+
+    def _tell(self, request: _Request, answer: IsrAnswer | None) -> None:
+        outcome = isr.Outcome.AMBIGUOUS if answer is None else OUTCOMES[answer.outcome]
+        epoch, members = (-1, ()) if answer is None else (answer.partition_epoch, tuple(answer.isr))
+        now_ms = int(self._clock.monotonic_s() * 1000)
+        request.partition.tell(isr.AlterPartitionAnswered(request.effect.attempt, outcome, now_ms, epoch, members))
+
+
+def _asked(request: _Request) -> IsrAsked:
+    partition, effect = request
+    members = [IsrMember(node, epoch) for node, epoch in effect.isr]
+    return IsrAsked(partition.topic_id, partition.partition, partition.leader_epoch, effect.partition_epoch, members)

@@ -1,0 +1,250 @@
+"""Roles of partitions whose replicas copy their leader's log: leader (`Partition`), follower, or leader to be.
+
+A new leader epoch gets a new object over the same log, so that nothing of the old leadership goes on in the new one.
+Followers of one leader share a `Fetcher`. A broker that is to lead, and finds the end of its log damaged, first has it
+settled what of that was committed (`Settling`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import structlog
+
+from tidelog.broker.isr.fetching import Fetcher
+from tidelog.broker.isr.follower import Follower
+from tidelog.broker.isr.isr_inputs import isr_changed, isr_settings, log_state
+from tidelog.broker.isr.partition import Partition, Surroundings
+from tidelog.broker.isr.settling import Settling, begin_settling, verify_end
+from tidelog.broker.partitions.replica_logs import ReplicaLogs, log_settings
+from tidelog.broker.partitions.roles import Assignment
+from tidelog.broker.runtime.role_tasks import RoleTasks
+from tidelog.broker.runtime.together import Together
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.partition_commands import UnfitReason
+from tidelog.model.cluster import NO_LEADER, ClusterImage
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.replication.isr.events import Tick
+from tidelog.replication.isr.follower import IsrFollower
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.storage.partition_log import PartitionLog
+
+TICKS_PER_LAG = 10
+SETTLING_S_MAX = 3.0
+"""After that another replica had better lead."""
+
+logger = structlog.get_logger("tidelog.broker")
+
+
+class IsrRoles:
+    """One broker's `Roles`. `tick` is a task of it."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        config: BrokerConfig,
+        logs: ReplicaLogs,
+        tasks: RoleTasks,
+        surroundings: Surroundings,
+        new_fetcher: Callable[[int], Fetcher],
+        retired: Callable[[PartitionId], None],
+        settle: Callable[[Settling], Coroutine[Any, Any, None]],
+        newest: Callable[[PartitionId], tuple[Assignment, ClusterImage] | None],
+        moved: Callable[[], None],
+    ) -> None:
+        """`retired` is called with each leadership that ended; `settle` returns when a leader's epoch may begin;
+        `newest` tells what the newest image has of a partition here; `moved` is called when one is led later than its
+        image came into force."""
+        self.partitions: dict[PartitionId, Partition] = {}
+        self.followers: dict[PartitionId, Follower] = {}
+        self.settling: dict[PartitionId, Settling] = {}
+        """Those that it is to lead once it is settled what of their logs was committed."""
+        self.holders: Mapping[PartitionId, Partition | Follower | Settling] = Together[
+            PartitionId, Partition | Follower | Settling
+        ](self.partitions, self.followers, self.settling)
+        self._node_id = node_id
+        self._config = config
+        self._logs = logs
+        self._tasks = tasks
+        self._surroundings = surroundings
+        self._log_writer = surroundings.log_writer
+        self._clock = surroundings.clock
+        self._new_fetcher = new_fetcher
+        self._retired = retired
+        self._settle = settle
+        self._newest = newest
+        self._moved = moved
+        self._fetchers: dict[int, Fetcher] = {}
+
+    async def tick(self) -> None:
+        """Tells the leaders' cores the time, until cancelled."""
+        interval_s = self._config.replica_lag_time_max_ms / 1000 / TICKS_PER_LAG
+        while True:
+            await asyncio.sleep(min(interval_s, 1.0))
+            for partition in list(self.partitions.values()):
+                partition.tell(Tick(self._now_ms()))
+
+    def unfit(self) -> dict[PartitionId, UnfitReason]:
+        """Those that the cluster should not count on."""
+        settled_s = self._clock.monotonic_s() - SETTLING_S_MAX
+        reasons: dict[PartitionId, UnfitReason] = {}
+        for known, holder in self.holders.items():
+            if holder.log.offline_reason is not None:
+                reasons[known] = UnfitReason.OFFLINE
+            elif isinstance(holder, Settling) and holder.begun_s < settled_s:
+                reasons[known] = UnfitReason.DAMAGED
+        return reasons
+
+    # -- beginning ---------------------------------------------------------------------------------------------------
+
+    async def serve(self, assigned: Assignment, image: ClusterImage) -> bool:
+        """As `Roles.serve`."""
+        partition_id, topic, info, config = assigned
+        running = self.holders.get(partition_id)
+        if running is not None and running.leader_epoch == info.leader_epoch:
+            if isinstance(running, Partition):
+                self._refresh(running, assigned, image)
+            elif isinstance(running, Follower):
+                running.reconfigure(log_settings(config), is_fsynced=config.ack_durability == "fsynced")
+            return False
+        if running is not None:
+            await self.stop(partition_id)
+        log = self._logs.get(partition_id, topic.name, config)
+        if log is None:
+            return True
+        if info.leader == self._node_id:
+            await self._take_over(assigned, log, image)
+        elif info.leader != NO_LEADER:
+            self._follow(assigned, log)
+        self._logs.check(partition_id, log)
+        return True
+
+    def _refresh(self, partition: Partition, assigned: Assignment, image: ClusterImage) -> None:
+        if partition.config != assigned.config:
+            partition.reconfigure(assigned.config, log_settings(assigned.config))
+        partition.tell(isr_changed(assigned.config, assigned.info, _live_epochs(image)))
+
+    async def _take_over(self, assigned: Assignment, log: PartitionLog, image: ClusterImage) -> None:
+        """Leads, if the end of the log is whole; else it has to be settled first what of it was committed."""
+        partition_id, topic, info, _ = assigned
+        lives = {int(node_id): broker.epoch for node_id, broker in image.brokers.items()}
+        members = {int(node): lives.get(node, -1) for node in (*info.isr, *info.elr) if node != self._node_id}
+        high_watermark = self._logs.high_watermark(partition_id, log)
+        if members and high_watermark < log.log_end_offset:
+            try:
+                await verify_end(log, high_watermark, self._log_writer)
+            except (OSError, TidelogError) as error:
+                logger.error("a log cannot be read now", partition=str(partition_id), error=str(error))
+                self._logs.troubled[partition_id] = None
+                return
+        settling = begin_settling(
+            topic.name, partition_id, info.leader_epoch, log, high_watermark, members, self._clock.monotonic_s()
+        )
+        if settling is None:
+            self._lead(assigned, log, image)
+            return
+        self.settling[partition_id] = settling
+        self._tasks.spawn(_settlement_of(partition_id), self._lead_when_settled(settling))
+
+    async def _lead_when_settled(self, settling: Settling) -> None:
+        partition_id = settling.partition_id
+        try:
+            await self._settle(settling)
+        except (OSError, TidelogError) as error:
+            logger.error("a log could not be settled", partition=str(partition_id), error=str(error))
+            return
+        del self.settling[partition_id]
+        newest = self._newest(partition_id)
+        if newest is None or newest[0].info.leader_epoch != settling.leader_epoch:
+            return  # another role is on its way
+        assigned, image = newest
+        self._lead(assigned, settling.log, image)
+        self._moved()
+
+    def _lead(self, assigned: Assignment, log: PartitionLog, image: ClusterImage) -> None:
+        partition_id, topic, info, config = assigned
+        core = IsrLeader(
+            self._node_id,
+            info.leader_epoch,
+            log_state(log),
+            self._logs.high_watermark(partition_id, log),
+            isr_changed(config, info, _live_epochs(image)),
+            isr_settings(self._config, config),
+            self._now_ms(),
+        )
+        partition = Partition(
+            topic.name, partition_id, info.leader_epoch, log, core, config, self._node_id, self._surroundings
+        )
+        self.partitions[partition_id] = partition
+        self._tasks.spawn(partition_id, partition.run())
+
+    def _follow(self, assigned: Assignment, log: PartitionLog) -> None:
+        partition_id, topic, info, config = assigned
+        core = IsrFollower(info.leader_epoch, log_state(log), self._logs.high_watermark(partition_id, log))
+        follower = Follower(
+            topic.name, partition_id, info.leader_epoch, log, core, self._log_writer, self._clock, self._tasks.spawn
+        )
+        follower.is_fsynced = config.ack_durability == "fsynced"
+        self.followers[partition_id] = follower
+        fetcher = self._fetchers.get(info.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[info.leader] = self._new_fetcher(info.leader)
+            self._tasks.spawn(f"fetcher-{info.leader}", fetcher.run())
+        fetcher.add(follower)
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    async def stop(self, partition_id: PartitionId) -> None:
+        """Ends the role. What is appended is made durable before another role begins on the same log, and a truncation
+        comes to its end: nothing that the old role began may change the log under the new one."""
+        follower = self.followers.pop(partition_id, None)
+        if follower is not None:
+            follower.close()
+            for fetcher in self._fetchers.values():
+                fetcher.remove(partition_id)
+            await follower.at_rest()
+            self._logs.high_watermarks[partition_id] = follower.high_watermark
+            return
+        settling = self.settling.pop(partition_id, None)
+        if settling is not None:
+            await self._tasks.cancel(_settlement_of(partition_id))
+            await self._log_writer.at_rest(settling.log)
+            return
+        partition = self.partitions.pop(partition_id)
+        partition.close(is_deposed=True)
+        self._retired(partition_id)
+        self._logs.high_watermarks[partition_id] = partition.high_watermark
+        await self._tasks.cancel(partition_id)
+        await self._log_writer.at_rest(partition.log)
+
+    async def close(self) -> None:
+        """As `Roles.close`."""
+        for leader in self._fetchers:
+            await self._tasks.cancel(f"fetcher-{leader}")
+        for partition_id, partition in self.partitions.items():
+            partition.close()
+            self._logs.high_watermarks[partition_id] = partition.high_watermark
+            await self._tasks.cancel(partition_id)
+        for partition_id in list(self.settling):
+            await self.stop(partition_id)
+        for partition_id, follower in self.followers.items():
+            follower.close()
+            await follower.at_rest()
+            self._logs.high_watermarks[partition_id] = follower.high_watermark
+        self.partitions.clear()
+        self.followers.clear()
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)
+
+
+def _live_epochs(image: ClusterImage) -> Mapping[int, int]:
+    return {int(broker.node_id): broker.epoch for broker in image.live_brokers}
+
+
+def _settlement_of(partition_id: PartitionId) -> str:
+    """The name of its task."""
+    return f"settlement-{partition_id}"

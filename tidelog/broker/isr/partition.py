@@ -1,0 +1,302 @@
+"""A partition on its leader, with followers that copy its log: commit protocol `isr`.
+
+What `LedPartition` has gathered is appended with one write per file, at offsets that the protocol gives. The log writer
+makes it durable and calls `committed`; the protocol turns that, and what followers report, into a new high watermark,
+which completes waiting producers and wakes waiting consumers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidelog.broker.isr.recent_batches import RecentBatches, RecentBytes
+from tidelog.broker.isr.uncommitted import Uncommitted
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.partitions.proposals import (
+    ACKS_ALL,
+    Proposal,
+)
+from tidelog.broker.runtime.lease import Lease
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.broker.runtime.stats import Stats
+from tidelog.config.schema import TopicConfig
+from tidelog.model.batch_header import RecordBatch, assign_offsets
+from tidelog.model.errors import (
+    LeaderNotAvailable,
+    TidelogError,
+)
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Buffer, Clock
+from tidelog.model.producers import ProducerTable
+from tidelog.replication.isr.events import (
+    AlterPartition,
+    AlterPartitionAnswered,
+    FetchVerdict,
+    FollowerFetched,
+    FollowerSynced,
+    IsrChanged,
+    LeaderEffect,
+    PrefixDeleted,
+    Tick,
+)
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.protocol import (
+    AdvanceHighWatermark,
+    Append,
+    Appended,
+    AppendRefused,
+    DurabilityChanged,
+    Propose,
+    Synced,
+)
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+
+
+class Replication(Protocol):
+    """What a leader has its broker do about the other replicas."""
+
+    def progressed(self, partition: Partition) -> None:
+        """The log has grown, or its high watermark has moved: followers that wait may be served."""
+        ...
+
+    def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
+        """What these followers have said of their logs counts no more: they have to say it again."""
+        ...
+
+    def alter(self, partition: Partition, effect: AlterPartition) -> None:
+        """Asks the controller; `Partition.altered` is told once what became of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all partitions of a broker share."""
+
+    clock: Clock
+    stats: Stats
+    log_writer: LogWriter
+    purgatory: Purgatory
+    replication: Replication
+    lease: Lease
+    recent: RecentBytes = field(default_factory=RecentBytes)
+
+
+class Partition(LedPartition):
+    """The leader's side of one partition whose replicas copy its log (`commit.protocol=isr`). See `LedPartition`."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition_id: PartitionId,
+        leader_epoch: int,
+        log: PartitionLog,
+        protocol: IsrLeader,
+        config: TopicConfig,
+        node_id: int,
+        surroundings: Surroundings,
+    ) -> None:
+        super().__init__(topic, partition_id, leader_epoch, log, config, node_id, surroundings)
+        self._protocol = protocol
+        self._replication = surroundings.replication
+        self._recent = RecentBatches(surroundings.recent)
+        self._uncommitted = Uncommitted()
+        self._start_wanted = 0
+        self._is_deposed = False
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what all replicas in sync have, as far as it is known here."""
+        return self._protocol.high_watermark
+
+    @property
+    def producers(self) -> ProducerTable:
+        """Of all that is in the log, committed or not."""
+        return self.log.producers
+
+    @property
+    def appended_end(self) -> int:
+        """The log's."""
+        return self.log.log_end_offset
+
+    # -- produce --------------------------------------------------------------------------------------------------
+
+    def _require_leading(self, acks: int) -> None:
+        if acks == ACKS_ALL:
+            self._check_in_sync()
+
+    def _check_in_sync(self) -> None:
+        if self._protocol.is_below_min_isr:
+            raise LeaderNotAvailable(
+                f"partition {self.topic}-{self.partition} has {len(self._protocol.in_sync)} replicas in sync, and "
+                "acks=all needs more (min.insync.replicas); nothing was appended"
+            )
+
+    def _append_group(self, group: list[Proposal]) -> None:
+        base_offset = self.log.log_end_offset
+        fresh = self._place_all(group)
+        if fresh:
+            try:
+                self.log.append(fresh, self._clock.wall_ms())
+            except TidelogError as error:
+                self._protocol.step(AppendRefused(base_offset))
+                self._refuse(group, error)
+                return
+            self._count(fresh)
+            if len(self._protocol.in_sync) > 1:
+                self._recent.add(fresh)
+        for proposal in group:
+            self._register(proposal)
+        if fresh:
+            self._replication.progressed(self)  # first, as the followers' way to the disk is the longer one
+            self._log_writer.submit(self, is_awaited=self.config.ack_durability == "fsynced")
+        self._execute(self._protocol.step(Appended(self.log.log_end_offset)))
+        self._complete_committed()
+
+    async def _wait_for_room(self) -> None:
+        """There always is: what is not committed yet stands in the log."""
+
+    def _place(self, batch: RecordBatch) -> RecordBatch:
+        (effect,) = self._protocol.step(Propose(batch.header.last_offset_delta + 1))
+        assert isinstance(effect, Append)
+        return assign_offsets(batch, effect.base_offset, effect.leader_epoch)
+
+    def _register(self, proposal: Proposal) -> None:
+        proposal.appended(self.log.log_end_offset)
+        if proposal.acks == ACKS_ALL:
+            self._uncommitted.add(proposal)
+        else:
+            proposal.complete(self._receipt(proposal, [self._node_id], "leader"))
+
+    # -- commit ---------------------------------------------------------------------------------------------------
+
+    def committed(self) -> None:
+        """As `LedPartition.committed`."""
+        self._execute(self._protocol.step(Synced(self.log.durable_offset)))
+        self._complete_committed()
+        if self.log.offline_reason is not None:
+            self._uncommitted.fail(self.log.offline_reason)
+        elif self._start_wanted > self.log_start_offset:
+            with suppress(TidelogError):  # whoever asked for it asks again
+                self._delete()
+
+    def _execute(self, effects: Sequence[LeaderEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, AlterPartition):
+                self._replication.alter(self, effect)
+                continue
+            assert isinstance(effect, AdvanceHighWatermark)
+            assert effect.to <= self.log.log_end_offset
+            self.watchers.wake_all()
+            self._replication.progressed(self)
+
+    def _complete_committed(self) -> None:
+        for proposal in self._uncommitted.take_below(self._protocol.high_watermark):
+            # A repeat may be of a batch committed before the topic asked for fsyncs: claim no more than is true.
+            is_fsynced = self.config.ack_durability == "fsynced" and proposal.committed_at <= self.log.durable_offset
+            durability = "fsynced" if is_fsynced else "replicated"
+            proposal.complete(self._receipt(proposal, list(self._protocol.in_sync), durability))
+
+    # -- the other replicas -----------------------------------------------------------------------------------------
+
+    def fetched(self, report: FollowerFetched) -> FetchVerdict:
+        """A follower asks for what follows; what it is to be answered."""
+        verdict, effects = self._protocol.fetched(report)
+        self._execute(effects)
+        self._complete_committed()
+        self._drop_recent()
+        return verdict
+
+    def read_for_follower(self, offset: int, bytes_max: int) -> Sequence[Buffer]:
+        """Whole batches from `offset`, committed or not: at most `bytes_max`, but at least one; none at the end.
+
+        From memory, if they were appended lately. Raises as `PartitionLog.read`.
+        """
+        if offset >= self.log.log_end_offset or bytes_max <= 0:
+            return ()
+        if recent := self._recent.since(offset, bytes_max):
+            return recent
+        self._stats.replica_log_reads += 1
+        return (self.log.read(offset, bytes_max, self.log.log_end_offset).data,)
+
+    def _drop_recent(self) -> None:
+        """Of what is in memory, what all followers in sync have."""
+        ends = self._protocol.follower_ends
+        self._recent.drop_below(
+            min((ends[node] for node in self._protocol.in_sync if node in ends), default=self.log.log_end_offset)
+        )
+
+    def tell(self, event: FollowerSynced | IsrChanged | AlterPartitionAnswered | Tick) -> None:
+        """What followers, the metadata, the controller and the clock have to say. An answer of the controller may come
+        when somebody else leads, and this log may be gone: then it means nothing any more."""
+        if self._is_deposed:
+            return
+        before = self._protocol.in_sync
+        self._execute(self._protocol.step(event))
+        after = self._protocol.in_sync
+        if after != before:
+            dropped = [node for node in before if node not in after]
+            self._replication.ask_anew(self, dropped)
+            self._stats.isr_shrinks += len(dropped)
+            self._stats.isr_expands += len([node for node in after if node not in before])
+            self._drop_recent()
+        self._complete_committed()
+
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The in-sync set, as the controller was last heard to have it."""
+        return self._protocol.in_sync
+
+    @property
+    def is_writable(self) -> bool:
+        """False while fewer replicas are in sync than `min.insync.replicas` asks for: nothing is committed then."""
+        return not self._protocol.is_below_min_isr
+
+    @property
+    def replica_lags(self) -> dict[int, int]:
+        """As `LedPartition.replica_lags`."""
+        end = self.log.log_end_offset
+        return {node: max(0, end - reached) for node, reached in self._protocol.follower_ends.items()}
+
+    # -- housekeeping ---------------------------------------------------------------------------------------------
+
+    def let_go(self, offset: int) -> None:
+        """As `LedPartition.let_go`: at once, if it is durable. The followers hear of it with their next fetch."""
+        assert offset <= self.high_watermark
+        self._start_wanted = max(self._start_wanted, offset)
+        self._delete()
+
+    def _delete(self) -> None:
+        """What is to go and durable; where a log ends that is not, nobody could tell after a loss of power."""
+        offset = min(self._start_wanted, self.log.durable_offset)
+        if offset > self.log_start_offset:
+            if offset == self.log.log_end_offset:
+                self.log.roll(self._clock.wall_ms())
+            before = len(self.log.segments)
+            self.log.delete_prefix(offset)
+            self._stats.deleted_segments += before - len(self.log.segments)
+            self._execute(self._protocol.step(PrefixDeleted(offset)))
+            self.watchers.wake_all()
+        if self.log_start_offset < self._start_wanted or self.log.is_dirty:
+            self._log_writer.submit(self)
+
+    def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:
+        """Takes new topic settings into force, from the next request on."""
+        self.config = config
+        self.log.settings = settings
+        self._execute(self._protocol.step(DurabilityChanged(config.ack_durability == "fsynced")))
+        self._log_writer.submit(self)  # of which somebody may wait now for the first time
+
+    def close(self, *, is_deposed: bool = False) -> None:
+        """Takes no more requests and fails those in the mailbox. What is appended may still be committed: by this
+        broker, or, if it is deposed, by whoever leads now; then it cannot say, and says so."""
+        self._is_closing = True
+        self._is_deposed = is_deposed
+        self._recent.clear()
+        if is_deposed:
+            self._uncommitted.fail("another broker leads this partition now")
+        self._empty_mailbox()
+        self.watchers.wake_all()

@@ -1,0 +1,322 @@
+"""The leader's side of replication: answers other brokers' fetches of the partitions that this broker leads.
+
+A fetch is one question about many partitions. A partition's question stays open until there is something to answer:
+batches, a divergence, a refusal. Then it is answered once, and the follower asks anew. So the cost of a fetch is in the
+partitions where something happened, however many are followed.
+
+    fetch(changed questions) -> open, and ready if there is something -> the first ready one completes the fetch
+
+A high watermark alone wakes nobody: it travels with the next batch, or when the fetch's time is up.
+
+Replicas that are held to a throttle (`throttle`) have questions like any other. If there is data for one it is *held*,
+which completes no fetch until there is an allowance; whatever else the fetch asks for is answered as if it were not
+there. Those with the fewest records left go first: they are the next to be in sync, and then held no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from tidelog.broker.isr.fetch_session import Question, Session
+from tidelog.broker.isr.partition import Partition
+from tidelog.broker.isr.replica_messages import (
+    FetchReplicas,
+    FetchStatus,
+    FollowerState,
+    PartitionFetched,
+    ReplicasFetched,
+    ReplicasSynced,
+)
+from tidelog.broker.partitions.throttle import Throttle
+from tidelog.broker.runtime.stats import Stats
+from tidelog.model.errors import DamagedBatch, OffsetOutOfRange, StaleBrokerEpoch, TidelogError
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.ports import Buffer, Clock
+from tidelog.replication.isr.events import (
+    Diverging,
+    FollowerFetched,
+    FollowerSynced,
+    OutOfRange,
+    Serve,
+)
+from tidelog.transport.peer import Answer, Hello
+
+PARTITION_BYTES_MAX = 1 << 20
+WAIT_MS_MAX = 5_000
+
+
+class ReplicationService:
+    """One broker's. `broker_epochs` are those of the registered brokers."""
+
+    def __init__(
+        self,
+        partitions: Mapping[PartitionId, Partition],
+        broker_epoch: Callable[[int], int],
+        clock: Clock,
+        stats: Stats,
+        throttle: Throttle,
+    ) -> None:
+        self._stats = stats
+        self._throttle = throttle
+        throttle.changed = self._release
+        self._partitions = partitions
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._sessions: dict[int, Session] = {}
+        """By follower; a broker has one process."""
+
+    # -- from the partitions -----------------------------------------------------------------------------------------
+
+    def progressed(self, partition: Partition) -> None:
+        """Its log has grown, or its high watermark has moved."""
+        partition_id = PartitionId(partition.topic_id, partition.partition)
+        for session in self._sessions.values():
+            session.note(partition_id, partition.log_end_offset)
+            if session.held and self._allowance(session):
+                session.wake()
+
+    def ask_anew(self, partition_id: PartitionId, nodes: Sequence[int]) -> None:
+        """Answers what these followers have asked about it, so that they ask again: an open question of a follower that
+        was put out of the in-sync set says nothing any more, and where nothing is written it would stay open."""
+        for node in nodes:
+            session = self._sessions.get(node)
+            if session is not None and partition_id in session.questions and partition_id not in session.held:
+                session.make_ready(partition_id)
+
+    def _release(self) -> None:
+        """Other replicas are held to the throttle than before, or it is another one."""
+        for session in self._sessions.values():
+            held, session.held = session.held, {}
+            for partition_id in held:
+                session.has_data(partition_id)
+            if session.held:
+                session.wake()
+
+    def forget(self, partition_id: PartitionId) -> None:
+        """The partition is not led here any more, or in another epoch: whoever asked is told."""
+        for session in self._sessions.values():
+            question = session.questions.get(partition_id)
+            if question is not None:
+                question.verdict = FetchStatus.UNKNOWN_EPOCH
+                session.make_ready(partition_id)
+
+    # -- from the followers ------------------------------------------------------------------------------------------
+
+    async def fetch(self, caller: Hello, asked: FetchReplicas) -> Answer:
+        """Answers as soon as there is something to say, or when the time is up. Raises `StaleBrokerEpoch`."""
+        self._check(asked.replica, asked.broker_epoch)
+        session = self._session(caller, asked)
+        if session is None:
+            return Answer(ReplicasFetched((), is_session_lost=True))
+        session.number = asked.number + 1
+        for topic_id, partition in asked.forgotten:
+            session.close(PartitionId(TopicId(topic_id), partition))
+            session.told.pop(PartitionId(TopicId(topic_id), partition), None)
+        for state in asked.changed:
+            self._open(session, asked, state)
+        session.granted = asked.throttled_bytes_max
+        if not session.ready and not (session.held and self._allowance(session)):
+            await self._wait(session, min(asked.wait_ms, WAIT_MS_MAX) / 1000)
+        return self._answer(session, asked.bytes_max)
+
+    def _check(self, replica: int, broker_epoch: int) -> None:
+        if broker_epoch < self._broker_epoch(replica):
+            raise StaleBrokerEpoch(f"broker {replica} has registered again since; this is an earlier life of it")
+
+    def _session(self, caller: Hello, asked: FetchReplicas) -> Session | None:
+        session = self._sessions.get(asked.replica)
+        if asked.number == 0:
+            if session is not None:
+                session.wake()
+            is_throttled = partial(self._is_held, asked.replica)
+            session = self._sessions[asked.replica] = Session(asked.session, caller.incarnation, is_throttled)
+            return session
+        if session is None or (session.name, session.number) != (asked.session, asked.number):
+            return None
+        return session
+
+    def _open(self, session: Session, asked: FetchReplicas, state: FollowerState) -> None:
+        """Asks the partition's core; opens the question, ready if it can be answered now."""
+        partition_id = PartitionId(TopicId(state.topic_id), state.partition)
+        session.close(partition_id)
+        partition = self._partitions.get(partition_id)
+        question = session.questions[partition_id] = Question(state, FetchStatus.UNKNOWN_EPOCH)
+        if partition is None or state.leader_epoch > partition.leader_epoch:
+            session.make_ready(partition_id)
+            return
+        if state.leader_epoch < partition.leader_epoch:
+            question.verdict = FetchStatus.FENCED_EPOCH
+            session.make_ready(partition_id)
+            return
+        question.verdict = partition.fetched(
+            FollowerFetched(
+                asked.replica,
+                asked.broker_epoch,
+                state.fetch_offset,
+                state.durable_offset,
+                None if state.last_epoch < 0 else state.last_epoch,
+                self._now_ms(),
+            )
+        )
+        if not isinstance(question.verdict, Serve):
+            session.make_ready(partition_id)
+        elif question.verdict.from_offset < partition.log_end_offset:
+            session.has_data(partition_id)
+        elif session.told.get(partition_id) != (partition.leader_epoch, partition.high_watermark):
+            session.moved[partition_id] = None
+
+    async def _wait(self, session: Session, seconds: float) -> None:
+        """`held` data waits for the allowance of this side; the follower asks again when it has one itself."""
+        if session.held and session.granted:
+            seconds = min(seconds, self._throttle.sending.ready_in_s())
+        loop = asyncio.get_running_loop()
+        session.waiter = loop.create_future()
+        timer = loop.call_later(seconds, session.wake)
+        try:
+            await session.waiter
+        finally:
+            timer.cancel()
+            session.waiter = None
+
+    def synced(self, report: ReplicasSynced) -> None:
+        """Logs of a follower are durable further, while its fetch waits here."""
+        self._stats.replica_reports += 1
+        if report.broker_epoch < self._broker_epoch(report.replica):
+            return
+        session = self._sessions.get(report.replica)
+        if report.has_questions and session is not None:
+            session.wake()
+        for state in report.states:
+            partition = self._partitions.get(PartitionId(TopicId(state.topic_id), state.partition))
+            if partition is not None and partition.leader_epoch == state.leader_epoch:
+                partition.tell(
+                    FollowerSynced(
+                        report.replica,
+                        report.broker_epoch,
+                        state.fetch_offset,
+                        state.durable_offset,
+                        None if state.last_epoch < 0 else state.last_epoch,
+                        self._now_ms(),
+                    )
+                )
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def _answer(self, session: Session, bytes_max: int) -> Answer:
+        entries: list[PartitionFetched] = []
+        payload: list[Buffer] = []
+        room = bytes_max
+        for partition_id in list(session.ready):
+            if room <= 0:
+                break
+            entry, data = self._entry(session.questions[partition_id], partition_id, min(room, PARTITION_BYTES_MAX))
+            session.close(partition_id)
+            entries.append(entry)
+            payload.extend(data)
+            room -= entry.size
+        room = self._answer_held(session, room, entries, payload)
+        for partition_id in list(session.moved):
+            question = session.questions[partition_id]
+            partition = self._partitions.get(partition_id)
+            if partition is None:
+                continue
+            if session.told.get(partition_id) != (partition.leader_epoch, partition.high_watermark):
+                entry, _ = self._entry(question, partition_id, 0)
+                session.close(partition_id)
+                entries.append(entry)
+        session.moved.clear()
+        for entry in entries:
+            session.tell(entry)
+        self._stats.replica_fetches += 1
+        self._stats.replica_fetched_bytes += bytes_max - room
+        return Answer(ReplicasFetched(tuple(entries)), payload)
+
+    def _answer_held(self, session: Session, room: int, entries: list[PartitionFetched], payload: list[Buffer]) -> int:
+        """Adds what the throttle allows; how much room is left."""
+        for partition_id in sorted(session.held, key=lambda held: self._missing(session, held)):
+            allowed = min(room, self._allowance(session), PARTITION_BYTES_MAX)
+            if allowed <= 0:
+                break
+            entry, data = self._entry(session.questions[partition_id], partition_id, allowed)
+            session.close(partition_id)
+            entries.append(entry)
+            payload.extend(data)
+            room -= entry.size
+            session.granted -= entry.size
+            self._throttle.sent(entry.size)
+        return room
+
+    def _allowance(self, session: Session) -> int:
+        """How many bytes of replicas that are held to the throttle this session may be sent now."""
+        return min(session.granted, self._throttle.sending.allowance())
+
+    def _is_held(self, replica: int, partition_id: PartitionId) -> bool:
+        return self._throttle.is_held(partition_id, replica)
+
+    def _missing(self, session: Session, partition_id: PartitionId) -> int:
+        """How many records the follower lacks."""
+        partition = self._partitions.get(partition_id)
+        return 0 if partition is None else partition.log_end_offset - session.questions[partition_id].state.fetch_offset
+
+    def _entry(
+        self, question: Question, partition_id: PartitionId, bytes_max: int
+    ) -> tuple[PartitionFetched, Sequence[Buffer]]:
+        partition = self._partitions.get(partition_id)
+        verdict = question.verdict
+        if partition is None or partition.leader_epoch != question.state.leader_epoch:
+            verdict = verdict if isinstance(verdict, FetchStatus) else FetchStatus.UNKNOWN_EPOCH
+            return self._told(question.state, verdict, None), ()
+        match verdict:
+            case FetchStatus():
+                return self._told(question.state, verdict, partition), ()
+            case Diverging(epoch, end_offset):
+                told = self._told(question.state, FetchStatus.DIVERGING, partition, epoch=epoch, end_offset=end_offset)
+                return told, ()
+            case OutOfRange(_, log_end_offset):
+                told = self._told(question.state, FetchStatus.OUT_OF_RANGE, partition, end_offset=log_end_offset)
+                return told, ()
+            case Serve(from_offset):
+                return self._served(question.state, partition, from_offset, bytes_max)
+            case _:
+                return self._told(question.state, FetchStatus.UNKNOWN_EPOCH, partition), ()
+
+    def _served(
+        self, state: FollowerState, partition: Partition, from_offset: int, bytes_max: int
+    ) -> tuple[PartitionFetched, Sequence[Buffer]]:
+        try:
+            data = partition.read_for_follower(from_offset, bytes_max)
+        except OffsetOutOfRange:
+            told = self._told(state, FetchStatus.OUT_OF_RANGE, partition, end_offset=partition.log_end_offset)
+            return told, ()
+        except (DamagedBatch, TidelogError):
+            return self._told(state, FetchStatus.DAMAGED, partition), ()
+        return self._told(state, FetchStatus.OK, partition, size=sum(map(len, data))), data
+
+    @staticmethod
+    def _told(
+        state: FollowerState,
+        status: FetchStatus,
+        partition: Partition | None,
+        *,
+        size: int = 0,
+        epoch: int = -1,
+        end_offset: int = -1,
+    ) -> PartitionFetched:
+        return PartitionFetched(
+            state.topic_id,
+            state.partition,
+            state.leader_epoch,
+            state.fetch_offset,
+            state.last_epoch,
+            status,
+            size,
+            -1 if partition is None else partition.high_watermark,
+            -1 if partition is None else partition.log_start_offset,
+            epoch,
+            end_offset,
+        )
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)

@@ -1,0 +1,160 @@
+"""A partition that this broker is to lead, and the end of whose log is damaged: settled before its epoch begins.
+
+The rules are the core's (`tidelog.replication.isr.settlement`); here the other replicas are asked, again and again, and
+what the core decides is carried out. Until it is settled nobody leads: nothing is appended, and nothing is committed.
+So the log's end is verified before a broker leads, wherever others hold replicas that may prove something: what lies at
+or above the high watermark is little, but after a crash of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from tidelog.broker.repair.copies import Copies
+from tidelog.broker.repair.repair_messages import WANTED_MAX, RecoverReply
+from tidelog.broker.repair.repairer import Repairer
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.purgatory import Watchers
+from tidelog.model.errors import TidelogError
+from tidelog.model.holdings import Holding
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Clock
+from tidelog.replication.isr.settlement import Answered, Cut, CutDone, PutBack, Repaired, Settlement
+from tidelog.storage.copies import Identity, identity_at
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.scrub import Scrubber
+
+PIECE_BYTES = 64 << 10
+PAUSE_S = 0.1
+PAUSE_S_MAX = 2.0
+
+logger = structlog.get_logger("tidelog.repair")
+
+
+async def verify_end(log: PartitionLog, high_watermark: int, log_writer: LogWriter) -> None:
+    """Reads what lies at or above the high watermark; the log knows its damage then. A little is read at once: a broker
+    that takes over many partitions must not wait for the disk thread with each. Raises `OSError`, `Overloaded`."""
+    scrubber = Scrubber(log, high_watermark, with_rows=False)
+    is_first = True
+    while (piece := scrubber.begin(PIECE_BYTES)) is not None:
+        try:
+            if is_first:
+                piece.run()
+            else:
+                await log_writer.perform(piece.run)
+        finally:
+            scrubber.end(piece)
+        is_first = False
+
+
+@dataclass(eq=False)
+class Settling:
+    """One partition's. A `Holder`: the log goes on giving copies to others."""
+
+    topic: str
+    partition_id: PartitionId
+    leader_epoch: int
+    log: PartitionLog
+    high_watermark: int
+    core: Settlement
+    begun_s: float
+    watchers: Watchers = field(default_factory=Watchers)
+    is_readable: bool = True
+
+    def committed(self) -> None:
+        """Nothing of it waits for a commit."""
+
+
+def begin_settling(
+    topic: str,
+    partition_id: PartitionId,
+    leader_epoch: int,
+    log: PartitionLog,
+    high_watermark: int,
+    members: Mapping[int, int],
+    now_s: float,
+) -> Settling | None:
+    """None if there is nothing to settle."""
+    damaged = [max(damage.start, high_watermark) for damage in log.damaged_ranges() if damage.end > high_watermark]
+    core = Settlement(leader_epoch, members, high_watermark, damaged)
+    if core.is_settled:
+        return None
+    return Settling(topic, partition_id, leader_epoch, log, high_watermark, core, now_s)
+
+
+class Settler:
+    """Settles, for one broker."""
+
+    def __init__(self, copies: Copies, repairer: Repairer, log_writer: LogWriter, clock: Clock) -> None:
+        self._copies = copies
+        self._repairer = repairer
+        self._log_writer = log_writer
+        self._clock = clock
+
+    async def settle(self, settling: Settling) -> None:
+        """Returns when the epoch may begin. Raises `OSError` or `TidelogError` if the log could not be cut."""
+        logger.warning(
+            "the end of a log is damaged, and others are asked whether it was committed",
+            partition=str(settling.partition_id),
+            offsets=settling.core.open[:WANTED_MAX],
+        )
+        pause_s = PAUSE_S
+        while True:
+            for node_id in self._repairer.others(settling.partition_id):
+                if not settling.core.is_settled:
+                    await self._ask(settling, node_id)
+            if settling.core.is_settled:
+                logger.info("settled", partition=str(settling.partition_id), log_end_offset=settling.log.log_end_offset)
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _ask(self, settling: Settling, node_id: int) -> None:
+        wanted = {offset: identity_at(settling.log, offset) for offset in settling.core.open[:WANTED_MAX]}
+        try:
+            reply, found = await self._copies.ask(node_id, settling.partition_id, list(wanted.values()))
+        except (TidelogError, TimeoutError) as error:
+            logger.info("not answered", partition=str(settling.partition_id), broker=node_id, reason=str(error))
+            return
+        for offset, (identity, holding, data) in zip(wanted, found, strict=False):
+            await self._take(settling, node_id, reply, offset, identity, holding, data)
+
+    async def _take(
+        self,
+        settling: Settling,
+        node_id: int,
+        reply: RecoverReply,
+        offset: int,
+        identity: Identity,
+        holding: Holding,
+        data: memoryview,
+    ) -> None:
+        answer = Answered(node_id, reply.broker_epoch, reply.leader_epoch, reply.high_watermark, offset, holding)
+        for effect in settling.core.step(answer):
+            match effect:
+                case PutBack():
+                    if await self._repairer.put_back(settling, settling.partition_id, identity, data, node_id):
+                        settling.core.step(Repaired(offset))
+                case Cut(at):
+                    await self._cut(settling, at, node_id)
+
+    async def _cut(self, settling: Settling, offset: int, node_id: int) -> None:
+        log = settling.log
+        cut = partial(log.truncate_to, offset, high_watermark=settling.high_watermark, now_ms=self._clock.wall_ms())
+        settling.is_readable = False
+        try:
+            await self._log_writer.exclusively(settling, cut)
+        finally:
+            settling.is_readable = True
+        logger.warning(
+            "what was damaged was never committed, and is cut off before the new epoch begins",
+            partition=str(settling.partition_id),
+            from_offset=offset,
+            said_by=node_id,
+        )
+        settling.core.step(CutDone(log.log_end_offset))

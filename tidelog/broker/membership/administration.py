@@ -1,0 +1,155 @@
+"""What changes the cluster, as a broker's users ask for it: each call is a command to the active controller.
+
+A call returns when what was decided is in force on the broker that was asked, so that its next answer shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.controller.commands import (
+    AddPartitions,
+    AllocateProducerIds,
+    AlterTopicConfigs,
+    CreateOffsetsTopic,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    NewTopic,
+    ProducerIdBlock,
+    RemoveBroker,
+    TopicPlaced,
+)
+from tidelog.controller.moves import planned
+from tidelog.controller.partition_commands import (
+    AlterReassignments,
+    ElectionAnswer,
+    ElectionType,
+    ElectLeaders,
+    LeadersElected,
+    NewReplicas,
+    PartitionNamed,
+)
+from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.model.errors import UnknownTopic
+from tidelog.model.ids import NodeId, ProducerId, TopicId
+from tidelog.model.names import OFFSETS_TOPIC
+from tidelog.model.ports import BlockingRunner, Entropy
+
+COMMAND_S_MAX = 30.0
+
+
+class Administration:
+    """One broker's. All calls raise, beside what they say, as `ControllerChannel.submit`."""
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        entropy: Entropy,
+        runner: BlockingRunner,
+        image: Callable[[], ClusterImage],
+        in_force: Callable[[int], Awaitable[bool]],
+    ) -> None:
+        """`in_force` returns when this broker is in line with the metadata up to a position, or after a while."""
+        self._channel = channel
+        self._entropy = entropy
+        self._runner = runner
+        self._image = image
+        self._in_force = in_force
+        self._producer_ids = range(0)
+
+    async def create_topic(self, request: NewTopic, *, validate_only: bool = False) -> Topic:
+        """Creates a topic; its partitions serve when this returns. Raises `InvalidRequest`, or as the controller."""
+        command = CreateTopic(request, self._entropy.token_hex(16), validate_only)
+        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
+        if not validate_only:
+            await self._in_force(placed.position)
+        return self._image().topics.get(request.name) or _as_placed(request.name, request.configs, placed)
+
+    async def create_offsets_topic(self) -> Topic:
+        """The topic of the consumer groups; made if there is none. Raises `CoordinatorNotAvailable` if that is not
+        possible now."""
+        command = CreateOffsetsTopic(self._entropy.token_hex(16))
+        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
+        await self._in_force(placed.position)
+        return self._topic(OFFSETS_TOPIC)
+
+    async def delete_topic(self, name: str) -> None:
+        """Deletes a topic and its data. Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""
+        await self._decide(DeleteTopic(name, self._topic(name).topic_id))
+
+    async def add_partitions(self, name: str, total: int) -> Topic:
+        """Grows a topic to `total` partitions. Raises `UnknownTopic`, `InvalidRequest`."""
+        before = self._topic(name)
+        command = AddPartitions(name, len(before.partitions), total)
+        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
+        await self._in_force(placed.position)
+        return self._image().topics.get(name) or _as_placed(name, before.configs, placed)
+
+    async def alter_topic_configs(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Sets overrides of a topic, or takes them back (None). Raises `UnknownTopic`, `InvalidRequest`."""
+        await self._decide(AlterTopicConfigs(name, dict(changes), validate_only))
+
+    async def remove_broker(self, node_id: NodeId) -> None:
+        """Unregisters a broker for good. Raises `NotFound`, `InvalidRequest` as long as it has what others need."""
+        known = self._image().brokers.get(node_id)
+        await self._decide(RemoveBroker(node_id, -1 if known is None else known.epoch))
+
+    async def rebalance(
+        self, leaving: Sequence[int] = (), *, validate_only: bool = False, throttle: int | None = None
+    ) -> list[NewReplicas]:
+        """Begins to spread all replicas evenly, and none on brokers that are `leaving`; what begins to move.
+        `throttle` as in `AlterReassignments`, also if nothing more is to be moved.
+
+        The plan is made from this broker's image, beside the event loop. Raises `NotFound`, `InvalidRequest`.
+        """
+        commands = await self._runner.run(partial(planned, self._image(), leaving))
+        if not validate_only:
+            for command in commands or ([] if throttle is None else [AlterReassignments(())]):
+                await self._decide(msgspec.structs.replace(command, throttle=throttle))
+        return [move for command in commands for move in command.partitions]
+
+    async def alter_reassignments(self, partitions: Sequence[NewReplicas], throttle: int | None = None) -> None:
+        """Begins to move replicas, or calls it off; at most `MOVES_MAX` at once, all or nothing. `throttle` as in
+        `AlterReassignments`. Raises `UnknownPartition`, `InvalidRequest`."""
+        await self._decide(AlterReassignments(list(partitions), throttle))
+
+    async def elect_leaders(
+        self, election: ElectionType, partitions: Sequence[PartitionNamed] | None = None
+    ) -> Sequence[ElectionAnswer]:
+        """Other leaders, where that is possible; without `partitions`, of all, and only those that changed are told."""
+        command = ElectLeaders(election, partitions)
+        elected = await self._channel.submit(command, LeadersElected, seconds_max=COMMAND_S_MAX)
+        await self._in_force(elected.position)
+        return elected.partitions
+
+    async def _decide(self, command: DeleteTopic | AlterTopicConfigs | RemoveBroker | AlterReassignments) -> None:
+        done = await self._channel.submit(command, Done, seconds_max=COMMAND_S_MAX)
+        await self._in_force(done.position)
+
+    async def allocate_producer_id(self) -> ProducerId:
+        """An id that nobody else has, nor will have. Raises as the controller."""
+        if not self._producer_ids:
+            block = await self._channel.submit(AllocateProducerIds(), ProducerIdBlock, seconds_max=COMMAND_S_MAX)
+            self._producer_ids = range(block.first, block.first + block.count)
+        allocated, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
+        return ProducerId(allocated)
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._image().topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name!r}; create it first")
+        return topic
+
+
+def _as_placed(name: str, configs: Mapping[str, str], placed: TopicPlaced) -> Topic:
+    """The topic as the answer has it: it is not to be (`validate_only`), or somebody has deleted it since."""
+    replicas = [tuple(NodeId(node) for node in nodes) for nodes in placed.assignments]
+    partitions = tuple(PartitionInfo(p, nodes[0], 0, nodes, nodes[:1]) for p, nodes in enumerate(replicas))
+    return Topic(name, TopicId(placed.topic_id), configs, partitions)

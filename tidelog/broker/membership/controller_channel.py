@@ -1,0 +1,170 @@
+"""The way to the active controller, wherever it is: commands go there, and are repeated until they are answered.
+
+Repeating is safe, because a command carries everything that was drawn for it: done twice, it is done once, and the
+answer is the same (`controller.commands`). So a controller that dies with a command in its hands costs time only. What
+is refused when it is repeated may have been done before, and undone by others: nobody is told then that it was not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from tidelog.broker.controller.active import AWAITED, ActiveController
+from tidelog.broker.runtime.purgatory import Watchers
+from tidelog.controller.commands import Command, CommandAnswer, ControllerElsewhere
+from tidelog.model.errors import ControllerLost, NotController, Overloaded, ShuttingDown, TidelogError
+from tidelog.model.ports import Entropy
+from tidelog.transport.peer import Answer, PeerLost, PeerUnreachable
+
+A = TypeVar("A", bound=CommandAnswer)
+
+ATTEMPT_S_MAX = 12.0
+"""The longest that one attempt waits; more than a controller takes in the worst case, so that it has the last word."""
+PAUSE_S = 0.02
+PAUSE_S_MAX = 0.5
+
+
+class Ask(Protocol):
+    """`PeerNode.request`."""
+
+    async def __call__(self, node_id: int, message: msgspec.Struct, *, deadline_s: float) -> Answer: ...
+
+
+class ControllerChannel:
+    """One broker's. `moved` is to be called whenever another broker leads.
+
+    A broker that has not registered yet hears no heartbeat of a leader. As long as it knows of none, it asks the
+    `voters`, one after the other: whoever does not lead says so, and who does. Those that it knows of may vote no more.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        controller: ActiveController,
+        ask: Ask,
+        entropy: Entropy,
+        voters: Callable[[], Sequence[int]],
+        know: Callable[[int, str, int], None],
+    ) -> None:
+        """`know` is told where a controller is found that others have named."""
+        self.leader: int | None = None
+        """Who leads the metadata log, as far as this broker knows."""
+        self._node_id = node_id
+        self._controller = controller
+        self._ask = ask
+        self._entropy = entropy
+        self._voters = voters
+        self._know = know
+        self._named: int | None = None
+        """Whom another broker has named as the controller, until that has been asked."""
+        self._turn = 0
+        self._news = Watchers()
+        self._asked: dict[asyncio.Timeout, int] = {}
+        self._is_closed = False
+
+    def moved(self, leader: int | None) -> None:
+        """Another broker leads, or nobody."""
+        self.leader = leader
+        self._news.wake_all()
+        for patience, asked in list(self._asked.items()):
+            if leader is not None and leader != asked and not patience.expired():
+                patience.reschedule(0)  # whoever was asked may be paused, and never answer
+
+    def close(self) -> None:
+        """Nothing is tried again."""
+        self._is_closed = True
+        self._news.wake_all()
+
+    async def submit(self, command: Command, answer_type: type[A], *, seconds_max: float) -> A:
+        """The controller's answer. Raises what it decided; `NotController` if none could be asked in time, which means
+        that nothing was done, or `ControllerLost` if one may have done it."""
+        deadline_s = asyncio.get_running_loop().time() + seconds_max
+        pause_s = PAUSE_S
+        is_begun = False
+        while True:
+            try:
+                answer = await self._try(command, deadline_s)
+            except (NotController, PeerUnreachable, Overloaded) as error:
+                failure: Exception = error
+            except (ControllerLost, PeerLost, TimeoutError) as error:
+                is_begun, failure = True, error
+            except TidelogError as error:
+                if is_begun and isinstance(command, AWAITED):
+                    raise ControllerLost(f"an attempt before this one may have done it; now: {error}") from error
+                raise
+            else:
+                assert isinstance(answer, answer_type)
+                return answer
+            if self._is_closed and not is_begun:
+                raise ShuttingDown("this broker is stopping")
+            if self._is_closed or not await self._pause(pause_s * self._entropy.uniform(1, 2), deadline_s):
+                raise self._gave_up(failure, is_begun=is_begun) from failure
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _try(self, command: Command, deadline_s: float) -> CommandAnswer:
+        seconds = min(deadline_s - asyncio.get_running_loop().time(), ATTEMPT_S_MAX)
+        leader = self._whom_to_ask()
+        if leader is None:
+            raise NotController("the cluster has no active controller now")
+        if leader == self._node_id:
+            return await self._controller.handle(command, seconds_max=seconds)
+        answer = await self._while_it_leads(leader, self._ask(leader, command, deadline_s=seconds))
+        assert isinstance(answer.message, CommandAnswer)
+        if isinstance(answer.message, ControllerElsewhere):
+            raise self._follow(leader, answer.message)
+        return answer.message
+
+    def _follow(self, asked: int, named: ControllerElsewhere) -> NotController:
+        if named.node_id not in (self._node_id, asked):
+            self._know(named.node_id, named.host, named.port)
+            self._named = named.node_id
+        return NotController(f"node {asked} names node {named.node_id} as the controller; nothing was done")
+
+    async def _while_it_leads(self, leader: int, asked: Awaitable[Answer]) -> Answer:
+        """Raises `TimeoutError` if another broker leads before this one has answered."""
+        async with asyncio.timeout(None) as patience:
+            self._asked[patience] = leader
+            try:
+                return await asked
+            finally:
+                del self._asked[patience]
+
+    def _whom_to_ask(self) -> int | None:
+        named, self._named = self._named, None
+        if named is not None:
+            return named
+        return self.leader if self.leader is not None else self._guess()
+
+    def _guess(self) -> int | None:
+        others = [node for node in self._voters() if node != self._node_id]
+        self._turn += 1
+        return others[self._turn % len(others)] if others else None
+
+    async def _pause(self, seconds: float, deadline_s: float) -> bool:
+        """Waits for news of the leader, or so long; False if the time is up."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + seconds
+        news = loop.create_future()
+        self._news.add(news)
+        try:
+            async with asyncio.timeout_at(min(until_s, deadline_s)):
+                await news
+        except TimeoutError:
+            pass
+        finally:
+            self._news.discard(news)
+        return loop.time() < deadline_s
+
+    def _gave_up(self, failure: Exception, *, is_begun: bool) -> NotController | ControllerLost:
+        if is_begun:
+            return ControllerLost(f"no controller answered in time ({failure}); repeat the request")
+        if self.leader is None:
+            voters = ", ".join(map(str, self._voters()))
+            why = f"the cluster has no active controller, which takes a majority of brokers {voters}: {failure}"
+        else:
+            why = f"the controller, broker {self.leader}, could not be asked in time: {failure}"
+        return NotController(f"{why}; nothing was done, try again")

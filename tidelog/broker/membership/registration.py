@@ -1,0 +1,257 @@
+"""A broker's standing in its cluster: it registers, lives by heartbeats, and leaves in good order.
+
+    register -> fenced, until a heartbeat shows that its own registration is applied here -> live
+    no heartbeat for a session's time -> fenced; its next heartbeat brings it back
+    wants to stop -> a heartbeat says so -> leads nothing any more -> flushes, leaves its clean mark, ends
+
+The epoch, the place of the registration in the metadata log, names this life of the process. If the cluster knows of a
+later one, this broker has no business any more, and registers anew, or ends if somebody else has its place.
+
+The *clean mark* is a file with the epoch, written when everything is flushed and removed, durably, before the next life
+registers: whoever registers with it has on its disk all that it ever acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.broker.runtime.lease import Lease
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.commands import (
+    BrokerAdmitted,
+    BrokerHeartbeat,
+    CommandAnswer,
+    Done,
+    HeartbeatAnswered,
+    MetadataApplied,
+    RegisterBroker,
+    RegistrationOutdated,
+    ReportRemoved,
+)
+from tidelog.controller.partition_commands import ReportUnfitReplicas, UnfitReplica
+from tidelog.model.errors import BrokerRemoved, NodeIdInUse, StaleBrokerEpoch, TidelogError
+from tidelog.model.ids import TopicId
+from tidelog.model.ports import Clock, Files
+
+CLEAN_MARK = "clean"
+REGISTER_S_MAX = 30.0
+SHUTDOWN_S_MAX = 1.5
+
+logger = structlog.get_logger("tidelog.broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a heartbeat tells."""
+
+    position: int
+    """How far the metadata is applied, and this broker in line with it."""
+    snapshot: tuple[int, str]
+
+
+class Registration:
+    """One process's. `run` is its task; it needs `register` first."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        files: Files,
+        channel: ControllerChannel,
+        clock: Clock,
+        lease: Lease,
+        incarnation: str,
+        situation: Callable[[], Situation],
+        notify: Callable[[MetadataApplied], None],
+        unfit: Callable[[], tuple[UnfitReplica, ...]],
+    ) -> None:
+        """`lease` is renewed by answered heartbeats; `unfit` are replicas here that should not be counted on."""
+        self.incarnation = incarnation
+        """Of this process."""
+        self.epoch = -1
+        """Of the registration; -1 before it."""
+        self.is_live = asyncio.Event()
+        """Set while the cluster counts on this broker."""
+        self._config = config
+        self._files = files
+        self._channel = channel
+        self._clock = clock
+        self._lease = lease
+        self._situation = situation
+        self._notify = notify
+        self._unfit = unfit
+        self._command: RegisterBroker
+        self._wake = asyncio.Event()
+        self._removed: dict[TopicId, None] = {}
+        self._told = -1
+        self._owed: tuple[int, float] | None = None
+        """The lease that an answered heartbeat gives, once this much of the metadata is in force here."""
+        self._is_heard = True
+
+    # -- joining -----------------------------------------------------------------------------------------------------
+
+    async def register(self, command: RegisterBroker) -> BrokerAdmitted:
+        """Makes this process the cluster's broker of its node id. Raises `NodeIdInUse`, `WrongCluster`."""
+        self._command = command
+        session_s = self._config.broker_session_timeout_ms / 1000
+        deadline_s = asyncio.get_running_loop().time() + 2 * session_s
+        while True:
+            try:
+                answer = await self._channel.submit(self._command, CommandAnswer, seconds_max=REGISTER_S_MAX)
+            except NodeIdInUse:
+                if asyncio.get_running_loop().time() >= deadline_s:
+                    raise  # it goes on living: it is no predecessor of this process
+                logger.warning("another broker has this node id; waiting for the end of its session")
+                await asyncio.sleep(session_s / 10)
+            except TidelogError as error:
+                if error.definite and not error.retriable:
+                    raise
+                logger.warning("not registered yet", reason=str(error))
+            else:
+                if isinstance(answer, BrokerAdmitted):
+                    self.epoch = answer.broker_epoch
+                    return answer
+                assert isinstance(answer, RegistrationOutdated)
+                self._command = msgspec.structs.replace(command, replaces=answer.broker_epoch)
+
+    # -- living ------------------------------------------------------------------------------------------------------
+
+    def moved(self) -> None:
+        """More of the metadata is in force here: the controller is told at once, since answers wait for it."""
+        self._take_lease()
+        position = self._situation().position
+        if self.epoch < 0 or position <= self._told:
+            return
+        self._told = position
+        self._notify(MetadataApplied(self._command.node_id, self.epoch, position))
+        if not self.is_live.is_set():
+            self._wake.set()
+
+    def hurry(self) -> None:
+        """Something that a heartbeat tells has changed, or there is another controller to hear it."""
+        self._told = -1
+        self._wake.set()
+
+    def report_removed(self, topic_id: TopicId) -> None:
+        """Nothing of this deleted topic is left here."""
+        self._removed[topic_id] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Sends heartbeats until cancelled. Raises `NodeIdInUse` if another broker has this one's place, and
+        `BrokerRemoved` if it has none any more."""
+        interval_s = self._config.broker_heartbeat_interval_ms / 1000
+        while True:
+            try:
+                async with asyncio.timeout(interval_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                await self._beat(interval_s)
+                await self._report(interval_s)
+                self._note_heard()
+            except StaleBrokerEpoch as error:
+                self.is_live.clear()
+                logger.warning("registering again", reason=str(error))
+                await self.register(self._command)
+                self.hurry()
+            except BrokerRemoved:
+                self.is_live.clear()
+                raise
+            except TidelogError as error:
+                self._note_heard(error)
+
+    def _note_heard(self, error: TidelogError | None = None) -> None:
+        """Says once that nobody answers, however long that lasts, and once that it is over."""
+        if self._is_heard and error is not None:
+            logger.warning("heartbeats are not answered", reason=str(error))
+        elif not self._is_heard and error is None:
+            logger.info("heartbeats are answered again")
+        self._is_heard = error is None
+
+    async def _beat(self, seconds_max: float, *, wants_shutdown: bool = False) -> HeartbeatAnswered:
+        situation = self._situation()
+        heartbeat = BrokerHeartbeat(
+            self._command.node_id,
+            self.epoch,
+            situation.position,
+            wants_shutdown,
+            situation.snapshot[0],
+            situation.snapshot[1],
+        )
+        sent_s = self._clock.monotonic_s()
+        answer = await self._channel.submit(heartbeat, HeartbeatAnswered, seconds_max=seconds_max)
+        if answer.is_fenced:
+            self.is_live.clear()
+        else:
+            self._owed = (answer.position, sent_s)
+            self._take_lease()
+            self.is_live.set()
+        return answer
+
+    def _take_lease(self) -> None:
+        """A broker that was fenced is live again with its first heartbeat, before it knows who leads in its place."""
+        if self._owed is not None and self._situation().position >= self._owed[0]:
+            self._lease.renew(self._owed[1])
+            self._owed = None
+
+    async def _report(self, seconds_max: float) -> None:
+        removed = list(self._removed)
+        if removed:
+            command = ReportRemoved(self._command.node_id, removed)
+            await self._channel.submit(command, Done, seconds_max=seconds_max)
+            for topic_id in removed:
+                self._removed.pop(topic_id, None)
+        unfit = self._unfit()
+        if unfit:
+            report = ReportUnfitReplicas(self._command.node_id, self.epoch, unfit)
+            await self._channel.submit(report, Done, seconds_max=seconds_max)
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Asks that nobody counts on this broker any more; after a while it goes all the same."""
+        try:
+            answer = await self._beat(SHUTDOWN_S_MAX, wants_shutdown=True)
+            assert answer.may_stop, "who asked to stop is fenced by the same decision"
+        except TidelogError as error:
+            logger.warning("stopping without the controller's consent", reason=str(error))
+
+
+# -- the clean mark --------------------------------------------------------------------------------------------------
+
+
+def take_clean_mark(files: Files) -> int:
+    """The epoch under which the last life stopped in good order, -1 if it did not. The mark is gone for good when this
+    returns. Blocking. Raises `OSError`."""
+    if not files.exists(CLEAN_MARK):
+        return -1
+    file = files.open(CLEAN_MARK)
+    try:
+        content = file.pread(32, 0).strip()
+    except OSError:
+        content = b""
+    finally:
+        file.close()
+    files.remove(CLEAN_MARK)
+    files.sync_dir("")
+    return int(content) if content.isdigit() else -1
+
+
+def leave_clean_mark(files: Files, epoch: int) -> None:
+    """Says that everything is on the disk. Blocking. Raises `OSError`."""
+    file = files.open(CLEAN_MARK, create=True)
+    try:
+        file.truncate(0)
+        file.pwritev([b"%d\n" % epoch], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.sync_dir("")

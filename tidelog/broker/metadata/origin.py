@@ -1,0 +1,197 @@
+"""Where a broker's part in the cluster begins: it resumes, founds, or joins.
+
+A disk that remembers resumes, whatever anybody says. A new disk asks first. If a named voter knows a cluster, this
+broker joins it, and if it used to be a voter there under the same node id, the cluster replaces it: the new disk is
+another voter. Only if *all* named voters answer, all of them new and naming the same voters, do they found a cluster;
+its id is drawn from what they are, so each comes to the same one without being told. The engine's two phases
+(`replication.paxos.recover`) make the founding itself safe; this only decides whether to begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+from msgspec import structs
+from xxhash import xxh3_64_hexdigest
+
+from tidelog.broker.consensus.messages import QuorumDescribed
+from tidelog.config.errors import ConfigError
+from tidelog.model.cluster import Voter
+from tidelog.model.errors import TidelogError
+from tidelog.model.ports import Entropy
+from tidelog.replication.paxos.state import Metadata
+from tidelog.replication.paxos.voters import VoterSet, decode_voters, encode_voters
+from tidelog.transport.peer import PeerRefused
+
+ASK_AGAIN_S = 0.05
+ASK_AGAIN_S_MAX = 1.0
+COMPLAIN_AFTER = 7
+COMPLAIN_EVERY = 20
+"""Rounds without an outcome before the first line in the log, some two seconds, and between any two."""
+
+logger = structlog.get_logger("tidelog.quorum")
+
+Address = tuple[str, int]
+Ask = Callable[[Address], Awaitable[QuorumDescribed]]
+Contacts = Callable[[], Awaitable[Sequence[Address]]]
+"""Finds out where the brokers of the cluster that is to be joined listen for others. Raises `ConfigError`."""
+
+
+async def no_contacts() -> Sequence[Address]:
+    """Of a broker that was not told to join a cluster."""
+    return ()
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a broker's metadata disk must remember of itself; two copies of it are kept (`SlotStore.store_facts`)."""
+
+    node_id: int
+    cluster_id: str
+    metadata: Metadata
+    founders: bytes
+    """The first voters, encoded, if this is one of them; never others: whoever replays the log from its beginning must
+    begin with those."""
+    contacts: bytes
+    """The newest voters it went by, encoded: whom to ask when it starts again. No more than that."""
+    voter_id: int = 0
+    """Under which this disk votes, or last voted, or is about to; 0 if it never got one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVoter:
+    """An entry of `cluster.voters`."""
+
+    node_id: int
+    address: Address
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{self.address[0]}:{self.address[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How to begin."""
+
+    cluster_id: str
+    voters: VoterSet
+    is_founder: bool
+    """The engine is to found this cluster with these voters; otherwise they exist, and this broker only learns."""
+
+
+async def find_origin(
+    me: NamedVoter,
+    incarnation: str,
+    named: Sequence[NamedVoter],
+    contacts: Sequence[Address],
+    ask: Ask,
+    entropy: Entropy,
+    *,
+    named_by: str = "cluster.voters",
+) -> Origin:
+    """Asks until it is clear whether there is a cluster to join, or one to be founded. For a new disk only.
+
+    `contacts` are brokers of an existing cluster (`--join`); `named_by` says to people what named the voters. Raises
+    `ConfigError` if these contradict each other; waits for ever for voters that do not answer, and says so in the log:
+    founding without them would be unsafe.
+    """
+    node_id = me.node_id
+    others = [voter for voter in named if voter.node_id != node_id]
+    if not others and not contacts:
+        return _founding({node_id: incarnation}, named or [me], entropy.token_hex(8))
+    addresses = [address for address in (*contacts, *(voter.address for voter in others)) if address != me.address]
+    pause_s, rounds = ASK_AGAIN_S, 0
+    while True:
+        answers = {address: await _ask(ask, address) for address in addresses}
+        found = [answer for answer in answers.values() if answer is not None]
+        origin = _joining(found, named_by) or _from_answers(node_id, incarnation, named, found, named_by)
+        if origin is not None and not (origin.is_founder and contacts):
+            return origin
+        rounds += 1
+        if rounds % COMPLAIN_EVERY == COMPLAIN_AFTER:
+            silent = [f"{host}:{port}" for (host, port), answer in answers.items() if answer is None]
+            logger.warning("waiting for the other voters before the cluster can begin", silent=silent)
+        await asyncio.sleep(pause_s * entropy.uniform(1, 2))
+        pause_s = min(pause_s * 1.5, ASK_AGAIN_S_MAX)
+
+
+async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
+    """Raises `ConfigError` if the broker there will not talk to this one, which is new: it has the same node id."""
+    try:
+        return await ask(address)
+    except PeerRefused as error:
+        raise ConfigError(f"the broker at {address[0]}:{address[1]} refuses this one: {error}") from error
+    except (TidelogError, OSError, TimeoutError):
+        return None
+
+
+def _joining(answers: Sequence[QuorumDescribed], named_by: str) -> Origin | None:
+    """The newest voter set of a cluster that somebody belongs to."""
+    sets = [
+        (decode_voters(answer.voters), answer.cluster_id, answer.voters_position) for answer in answers if answer.voters
+    ]
+    if not sets:
+        return None
+    clusters = sorted({cluster_id for _, cluster_id, _ in sets})
+    if len(clusters) > 1:
+        raise ConfigError(
+            f"the brokers named belong to several clusters ({', '.join(clusters)}); name brokers of one cluster in "
+            f"{named_by} or --join"
+        )
+    newest = max(sets, key=lambda found: found[2])[0]
+    return Origin(clusters[0], newest, is_founder=False)
+
+
+def _from_answers(
+    node_id: int, incarnation: str, named: Sequence[NamedVoter], answers: Sequence[QuorumDescribed], named_by: str
+) -> Origin | None:
+    """A founding, if all named voters are new, or are in the midst of founding with this very disk."""
+    ours = tuple(map(str, named))
+    for answer in answers if named else ():
+        if tuple(sorted(answer.configured_voters)) != tuple(sorted(ours)):
+            raise ConfigError(
+                f"{named_by} differs between brokers: here it is {', '.join(ours)}, and on node {answer.node_id} "
+                f"{', '.join(answer.configured_voters) or 'empty'}; make them equal, then start again"
+            )
+    incarnations = {answer.node_id: answer.incarnation for answer in answers} | {node_id: incarnation}
+    if node_id not in [voter.node_id for voter in named]:
+        return None
+    if any(voter.node_id not in incarnations for voter in named):
+        return None
+    begun = [answer for answer in answers if answer.founders]
+    if begun and any(found not in begun[0].founders for found in _identities(incarnations, named)):
+        raise ConfigError(
+            "the cluster's founding had begun when a disk was lost, and cannot be ended; nothing has been stored yet: "
+            f"empty the data directories of all brokers in {named_by}, then start them again"
+        )
+    cluster_id = begun[0].cluster_id if begun else ""
+    return _founding(incarnations, named, cluster_id)
+
+
+def _identities(incarnations: dict[int, str], named: Sequence[NamedVoter]) -> list[tuple[int, str]]:
+    """Voter id and incarnation of each founder: ids count from 1, in the order of the node ids."""
+    nodes = sorted(voter.node_id for voter in named)
+    return [(number, incarnations[node]) for number, node in enumerate(nodes, start=1)]
+
+
+def _founding(incarnations: dict[int, str], named: Sequence[NamedVoter], cluster_id: str) -> Origin:
+    addresses = {voter.node_id: voter.address for voter in named}
+    identities = _identities(incarnations, named)
+    voters = [
+        Voter(voter_id, node, identity, *addresses[node])
+        for (voter_id, identity), node in zip(identities, sorted(addresses), strict=True)
+    ]
+    drawn = xxh3_64_hexdigest(encode_voters(VoterSet(tuple(voters), len(voters) + 1)))
+    return Origin(cluster_id or drawn, VoterSet(tuple(voters), len(voters) + 1), is_founder=True)
+
+
+def founders_of(metadata: Metadata, voters: VoterSet) -> VoterSet:
+    """These voters, the founders among them with the incarnations that they found each other to have."""
+    found = dict(metadata.founders)
+    corrected = tuple(
+        structs.replace(voter, incarnation=found.get(voter.voter_id, voter.incarnation)) for voter in voters.voters
+    )
+    return VoterSet(corrected, voters.next_voter_id)

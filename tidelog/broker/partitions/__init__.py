@@ -1,0 +1,1 @@
+"""Any partition at its leader, whatever its commit protocol: mailbox, proposals, handle, replica logs, throttle."""

@@ -1,0 +1,400 @@
+"""What the leaders of all partitions have in common, whatever their commit protocol: a mailbox in front, a log behind.
+
+Produce requests queue in the mailbox; the partition's task takes all that wait, judges each by what its producer has
+sent before, places the batches by patching the received buffers, and gives the lot to the protocol as one. Reads are of
+what is committed, and nothing else. Nothing here awaits between a decision and its effect, so effects happen in the
+order decided.
+
+Everything is bounded: the mailbox by bytes and by requests (503, nothing appended), each wait by its deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidelog.broker.partitions.local_copy import LocalCopy
+from tidelog.broker.partitions.mailbox import GROUP_BYTES_MAX, Mailbox
+from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
+from tidelog.broker.partitions.proposals import (
+    ACKS_NONE,
+    Placement,
+    ProduceReceipt,
+    Proposal,
+    admit_batches,
+    stamp_keyed,
+)
+from tidelog.broker.runtime.lease import Lease
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.purgatory import Purgatory, Watchers
+from tidelog.broker.runtime.stats import Stats
+from tidelog.config.schema import TopicConfig
+from tidelog.model.batch_header import RecordBatch
+from tidelog.model.errors import (
+    InvalidRequest,
+    OffsetOutOfRange,
+    Overloaded,
+    ShuttingDown,
+    TidelogError,
+    TimedOutAfterAppend,
+)
+from tidelog.model.ids import PartitionId, ProducerId
+from tidelog.model.names import is_internal
+from tidelog.model.ports import Clock
+from tidelog.model.producers import ProducerTable
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.retention import retained_from
+
+
+class Facilities(Protocol):
+    """What all partitions of a broker share."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def stats(self) -> Stats: ...
+    @property
+    def log_writer(self) -> LogWriter: ...
+    @property
+    def purgatory(self) -> Purgatory: ...
+    @property
+    def lease(self) -> Lease: ...
+
+
+class LedPartition(ABC):
+    """The leader's side of one partition, a `PartitionHandle`. `run` is its task; all else is for the same event loop.
+
+    Methods that are coroutines only because a handle's are (`read`, `extent`, ...) never give the loop away, but for a
+    read of what is damaged.
+    """
+
+    group_bytes_max = GROUP_BYTES_MAX
+    """What is appended as one, if a single request is not more."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition_id: PartitionId,
+        leader_epoch: int,
+        log: PartitionLog,
+        config: TopicConfig,
+        node_id: int,
+        facilities: Facilities,
+    ) -> None:
+        self.topic = topic
+        self.partition_id = partition_id
+        self.topic_id = partition_id.topic_id
+        self.partition = partition_id.partition
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.config = config
+        self.watchers = Watchers()
+        self._node_id = node_id
+        self._clock = facilities.clock
+        self._stats = facilities.stats
+        self._log_writer = facilities.log_writer
+        self._copy = LocalCopy(self, node_id, facilities.purgatory, facilities.stats)
+        self._lease = facilities.lease
+        self._mailbox = Mailbox()
+        self._is_closing = False
+
+    # -- what a commit protocol adds ------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def high_watermark(self) -> int:
+        """The end of what is committed."""
+
+    @property
+    @abstractmethod
+    def in_sync(self) -> Sequence[int]:
+        """The brokers that commits count on, this one included."""
+
+    @property
+    @abstractmethod
+    def replica_lags(self) -> dict[int, int]:
+        """How many records each other replica is behind this log's end, as far as it was heard."""
+
+    @property
+    @abstractmethod
+    def is_writable(self) -> bool:
+        """False while `acks=all` is refused."""
+
+    @property
+    @abstractmethod
+    def producers(self) -> ProducerTable:
+        """By which the sequences of the next batches are judged."""
+
+    @property
+    @abstractmethod
+    def appended_end(self) -> int:
+        """Where the last batch ends that was appended here, committed or not; no batch that may yet be committed lies
+        beyond it."""
+
+    def forget_producers(self, before_ms: int) -> None:
+        """Those that have been silent since then."""
+        self.log.producers.expire(before_ms)
+        if self.producers is not self.log.producers:
+            self.producers.expire(before_ms)
+
+    @abstractmethod
+    def _require_leading(self, acks: int) -> None:
+        """Raises `LeaderNotAvailable`, or another definite error, if nothing can be appended with these acks now."""
+
+    @abstractmethod
+    def _place(self, batch: RecordBatch) -> RecordBatch:
+        """Gives a batch the next offsets."""
+
+    @abstractmethod
+    def _append_group(self, group: list[Proposal]) -> None:
+        """Appends the batches of these requests that are no repeats, all or none, and sees to their answers."""
+
+    @abstractmethod
+    async def _wait_for_room(self) -> None:
+        """Returns when more may be appended."""
+
+    @abstractmethod
+    def committed(self) -> None:
+        """The log writer's report: the log is durable further than before, was repaired, or has gone offline."""
+
+    @abstractmethod
+    def let_go(self, offset: int) -> None:
+        """Has committed records below `offset` deleted, on all replicas. When they are gone here, `log_start_offset`
+        says so, and watchers are woken. Asking again does no harm.
+
+        Raises `LeaderNotAvailable`, `Overloaded`, `DiskFull` or `LogOffline`.
+        """
+
+    # -- extent ---------------------------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    async def extent(self) -> Extent:
+        """Where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may lead no more."""
+        self._lease.require()
+        return await self._copy.extent()
+
+    async def wait_for_end(self, deadline_s: float) -> None:
+        """Returns when this leader knows where the partition ends, at the deadline (loop time), or if it never will."""
+        return  # who copies to others, and leads by the metadata, knows
+
+    @property
+    def is_readable(self) -> bool:
+        """Until the role ends."""
+        return not self._is_closing
+
+    # -- produce --------------------------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        batches: list[RecordBatch],
+        *,
+        acks: int,
+        deadline_s: float,
+        idempotency: tuple[ProducerId, int] | None = None,
+        expected_end: int | None = None,
+    ) -> ProduceReceipt:
+        """A user's `append`. Raises, beside what that does, `InvalidRequest` if this partition is not for users."""
+        self._require_users("written to; nothing was appended")
+        return await self.append(
+            batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
+        )
+
+    def _require_users(self, what: str) -> None:
+        if is_internal(self.topic):
+            raise InvalidRequest(f"topic {self.topic} is the brokers' own; it can be read, and not {what}")
+
+    async def append(
+        self,
+        batches: list[RecordBatch],
+        *,
+        acks: int,
+        deadline_s: float,
+        idempotency: tuple[ProducerId, int] | None = None,
+        expected_end: int | None = None,
+    ) -> ProduceReceipt:
+        """Appends sound batches, contiguously and all or none, and waits as `acks` says (-1 all, 1 leader, 0 not).
+
+        The batches' buffers are patched in place. `idempotency` is the producer id made from an idempotency key and the
+        content's fingerprint. With `expected_end` they are appended directly behind the batch that ends there, or not
+        at all; a repeat of what is in the log is answered as ever. `deadline_s` is in the event loop's time.
+
+        Raises definite errors (`TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`, `ProducerFenced`,
+        `IdempotencyKeyReused`, `EndOffsetMoved`, `LeaderNotAvailable`, `Overloaded`, `DiskFull`, `LogOffline`,
+        `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`, `InternalError`): the outcome
+        is unknown.
+        """
+        proposal = self._prepare(batches, acks, deadline_s, idempotency)
+        proposal.expected_end = expected_end
+        self._enqueue(proposal)
+        if proposal.done is None:
+            return ProduceReceipt([], self.leader_epoch, [], "none")
+        timer = asyncio.get_running_loop().call_at(deadline_s, proposal.expire)
+        try:
+            return await proposal.done
+        finally:
+            timer.cancel()
+
+    def _prepare(
+        self, batches: list[RecordBatch], acks: int, deadline_s: float, idempotency: tuple[ProducerId, int] | None
+    ) -> Proposal:
+        if self._is_closing:
+            raise ShuttingDown("this broker is stopping; nothing was appended")
+        self._lease.require()
+        self._require_leading(acks)
+        batches, append_time_ms = admit_batches(batches, self.config, self._clock.wall_ms())
+        if idempotency is not None:
+            batches = stamp_keyed(batches, *idempotency)
+        done = asyncio.get_running_loop().create_future() if acks != ACKS_NONE else None
+        return Proposal(batches, acks, deadline_s, done, append_time_ms)
+
+    def _enqueue(self, proposal: Proposal) -> None:
+        try:
+            self._mailbox.put(proposal)
+        except Overloaded:
+            self._stats.refused_appends += 1
+            raise
+
+    async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
+        """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""
+        return self.producers.first_sequence(producer_id)
+
+    async def run(self) -> None:
+        """The partition's task: appends whatever is in the mailbox, until cancelled."""
+        while True:
+            await self._mailbox.wait_for_mail()
+            while self._mailbox:
+                await self._wait_for_room()
+                taken = self._mailbox.take_group(self.group_bytes_max)
+                self._append_group([proposal for proposal in taken if self._is_admitted(proposal)])
+                await asyncio.sleep(0)
+
+    def _is_admitted(self, proposal: Proposal) -> bool:
+        if proposal.is_abandoned:
+            return False
+        try:
+            if asyncio.get_running_loop().time() >= proposal.deadline_s:
+                raise proposal.late()
+            proposal.judge(self.producers)
+            proposal.require_end(self.appended_end)
+        except TidelogError as error:
+            self._stats.refused_appends += 1
+            proposal.fail(error)
+            return False
+        return True
+
+    def _place_all(self, group: list[Proposal]) -> list[RecordBatch]:
+        """Places what is no repeat of what is there already."""
+        fresh: list[RecordBatch] = []
+        for proposal in group:
+            for batch, verdict in zip(proposal.batches, proposal.verdicts, strict=True):
+                if verdict is None:
+                    placed = self._place(batch)
+                    fresh.append(placed)
+                    proposal.placements.append((placed.header.base_offset, placed.header.last_offset))
+                else:
+                    self._stats.duplicate_batches += 1
+                    proposal.placements.append(verdict)
+        return fresh
+
+    def _refuse(self, group: list[Proposal], error: TidelogError) -> None:
+        self._stats.refused_appends += len(group)
+        for proposal in group:
+            proposal.fail(error)
+
+    def _count(self, fresh: list[RecordBatch]) -> None:
+        self._stats.append_writes += 1
+        self._stats.appended_batches += len(fresh)
+        self._stats.appended_records += sum(batch.header.record_count for batch in fresh)
+        self._stats.appended_bytes += sum(batch.header.size for batch in fresh)
+
+    def _receipt(self, proposal: Proposal, acked_by: list[int], durability: str) -> ProduceReceipt:
+        placements: list[Placement] = [(base, last) for base, last in proposal.placements]
+        return ProduceReceipt(placements, self.leader_epoch, acked_by, durability, proposal.log_append_time_ms)
+
+    def _empty_mailbox(self) -> None:
+        while group := self._mailbox.take_group():
+            for proposal in group:
+                proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))
+
+    # -- deletion -------------------------------------------------------------------------------------------------
+
+    async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
+        """A user's `cut` (Kafka's DeleteRecords). Raises, beside what that does, `InvalidRequest` if this partition is
+        not for users."""
+        self._require_users("cut; nothing was deleted")
+        await self.cut(offset, deadline_s=deadline_s)
+
+    async def cut(self, offset: int, *, deadline_s: float) -> None:
+        """Deletes the committed records below `offset`; returns when the log begins there, or later. `deadline_s` is in
+        the event loop's time.
+
+        Raises `OffsetOutOfRange` beyond the high watermark, else as `let_go`; and `TimedOutAfterAppend`: they may
+        be deleted yet.
+        """
+        self._lease.require()
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(
+                f"offset {offset} is beyond the high watermark {self.high_watermark}; nothing was deleted",
+                self.log_start_offset,
+                self.high_watermark,
+            )
+        self.let_go(offset)
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while self.log_start_offset < offset:
+                    await self._changed()
+                    self.let_go(offset)
+        except TimeoutError:
+            raise TimedOutAfterAppend(
+                f"the records below offset {offset} are not deleted yet; they may be later"
+            ) from None
+
+    async def _changed(self) -> None:
+        """Returns when readers would look again."""
+        changed = asyncio.get_running_loop().create_future()
+        self.watchers.add(changed)
+        try:
+            await changed
+        finally:
+            self.watchers.discard(changed)
+
+    def apply_retention(self, now_ms: int) -> None:
+        """Has the segments deleted that the topic's retention keeps no longer. Raises as `let_go`."""
+        if self.config.cleanup_policy != "delete":
+            return
+        keep_from = retained_from(
+            [segment.summary() for segment in self.log.segments],
+            now_ms=now_ms,
+            retention_ms=self.config.retention_ms,
+            retention_bytes=self.config.retention_bytes,
+            high_watermark=min(self.high_watermark, self.log.durable_offset),
+        )
+        if keep_from > self.log_start_offset:
+            self.let_go(keep_from)
+
+    # -- read -----------------------------------------------------------------------------------------------------
+
+    async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
+        """As `LocalCopy.read`. Raises `LeaderNotAvailable` if another may lead by now."""
+        self._lease.require()
+        fetched = await self._copy.read(offset, bytes_max=bytes_max)
+        self._lease.require()
+        return fetched
+
+    async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
+        """As `LocalCopy.wait_for_data`."""
+        await self._copy.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """As `LocalCopy.offset_for_timestamp`. Raises `LeaderNotAvailable` if another may lead by now."""
+        self._lease.require()
+        return await self._copy.offset_for_timestamp(timestamp_ms)

@@ -1,0 +1,117 @@
+"""A broker's own copy of a partition as readers see it (KIP-392): committed records, up to where it knows so.
+
+A follower's high watermark is a little behind the leader's, so a copy may show less than the leader does, but never
+what the leader would not. An offset past the copy's end is out of range here, even if the leader has it already. A
+broker that leads, or led until it was cut off, may be read in the same way: nothing is said of being up to date.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidelog.broker.partitions.committed import first_since, has_bytes, read_when_repaired
+from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
+from tidelog.broker.runtime.purgatory import Purgatory, Watchers
+from tidelog.broker.runtime.stats import Stats
+from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, OffsetOutOfRange
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.partition_log import PartitionLog
+
+
+class Replica(Protocol):
+    """What a broker has of a partition, in whatever role. `watchers` are woken when more is committed here."""
+
+    topic: str
+    partition_id: PartitionId
+    leader_epoch: int
+    log: PartitionLog
+    watchers: Watchers
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def is_readable(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCopy:
+    """A `ReadHandle` for a partition that this broker holds."""
+
+    replica: Replica
+    node_id: int
+    purgatory: Purgatory
+    stats: Stats
+
+    @property
+    def topic(self) -> str:
+        return self.replica.topic
+
+    @property
+    def topic_id(self) -> TopicId:
+        return self.replica.partition_id.topic_id
+
+    @property
+    def partition(self) -> int:
+        return self.replica.partition_id.partition
+
+    async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
+        """Committed batches from the one that holds `offset`: at most `bytes_max`, but at least one if there is one.
+
+        Waits a little if that batch is damaged on this disk: another replica's copy may soon be in its place.
+
+        Raises `OffsetOutOfRange`, `LeaderNotAvailable` if the role here is ending, or `DamagedBatch` if the batch that
+        holds `offset` is damaged still.
+        """
+        log = self._log()
+        high_watermark = self.replica.high_watermark
+        try:
+            try:
+                read = log.read(offset, bytes_max, high_watermark)
+            except DamagedBatch:
+                self.stats.damaged_reads += 1
+                read = await read_when_repaired(self.replica, self.purgatory, offset, bytes_max, high_watermark)
+        except OffsetOutOfRange as error:
+            error.high_watermark, error.leader_epoch = high_watermark, self.replica.leader_epoch
+            raise
+        self.stats.read_bytes += len(read.data)
+        return FetchedBatches(
+            read.data,
+            read.next_offset,
+            log.log_start_offset,
+            high_watermark,
+            log.log_end_offset,
+            self.replica.leader_epoch,
+            self.node_id,
+        )
+
+    async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
+        """Returns when `bytes_min` committed bytes lie behind `offset`, or at the deadline (event loop time).
+
+        Raises as `read`, and `Overloaded` if too many reads wait already.
+        """
+        await self.purgatory.wait([self.replica.watchers], lambda: self._has_bytes(offset, bytes_min), deadline_s)
+
+    def _has_bytes(self, offset: int, bytes_min: int) -> bool:
+        replica = self.replica
+        return not replica.is_readable or has_bytes(replica.log, offset, bytes_min, replica.high_watermark)
+
+    async def extent(self) -> Extent:
+        """Where the copy begins and ends now."""
+        log = self._log()
+        replica = self.replica
+        return Extent(
+            log.log_start_offset, replica.high_watermark, log.log_end_offset, replica.leader_epoch, self.node_id
+        )
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
+        return first_since(self._log(), timestamp_ms, self.replica.high_watermark)
+
+    def _log(self) -> PartitionLog:
+        if not self.replica.is_readable:
+            raise LeaderNotAvailable(
+                f"broker {self.node_id}'s copy of {self.topic}-{self.partition} is being brought in line; try again"
+            )
+        return self.replica.log

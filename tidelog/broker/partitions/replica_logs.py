@@ -1,0 +1,141 @@
+"""The logs of the replicas on this broker: opened when they get their first role, open whatever their role is then.
+
+A log that cannot be opened, or cannot be written to from its opening on, is *troubled*: on a full disk, often. It costs
+its partition, not the broker, and is tried again. Nothing was written to it since it was opened, so that is as good as
+a restart; a log that fails later stays as it is until the broker is started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from tidelog.broker.paxos.opening import ReplicaFiles, open_replica
+from tidelog.broker.runtime.stats import Stats
+from tidelog.config.schema import TopicConfig
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Clock
+from tidelog.replication.paxos.voters import VoterSet
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+
+T = TypeVar("T")
+
+logger = structlog.get_logger("tidelog.broker")
+
+
+class ReplicaLogs:
+    """One broker's. `damaged` is called when something of a log is found damaged."""
+
+    def __init__(self, manager: LogManager, clock: Clock, stats: Stats, damaged: Callable[[PartitionId], None]) -> None:
+        self.troubled: dict[PartitionId, None] = {}
+        self.high_watermarks: dict[PartitionId, int] = {}
+        """Of the open logs, when they last changed roles."""
+        self._manager = manager
+        self._clock = clock
+        self._stats = stats
+        self._damaged = damaged
+
+    def is_open(self, partition_id: PartitionId) -> bool:
+        return partition_id in self._manager.logs
+
+    def get(self, partition_id: PartitionId, topic: str, config: TopicConfig) -> PartitionLog | None:
+        """The log, open; None if it cannot be opened now."""
+        log = self._manager.logs.get(partition_id)
+        if log is not None:
+            log.settings = log_settings(config)
+            return log
+        opened = self._try_to(
+            partition_id,
+            topic,
+            lambda now_ms: self._manager.open_log(partition_id, log_settings(config), now_ms),
+        )
+        if opened is None:
+            return None
+        log, report = opened
+        self._adopt(partition_id, topic, log, report)
+        return log
+
+    def get_with_journal(
+        self, partition_id: PartitionId, topic: str, config: TopicConfig, engine_id: int, founders: VoterSet | None
+    ) -> ReplicaFiles | None:
+        """Log and journal, opened anew; None if they cannot be opened for writing now. See `open_replica`."""
+        if self.is_open(partition_id):
+            self._close(partition_id)
+        files = self._try_to(
+            partition_id,
+            topic,
+            lambda now_ms: open_replica(
+                self._manager, partition_id, log_settings(config), now_ms, engine_id=engine_id, founders=founders
+            ),
+        )
+        if files is None:
+            return None
+        self._adopt(partition_id, topic, files.log, files.report)
+        if files.log.offline_reason is not None or files.store.offline_reason is not None:
+            self.troubled[partition_id] = None  # a full disk, perhaps: it never began to take part
+            return None
+        return files
+
+    def _try_to(self, partition_id: PartitionId, topic: str, open_at: Callable[[int], T]) -> T | None:
+        if partition_id in self.troubled:
+            return None
+        try:
+            return open_at(self._clock.wall_ms())
+        except OSError as error:
+            logger.error("partition cannot be opened", topic=topic, partition=partition_id.partition, error=str(error))
+            self.troubled[partition_id] = None
+            return None
+
+    def _adopt(self, partition_id: PartitionId, topic: str, log: PartitionLog, report: LoadReport) -> None:
+        if log.offline_reason is not None:
+            self.troubled[partition_id] = None
+        self._report(f"{topic}-{partition_id.partition}", report)
+        self.high_watermarks[partition_id] = report.high_watermark
+        log.on_damage = partial(self._found_damage, partition_id)
+
+    def check(self, partition_id: PartitionId, log: PartitionLog) -> None:
+        """A log has got a role: if it is damaged, somebody is told."""
+        if log.damage:
+            self._damaged(partition_id)
+
+    def high_watermark(self, partition_id: PartitionId, log: PartitionLog) -> int:
+        """What a new role may take for committed."""
+        known = self.high_watermarks.get(partition_id, log.log_start_offset)
+        return min(max(known, log.log_start_offset), log.log_end_offset)
+
+    def close_troubled(self) -> None:
+        """Lets go of the troubled ones, which have no role: they are opened anew when they are asked for."""
+        for partition_id in self.troubled:
+            if self.is_open(partition_id):
+                self._close(partition_id)
+        self.troubled.clear()
+
+    def _close(self, partition_id: PartitionId) -> None:
+        with suppress(OSError, TidelogError):  # it is closed in any case
+            self._manager.close_log(partition_id, self.high_watermarks[partition_id])
+
+    def forget(self, partition_id: PartitionId) -> None:
+        """It is removed."""
+        self.high_watermarks.pop(partition_id, None)
+        self.troubled.pop(partition_id, None)
+
+    def _found_damage(self, partition_id: PartitionId) -> None:
+        self._stats.damaged_batches += 1
+        self._damaged(partition_id)
+
+    def _report(self, name: str, report: LoadReport) -> None:
+        self._stats.load_findings += len(report.findings)
+        for finding in report.findings:
+            logger.warning("loading", log=name, finding=finding)
+
+
+def log_settings(config: TopicConfig) -> LogSettings:
+    """A topic's settings, as far as its logs are concerned."""
+    return LogSettings(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)

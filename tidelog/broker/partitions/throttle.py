@@ -1,0 +1,125 @@
+"""The throttle of moving replicas on one broker: what it sends to them, and what it asks for on their behalf.
+
+A replica is *catching up* while its partition's move is adding it and it is not in sync, or does not vote yet. Only
+those are held to the rate, as with Kafka's `leader.replication.throttled.rate` and
+`follower.replication.throttled.rate`: to slow down a replica that is in sync would slow down producers, and to slow
+down one that lags would keep a partition from being whole. Which those are follows from the metadata, where Kafka has
+lists of replicas to be set and taken off again.
+
+The rate is that of the moves, where they were begun with one, else the broker's own settings. Both sides count for
+themselves: a broker that sends to many and one that receives from many are held to it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.runtime.stats import Stats
+from tidelog.config.schema import BrokerConfig
+from tidelog.config.values import INT64_MAX
+from tidelog.model.cluster import NO_THROTTLE, ClusterImage, PartitionInfo
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ports import Clock
+from tidelog.replication.token_bucket import TokenBucket
+
+
+class Direction:
+    """One rate of a broker, in real time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._bucket = TokenBucket()
+        self._clock = clock
+
+    @property
+    def rate(self) -> int | None:
+        """Bytes per second; None if there is no limit."""
+        return self._bucket.rate
+
+    def set_rate(self, rate: int | None) -> None:
+        """From now on."""
+        self._bucket.set_rate(rate, self._clock.monotonic_s())
+
+    def allowance(self) -> int:
+        """How many bytes of replicas that catch up may be moved now."""
+        return self._bucket.allowance(self._clock.monotonic_s())
+
+    def spend(self, count: int) -> None:
+        """So many were moved."""
+        self._bucket.spend(count, self._clock.monotonic_s())
+
+    def ready_in_s(self) -> float:
+        """When there is an allowance again."""
+        return self._bucket.ready_in_s(self._clock.monotonic_s())
+
+
+class Throttle:
+    """One broker's. It is told each image."""
+
+    def __init__(self, node_id: int, config: BrokerConfig, clock: Clock, stats: Stats) -> None:
+        self.sending = Direction(clock)
+        self.receiving = Direction(clock)
+        self.changed: Callable[[], None] = _nobody
+        """Called when other replicas are held to the rates than before, or to other rates."""
+        self._node_id = NodeId(node_id)
+        self._config = config
+        self._stats = stats
+        self._catching_up: dict[tuple[PartitionId, int], None] = {}
+
+    @property
+    def is_active(self) -> bool:
+        """Some replica catches up here, or from here."""
+        return bool(self._catching_up)
+
+    def is_held(self, partition_id: PartitionId, replica: int) -> bool:
+        """Whether this replica's copying is held to the rate, on its leader and on its own broker."""
+        return bool(self._catching_up) and (partition_id, replica) in self._catching_up
+
+    def sent(self, count: int) -> None:
+        """So many bytes went to a replica that catches up."""
+        self.sending.spend(count)
+        self._stats.moves_sent_bytes += count
+
+    def received(self, count: int) -> None:
+        """So many bytes came for a replica that catches up here."""
+        self.receiving.spend(count)
+        self._stats.moves_received_bytes += count
+
+    def follow(self, image: ClusterImage) -> None:
+        """The metadata has moved."""
+        config, given = self._config, image.moves_throttle
+        sending = _rate(given, config.leader_replication_throttled_rate)
+        receiving = _rate(given, config.follower_replication_throttled_rate)
+        catching_up = self._found(image)
+        if (sending, receiving, catching_up) == (self.sending.rate, self.receiving.rate, self._catching_up):
+            return
+        self.sending.set_rate(sending)
+        self.receiving.set_rate(receiving)
+        self._catching_up = catching_up
+        self.changed()
+
+    def _found(self, image: ClusterImage) -> dict[tuple[PartitionId, int], None]:
+        """The replicas that catch up from this broker, or on it."""
+        return {
+            (PartitionId(topic.topic_id, info.partition), int(node)): None
+            for topic in image.topics.values()
+            for info in topic.partitions
+            if info.adding
+            for node in info.adding
+            if node not in info.isr and self._node_id in (node, *_senders(info))
+        }
+
+
+def _senders(info: PartitionInfo) -> tuple[NodeId, ...]:
+    """Who has what it lacks: the leader, or, where a majority commits, anybody."""
+    return info.replicas if info.members else (info.leader,)
+
+
+def _rate(given: int, configured: int) -> int | None:
+    """The rate in force."""
+    if given != NO_THROTTLE:
+        return given
+    return None if configured == INT64_MAX else configured
+
+
+def _nobody() -> None:
+    """Nobody wants to know yet."""

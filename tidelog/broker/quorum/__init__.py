@@ -1,1 +1,0 @@
-"""The metadata log at work: engine, election, disk and network put together, the same way in each broker."""

@@ -1,0 +1,1 @@
+"""Damaged batches: copies on other replicas, repair from them, scrubbing, verification of whole logs."""

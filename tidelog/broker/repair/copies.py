@@ -1,0 +1,114 @@
+"""Copies of damaged batches, between brokers: what this one gives, and how it asks.
+
+Any replica may give a copy, leader or not, in sync or not: the digest proves it. What a replica *denies* counts only in
+the settlement of a new epoch (`settlement.py`); here it is passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from tidelog.broker.repair.repair_messages import WANTED_MAX, Held, RecoverQuery, RecoverReply, Wanted
+from tidelog.broker.runtime.purgatory import Watchers
+from tidelog.model.batch_header import parse_header
+from tidelog.model.errors import InternalError, InvalidRequest, TidelogError
+from tidelog.model.holdings import Holding
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.copies import Identity, find_copy
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.transport.peer import Answer, Lane
+
+REPLY_BYTES_MAX = 8 << 20
+"""A reply goes on while it is smaller; so it may be larger by one batch."""
+ANSWER_S_MAX = 5.0
+
+
+class Holder(Protocol):
+    """A replica on this broker, in whatever role."""
+
+    topic: str
+    partition_id: PartitionId
+    leader_epoch: int
+    log: PartitionLog
+    watchers: Watchers
+
+    @property
+    def is_readable(self) -> bool:
+        """False while the log is being cut, and after the end of the role."""
+        ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    def committed(self) -> None: ...
+
+
+class Peers(Protocol):
+    """Of `PeerNode`."""
+
+    async def request(
+        self, node_id: int, message: msgspec.Struct, *, deadline_s: float, lane: Lane = Lane.CONTROL
+    ) -> Answer: ...
+
+
+class Copies:
+    """One broker's. `holder` finds what this broker has of a partition."""
+
+    def __init__(
+        self, holder: Callable[[PartitionId], Holder | None], broker_epoch: Callable[[], int], peers: Peers
+    ) -> None:
+        self._holder = holder
+        self._broker_epoch = broker_epoch
+        self._peers = peers
+
+    def answer(self, asked: RecoverQuery) -> Answer:
+        """Tells what this broker has. Raises `InvalidRequest`."""
+        if len(asked.wanted) > WANTED_MAX:
+            raise InvalidRequest(f"{len(asked.wanted)} batches are asked for at once; at most {WANTED_MAX} can be")
+        holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
+        if holder is None or not holder.is_readable:
+            unknown = tuple(Held(Holding.UNKNOWN) for _ in asked.wanted)
+            return Answer(RecoverReply(-1, self._broker_epoch(), 0, unknown))
+        held: list[Held] = []
+        payload: list[bytes] = []
+        size = 0
+        for wanted in asked.wanted:
+            if size >= REPLY_BYTES_MAX:
+                break
+            holding, data = self._look(holder, Identity(wanted.offset, wanted.epoch, wanted.digest))
+            held.append(Held(holding, len(data)))
+            payload.append(data)
+            size += len(data)
+        reply = RecoverReply(holder.leader_epoch, self._broker_epoch(), holder.high_watermark, tuple(held))
+        return Answer(reply, [b"".join(payload)])
+
+    @staticmethod
+    def _look(holder: Holder, wanted: Identity) -> tuple[Holding, bytes]:
+        try:
+            holding, data = find_copy(holder.log, wanted)
+        except TidelogError:
+            return Holding.UNKNOWN, b""
+        if holding is Holding.HAVE and not wanted.is_known:
+            is_committed = parse_header(data).next_offset <= holder.high_watermark
+            return (holding, data) if is_committed else (Holding.UNKNOWN, b"")
+        return holding, data
+
+    async def ask(
+        self, node_id: int, partition_id: PartitionId, wanted: Sequence[Identity]
+    ) -> tuple[RecoverReply, list[tuple[Identity, Holding, memoryview]]]:
+        """What another broker has. Raises as `PeerNode.request`."""
+        query = RecoverQuery(
+            partition_id.topic_id, partition_id.partition, tuple(Wanted(*one) for one in wanted[:WANTED_MAX])
+        )
+        answer = await self._peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+        reply, at = answer.message, 0
+        if not isinstance(reply, RecoverReply) or len(reply.held) > len(query.wanted):
+            raise InternalError(f"broker {node_id} answered a question for copies with something else")
+        found: list[tuple[Identity, Holding, memoryview]] = []
+        for identity, held in zip(wanted, reply.held, strict=False):
+            found.append((identity, held.holding, answer.body[at : at + held.size]))
+            at += held.size
+        return reply, found

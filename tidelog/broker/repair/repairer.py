@@ -1,0 +1,151 @@
+"""Repairs what is damaged on this broker's disk, as soon as anybody finds it: a reader, a follower, the scrubber.
+
+Each damaged batch is fetched from any other replica that has it whole and put back in its place (CTRL's recovery of a
+leader-based log, FAST '18). What no other replica can give now is asked for again and again; until it comes, its offset
+is answered with an error, and nothing else is affected. Nothing is ever cut off, or skipped, because of a checksum.
+
+One batch after the other, on the disk thread, between the commits of its log: repairs are rare, and may take their
+time. What is not known, for its catalog row is lost too, is asked for by its offset alone, and only what is committed
+is given then: below the high watermark all replicas have the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from tidelog.broker.repair.copies import Copies, Holder
+from tidelog.broker.repair.repair_messages import WANTED_MAX
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.stats import Stats
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import TidelogError
+from tidelog.model.holdings import Holding
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.storage.copies import Identity, identity_at
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.repair import Repair
+from tidelog.storage.segment import Segment
+
+PAUSE_S = 0.5
+PAUSE_S_MAX = 5.0
+"""Between attempts, while nobody has a good copy."""
+
+logger = structlog.get_logger("tidelog.repair")
+
+
+class Repairer:
+    """One broker's. `run` is its task."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        holder: Callable[[PartitionId], Holder | None],
+        image: Callable[[], ClusterImage],
+        copies: Copies,
+        log_writer: LogWriter,
+        stats: Stats,
+    ) -> None:
+        self._node_id = node_id
+        self._holder = holder
+        self._image = image
+        self._copies = copies
+        self._log_writer = log_writer
+        self._stats = stats
+        self._damaged: dict[PartitionId, None] = {}
+        self._has_news = asyncio.Event()
+
+    def noticed(self, partition_id: PartitionId) -> None:
+        """Something of this partition is damaged here."""
+        self._damaged[partition_id] = None
+        self._has_news.set()
+
+    async def run(self) -> None:
+        """Repairs until cancelled."""
+        pause_s = PAUSE_S
+        while True:
+            await self._wait(pause_s if self._damaged else None)
+            repaired = self._stats.repaired_batches
+            for partition_id in list(self._damaged):
+                if not await self._attend_to(partition_id):
+                    self._damaged.pop(partition_id, None)
+            is_better = self._stats.repaired_batches > repaired
+            pause_s = PAUSE_S if is_better or not self._damaged else min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _wait(self, seconds_max: float | None) -> None:
+        """Until there is news; with something left to do, not for ever."""
+        try:
+            async with asyncio.timeout(seconds_max):
+                await self._has_news.wait()
+        except TimeoutError:
+            pass
+        self._has_news.clear()
+
+    async def _attend_to(self, partition_id: PartitionId) -> bool:
+        """One attempt; True if something is left. Without a role there is nothing to do: the next one brings it up."""
+        holder = self._holder(partition_id)
+        if holder is None or not holder.log.damage or holder.log.offline_reason is not None:
+            return False
+        for damage in holder.log.damaged_ranges()[:WANTED_MAX]:
+            holder.log.look_again(damage)
+        wanted = _identities(holder.log)
+        for node_id in self.others(partition_id):
+            if not wanted:
+                break
+            try:
+                _, found = await self._copies.ask(node_id, partition_id, list(wanted))
+            except (TidelogError, TimeoutError) as error:
+                logger.info("no copies to be had now", partition=str(partition_id), broker=node_id, reason=str(error))
+                continue
+            for identity, holding, data in found:
+                if self._holder(partition_id) is not holder:
+                    return True
+                if holding is Holding.HAVE and await self.put_back(holder, partition_id, identity, data, node_id):
+                    del wanted[identity]
+        return bool(holder.log.damage)
+
+    def others(self, partition_id: PartitionId) -> list[NodeId]:
+        """Live brokers that hold a replica, the leader first."""
+        image = self._image()
+        for topic in image.topics.values():
+            if topic.topic_id == partition_id.topic_id and partition_id.partition < len(topic.partitions):
+                info = topic.partitions[partition_id.partition]
+                nodes = sorted(info.replicas, key=lambda node: node != info.leader)
+                return [node for node in nodes if node != self._node_id and image.is_live(node)]
+        return []
+
+    async def put_back(
+        self, holder: Holder, partition_id: PartitionId, identity: Identity, data: memoryview, giver: int
+    ) -> bool:
+        """Repairs one batch with a copy; True if it can be read now."""
+        log = holder.log
+        part = next(log.parts(identity.offset), None)
+        verdicts: list[Repair] = []
+        is_committed = not identity.is_known and identity.offset < holder.high_watermark
+        release = log.hold(part) if isinstance(part, Segment) else _nothing
+        try:
+            await self._log_writer.exclusively(
+                holder, lambda: verdicts.append(log.repair(data, is_committed=is_committed))
+            )
+        except (OSError, TidelogError) as error:
+            logger.error("a batch could not be repaired", partition=str(partition_id), error=str(error))
+            return False
+        finally:
+            release()
+        if verdicts[0] is Repair.DONE:
+            self._stats.repaired_batches += 1
+            logger.info("repaired", partition=str(partition_id), offset=identity.offset, copy_of=giver)
+        holder.watchers.wake_all()
+        return verdicts[0] in (Repair.DONE, Repair.NOT_NEEDED)
+
+
+def _identities(log: PartitionLog) -> dict[Identity, None]:
+    """What the damaged ranges were, as far as the log knows; as many as one question can name."""
+    ranges = log.damaged_ranges()[:WANTED_MAX]
+    return {identity_at(log, max(damage.start, log.log_start_offset)): None for damage in ranges}
+
+
+def _nothing() -> None:
+    """There is no file to hold."""

@@ -1,0 +1,123 @@
+"""Verifying one replica while it serves: every batch below the high watermark is read and checked, a range at a time.
+
+The answer tells what is damaged, and a checksum of what the catalog names there. Two replicas with the same checksum of
+a range hold the same batches in it, or know what they should hold; so a few bytes for each range compare a whole
+partition. What is found damaged is repaired as after any other reading; whoever asks again later sees that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from xxhash import xxh3_128
+
+from tidelog.broker.repair.copies import Holder, Peers
+from tidelog.broker.repair.repair_messages import DamagedRange, NamedBatch, VerifyQuery, VerifyReply
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.model.errors import InternalError, LeaderNotAvailable, NotFound
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.rows import Row
+from tidelog.storage.scrub import Scrubber
+from tidelog.transport.peer import Lane
+
+PIECE_BYTES = 256 << 10
+RANGE_BYTES = 8 << 20
+"""What one question has read at most, and a piece."""
+RANGE_S_MAX = 2.0
+ANSWER_S_MAX = 20.0
+
+
+@dataclass(slots=True)
+class _Range:
+    """What was found of a range so far."""
+
+    next_offset: int
+    size: int = 0
+    rows: list[Row] = field(default_factory=list)
+
+    def take(self, rows: list[Row], end: int) -> bool:
+        """Adds batches; False when the end is reached."""
+        for row in rows:
+            if row.base_offset >= end:
+                return False
+            self.rows.append(row)
+            self.size += row.length
+            self.next_offset = row.next_offset
+        return self.next_offset < end
+
+
+class Verifier:
+    """One broker's. `holder` finds what it has of a partition."""
+
+    def __init__(
+        self, node_id: int, holder: Callable[[PartitionId], Holder | None], log_writer: LogWriter, peers: Peers
+    ) -> None:
+        self._node_id = node_id
+        self._holder = holder
+        self._log_writer = log_writer
+        self._peers = peers
+
+    async def verify(self, node_id: int, asked: VerifyQuery) -> VerifyReply:
+        """Of the replica on any broker. Raises `NotFound`, `LeaderNotAvailable`, and as `PeerNode.request`."""
+        if node_id == self._node_id:
+            return await self.answer(asked)
+        answer = await self._peers.request(node_id, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+        if not isinstance(answer.message, VerifyReply):
+            raise InternalError(f"broker {node_id} answered a verification with something else")
+        return answer.message
+
+    async def answer(self, asked: VerifyQuery) -> VerifyReply:
+        """Of the replica here. Raises `NotFound`, `LeaderNotAvailable`, `OSError`, `Overloaded`."""
+        holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
+        if holder is None:
+            raise NotFound(f"broker {self._node_id} has no replica of this partition, or could not open it")
+        if not holder.is_readable:
+            raise LeaderNotAvailable("the replica is being brought in line with its leader; try again")
+        log, high_watermark = holder.log, holder.high_watermark
+        start = max(asked.offset, log.log_start_offset)
+        end = max(start, min(asked.to, high_watermark))
+        await self._make_durable(holder, end)
+        found = await self._read(holder, start, end)
+        checksum = xxh3_128()
+        for row in found.rows:
+            checksum.update(row.digest)
+        damaged = [one for one in log.damaged_ranges() if one.start < found.next_offset and one.end > start]
+        return VerifyReply(
+            log.log_start_offset,
+            high_watermark,
+            found.next_offset,
+            found.size,
+            checksum.digest(),
+            tuple(DamagedRange(one.start, one.end, one.reason) for one in damaged),
+            tuple(NamedBatch(row.base_offset, row.next_offset, row.epoch, row.digest) for row in found.rows)
+            if asked.names_batches
+            else (),
+        )
+
+    async def _make_durable(self, holder: Holder, end: int) -> None:
+        """Only what is durable is read. A log that nobody waits for may lag by a second; one that is offline stays."""
+        if holder.log.durable_offset < end and holder.log.offline_reason is None:
+            self._log_writer.submit(holder)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RANGE_S_MAX):
+                    await self._log_writer.at_rest(holder.log)
+
+    async def _read(self, holder: Holder, start: int, end: int) -> _Range:
+        """Some of it, but at least one batch; damage that has lost its identity is passed over."""
+        found, scrubber = _Range(start), Scrubber(holder.log, start, with_rows=False)
+        give_up_s = asyncio.get_running_loop().time() + RANGE_S_MAX
+        goes_on = start < end
+        while goes_on and found.size < RANGE_BYTES and asyncio.get_running_loop().time() < give_up_s:
+            piece = scrubber.begin(PIECE_BYTES)
+            if piece is None:
+                found.next_offset = end
+                break
+            try:
+                await self._log_writer.perform(piece.run)
+            finally:
+                scrubber.end(piece)
+            goes_on = found.take(piece.rows, end)
+        return found

@@ -1,0 +1,100 @@
+"""What a broker does by the clock: marks idle logs, checkpoints metainfo, applies retention, forgets silent producers.
+
+A mark or a checkpoint that never happens costs a longer look at the next start. Marks do more: what a log's last row
+does not vouch for looks torn if it rots, and would be cut. So followers' logs are marked as leaders' are; their
+checkpoints matter only to who is started again and leads at once, and come less often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import structlog
+
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.repair.copies import Holder
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Clock
+from tidelog.storage.metainfo import Metainfo
+
+MARK_INTERVAL_S = 0.5
+CHECKPOINT_INTERVAL_S = 5.0
+"""Kafka's `replica.high.watermark.checkpoint.interval.ms`."""
+FOLLOWER_CHECKPOINTS = 12
+"""One in so many is of followers' logs, too."""
+
+logger = structlog.get_logger("tidelog.housekeeping")
+
+
+class Housekeeper:
+    """Looks after one broker's replicas, whichever there are at the time: those that lead, and the others."""
+
+    def __init__(
+        self,
+        partitions: Mapping[PartitionId, LedPartition],
+        holders: Mapping[PartitionId, Holder],
+        log_writer: LogWriter,
+        config: BrokerConfig,
+        clock: Clock,
+        mark_others: Callable[[], None],
+    ) -> None:
+        """`partitions` are led here, and are among the `holders`; `mark_others` marks what is no partition's log."""
+        self._partitions = partitions
+        self._holders = holders
+        self._log_writer = log_writer
+        self._config = config
+        self._clock = clock
+        self._mark_others = mark_others
+        self._stored: dict[PartitionId, Metainfo] = {}
+        self._checkpoints = 0
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        now = asyncio.get_running_loop().time
+        retention_interval_s = self._config.log_retention_check_interval_ms / 1000
+        next_checkpoint_s = now() + CHECKPOINT_INTERVAL_S
+        next_retention_s = now() + retention_interval_s
+        while True:
+            await asyncio.sleep(MARK_INTERVAL_S)
+            for holder in self._holders.values():
+                if holder.is_readable:
+                    holder.log.mark()
+            self._mark_others()
+            if now() >= next_checkpoint_s:
+                await self._checkpoint()
+                next_checkpoint_s = now() + CHECKPOINT_INTERVAL_S
+            if now() >= next_retention_s:
+                self._apply_retention()
+                next_retention_s = now() + retention_interval_s
+
+    async def _checkpoint(self) -> None:
+        is_for_all = self._checkpoints % FOLLOWER_CHECKPOINTS == 0
+        self._checkpoints += 1
+        replicas: Mapping[PartitionId, Holder] = self._holders if is_for_all else self._partitions
+        for key, replica in list(replicas.items()):
+            if not replica.is_readable or replica.log.offline_reason is not None:
+                continue
+            info = replica.log.metainfo(replica.high_watermark)
+            if self._stored.get(key) == info:
+                continue
+            try:
+                await self._log_writer.perform(partial(replica.log.store_metainfo, info))
+            except OSError as error:
+                logger.warning("metainfo checkpoint failed", partition=str(key), error=str(error))
+            else:
+                self._stored[key] = info
+        self._stored = {key: info for key, info in self._stored.items() if key in self._holders}
+
+    def _apply_retention(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for key, partition in list(self._partitions.items()):
+            partition.forget_producers(now_ms - self._config.producer_id_expiration_ms)
+            try:
+                partition.apply_retention(now_ms)
+            except TidelogError as error:
+                logger.warning("retention failed", partition=str(key), error=error.message)

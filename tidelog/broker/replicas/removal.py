@@ -1,0 +1,114 @@
+"""Removing from the disk what this broker holds no more: deleted topics, and replicas that have moved away.
+
+Only ever on the metadata's word, and never because the metadata is silent: a directory of a topic that it does not know
+may be all that is left of a damaged metadata log. What it says is final. A topic id that was deleted never comes back.
+A partition's replica is taken from this broker only when all replicas that it shall have are in sync, or with the move
+that brought it; should it be given back, it comes as a follower that is not in sync, in a later leader epoch, and what
+its earlier log had told the leader counts for nothing.
+
+While it runs, a broker removes logs as they leave its hands. What left them while it was down it finds by looking at
+its directories once, as soon as the image has its own registration: an older one may speak of the replicas of the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import structlog
+
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import NodeId, PartitionId, TopicId
+from tidelog.storage.log_manager import LogManager
+
+logger = structlog.get_logger("tidelog.broker")
+
+
+class Removal:
+    """One broker's. What the disk refuses to remove is tried again at the next change of the image."""
+
+    def __init__(
+        self, node_id: NodeId, manager: LogManager, log_writer: LogWriter, removed: Callable[[TopicId], None]
+    ) -> None:
+        """`removed` is called with each deleted topic of which nothing is left here."""
+        self._node_id = node_id
+        self._manager = manager
+        self._log_writer = log_writer
+        self._removed = removed
+        self._gone: dict[TopicId, None] = {}
+        self._unheld: dict[PartitionId, None] = {}
+        """Stored, and not held as far as was known when that was looked at."""
+        self._has_looked = False
+
+    async def follow(
+        self, image: ClusterImage, held: Collection[PartitionId], *, is_admitted: bool
+    ) -> list[PartitionId]:
+        """Removes what `image` says is held no more; the partitions of which replicas were removed.
+
+        `held` are those that have a replica here; none of the others may be in use. `is_admitted`: the image has this
+        very process as its node's broker.
+        """
+        await self._remove_deleted(image)
+        return await self._remove_moved(image, held) if is_admitted else []
+
+    async def _remove_deleted(self, image: ClusterImage) -> None:
+        mine = [topic_id for topic_id, holders in image.deleted_topics.items() if self._node_id in holders]
+        self._gone = {topic_id: None for topic_id in mine if topic_id in self._gone}
+        left = [topic_id for topic_id in mine if topic_id not in self._gone]
+        if not left:
+            return
+        await self._log_writer.drain()
+        for topic_id in left:
+            try:
+                self._manager.remove_topic(topic_id)
+            except (OSError, TidelogError) as error:
+                logger.error("a deleted topic's data could not be removed", topic_id=topic_id, error=str(error))
+            else:
+                self._gone[topic_id] = None
+                self._removed(topic_id)
+
+    async def _remove_moved(self, image: ClusterImage, held: Collection[PartitionId]) -> list[PartitionId]:
+        self._look()
+        unheld = [known for known in (*self._unheld, *self._manager.logs) if known not in held]
+        moved = list(dict.fromkeys(known for known in unheld if self._is_taken(image, known)))
+        if not moved:
+            return []
+        await self._log_writer.drain()
+        removed = [partition_id for partition_id in moved if self._remove(partition_id)]
+        for partition_id in removed:
+            self._unheld.pop(partition_id, None)
+        return removed
+
+    def _look(self) -> None:
+        """At what is stored; once."""
+        if self._has_looked:
+            return
+        try:
+            self._manager.remove_leftovers()
+            self._unheld = dict.fromkeys(self._manager.partition_ids())
+        except OSError as error:
+            logger.error("replicas that moved away could not be looked for", error=str(error))
+        else:
+            self._has_looked = True
+
+    def _is_taken(self, image: ClusterImage, partition_id: PartitionId) -> bool:
+        """The metadata knows the partition, and knows that it is not here; or knows that its topic is gone."""
+        if partition_id.topic_id in image.deleted_topics:
+            return True
+        topic = image.topic_by_id(partition_id.topic_id)
+        if topic is None or partition_id.partition >= len(topic.partitions):
+            return False
+        return self._node_id not in topic.partitions[partition_id.partition].replicas
+
+    def _remove(self, partition_id: PartitionId) -> bool:
+        try:
+            self._manager.remove_partition(partition_id)
+        except (OSError, TidelogError) as error:
+            self._unheld[partition_id] = None
+            logger.error(
+                "a replica that moved away could not be removed", partition=str(partition_id), error=str(error)
+            )
+            return False
+        logger.info("removed a replica that has moved away", partition=str(partition_id))
+        return True

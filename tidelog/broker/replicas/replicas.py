@@ -1,0 +1,146 @@
+"""The replicas on this broker, kept equal to what the metadata says.
+
+The image says of which partitions this broker holds a replica, and who leads them in which epoch. What that means is
+the commit protocol's business (`Roles`): of each partition, the roles of its topic's protocol are told. What becomes of
+data that this broker holds no more is told in `removal`.
+
+Bringing brokers and disk in line takes time, so a task does it, image after image; `position` says how far it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.partitions.replica_logs import ReplicaLogs
+from tidelog.broker.partitions.roles import Assignment, Roles
+from tidelog.broker.repair.copies import Holder
+from tidelog.broker.replicas.removal import Removal
+from tidelog.broker.runtime.together import Together
+from tidelog.config.schema import BrokerConfig
+from tidelog.config.topics import topic_config
+from tidelog.controller.partition_commands import UnfitReason, UnfitReplica
+from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.model.ids import NodeId, PartitionId
+
+REOPEN_S = 5.0
+"""How often troubled logs are tried again."""
+
+
+class Replicas:
+    """One broker's. `run` is its task."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        config: BrokerConfig,
+        logs: ReplicaLogs,
+        roles: Mapping[str, Roles],
+        moved: Callable[[], None],
+        removal: Removal,
+        is_admitted: Callable[[ClusterImage], bool],
+    ) -> None:
+        """`roles` are by commit protocol. `moved` is called after each change; `removal` removes what is held no more;
+        `is_admitted` tells whether an image has this very process as its node's broker."""
+        self.position = 0
+        """The image of this position is in force here."""
+        self.partitions: Mapping[PartitionId, LedPartition] = Together(*(role.partitions for role in roles.values()))
+        """Those that this broker leads and could open."""
+        self.holders: Mapping[PartitionId, Holder] = Together(*(role.holders for role in roles.values()))
+        """What this broker has of partitions, in whatever role."""
+        self._node_id = node_id
+        self._config = config
+        self._logs = logs
+        self._roles = roles
+        self._moved = moved
+        self._removal = removal
+        self._is_admitted = is_admitted
+        self._image = ClusterImage("")
+        self._has_news = asyncio.Event()
+
+    def follow(self, image: ClusterImage) -> None:
+        """The metadata has moved."""
+        self._image = image
+        self._has_news.set()
+
+    async def run(self) -> None:
+        """Brings this broker in line with each image, until cancelled."""
+        loop = asyncio.get_running_loop()
+        reopen_at_s: float | None = None
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(reopen_at_s):
+                    await self._has_news.wait()
+            self._has_news.clear()
+            if reopen_at_s is not None and loop.time() >= reopen_at_s:  # however much news there is
+                reopen_at_s = None
+                await self._let_go_of_troubled()
+            await self._come_to(self._image)
+            if not self._logs.troubled:
+                reopen_at_s = None
+            elif reopen_at_s is None:
+                reopen_at_s = loop.time() + REOPEN_S
+
+    async def _let_go_of_troubled(self) -> None:
+        """They are opened again."""
+        for partition_id in list(self._logs.troubled):
+            await self._stop(partition_id)
+        self._logs.close_troubled()
+
+    async def _come_to(self, image: ClusterImage) -> None:
+        wanted = self._held_in(image)
+        for partition_id in [known for known in self.holders if known not in wanted]:
+            await self._stop(partition_id)
+        for partition_id, (topic, info) in wanted.items():
+            roles = self._roles[topic.commit_protocol]
+            if await roles.serve(self._assignment(partition_id, topic, info), image):
+                await asyncio.sleep(0)
+        for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
+            self._logs.forget(partition_id)
+        self.position = image.position
+        self._moved()
+
+    def _held_in(self, image: ClusterImage) -> dict[PartitionId, tuple[Topic, PartitionInfo]]:
+        """Nothing before this process is registered: what an older image gives this node was given to an earlier
+        process, which may have written more in that leader epoch than there is now."""
+        if not self._is_admitted(image):
+            return {}
+        return {
+            PartitionId(topic.topic_id, info.partition): (topic, info)
+            for topic in image.topics.values()
+            for info in topic.partitions
+            if self._node_id in info.replicas
+        }
+
+    def _assignment(self, partition_id: PartitionId, topic: Topic, info: PartitionInfo) -> Assignment:
+        return Assignment(partition_id, topic, info, topic_config(self._config, topic.configs))
+
+    def newest(self, partition_id: PartitionId) -> tuple[Assignment, ClusterImage] | None:
+        """What the newest image has of a partition; None if this broker is to hold no replica of it."""
+        found = self._held_in(self._image).get(partition_id)
+        return None if found is None else (self._assignment(partition_id, *found), self._image)
+
+    def unfit(self) -> tuple[UnfitReplica, ...]:
+        """Those that the cluster counts on, and should not."""
+        reasons = {known: UnfitReason.OFFLINE for known in self._logs.troubled if not self._logs.is_open(known)}
+        for roles in self._roles.values():
+            reasons |= roles.unfit()
+        if not reasons:
+            return ()
+        return tuple(
+            UnfitReplica(known.topic_id, known.partition, info.leader_epoch, reasons[known])
+            for known, (_, info) in self._held_in(self._image).items()
+            if known in reasons and (self._node_id in info.isr or info.leader == self._node_id)
+        )
+
+    async def _stop(self, partition_id: PartitionId) -> None:
+        for roles in self._roles.values():
+            if partition_id in roles.holders:
+                await roles.stop(partition_id)
+
+    async def close(self) -> None:
+        """Ends all roles."""
+        for roles in self._roles.values():
+            await roles.close()

@@ -1,0 +1,230 @@
+"""The leader's side of forwarding: serves what other brokers' clients want of the partitions that this broker leads.
+
+Never forwards: a partition that is not led here is refused with `NotLeader`, whatever this broker believes to know of
+its whereabouts, so that no two brokers that disagree can send a request in circles. The origin decides what to do next.
+
+The origin's image may be ahead of this broker's: the origin has already heard that this broker leads. Then the request
+waits for this broker's image, `CATCH_UP_S` at most, instead of being refused for what is about to be true.
+
+Bounded: the batches of requests under way count against a budget (`Overloaded`), one answer holds at most
+`READ_BYTES_MAX`, waits count with those of clients, and everything ends at the caller's deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.routing.forwarding_messages import (
+    Addressed,
+    BatchesRead,
+    Fingerprints,
+    ForwardChangeWait,
+    ForwardDataWait,
+    ForwardDeletion,
+    ForwardFingerprints,
+    ForwardOffsets,
+    ForwardProduce,
+    ForwardRead,
+    OffsetsEntry,
+    OffsetsFound,
+    Produced,
+    Refusal,
+)
+from tidelog.broker.routing.gathering import wait_for_local_change
+from tidelog.broker.routing.whereabouts import Whereabouts
+from tidelog.broker.runtime.budget import ByteBudget
+from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.model.batch_header import split_batches
+from tidelog.model.errors import InvalidRequest, NotLeader, TidelogError, UnknownPartition, UnknownTopic
+from tidelog.model.ids import PartitionId, ProducerId, TopicId
+from tidelog.transport.peer import Answer
+
+PRODUCE_BYTES_MAX: Final = 128 << 20
+"""Batches that other brokers have forwarded here and that are not answered yet. One request always fits."""
+READ_BYTES_MAX: Final = 32 << 20
+"""Of one forwarded read; a single larger batch is answered all the same."""
+CATCH_UP_S: Final = 2.0
+
+
+class ForwardedRequests:
+    """Answers the requests of `forwarding_messages`."""
+
+    def __init__(self, whereabouts: Whereabouts, purgatory: Purgatory) -> None:
+        self._whereabouts = whereabouts
+        self._purgatory = purgatory
+        self._budget = ByteBudget(PRODUCE_BYTES_MAX, "requests forwarded by other brokers")
+
+    async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:
+        """The answer to one request. Raises the `TidelogError` that the origin's client is to be told."""
+        match message:
+            case ForwardProduce():
+                return await self._produce(message, payload)
+            case ForwardDeletion():
+                return await self._delete(message)
+            case ForwardRead():
+                return await self._read(message)
+            case ForwardDataWait():
+                return await self._wait_for_data(message)
+            case ForwardChangeWait():
+                return await self._wait_for_change(message)
+            case ForwardOffsets():
+                return await self._find_offsets(message)
+            case ForwardFingerprints():
+                return await self._find_fingerprints(message)
+            case _:
+                raise InvalidRequest(f"{type(message).__name__} is not a request about a partition")
+
+    # -- one partition -----------------------------------------------------------------------------------------------
+
+    async def _produce(self, asked: ForwardProduce, payload: memoryview) -> Answer:
+        deadline_s = _deadline_s(asked.timeout_ms)
+        partition = await self.led(asked.partition, deadline_s)
+        size = len(payload)
+        self._budget.take(size)
+        try:
+            keyed = None
+            if asked.idempotency is not None:
+                keyed = ProducerId(asked.idempotency[0]), asked.idempotency[1]
+            receipt = await partition.produce(
+                split_batches(payload, batch_bytes_max=partition.config.max_message_bytes),
+                acks=asked.acks,
+                deadline_s=deadline_s,
+                idempotency=keyed,
+                expected_end=asked.expected_end,
+            )
+        finally:
+            self._budget.give_back(size)
+        return Answer(
+            Produced(
+                receipt.batches,
+                receipt.leader_epoch,
+                receipt.acked_by,
+                receipt.durability,
+                receipt.log_append_time_ms,
+            )
+        )
+
+    async def _delete(self, asked: ForwardDeletion) -> Answer:
+        deadline_s = _deadline_s(asked.timeout_ms)
+        partition = await self.led(asked.partition, deadline_s)
+        await partition.delete_prefix(asked.offset, deadline_s=deadline_s)
+        return Answer()
+
+    async def _read(self, asked: ForwardRead) -> Answer:
+        partition = await self.led(asked.partition, _deadline_s(asked.timeout_ms))
+        fetched = await partition.read(asked.offset, bytes_max=min(asked.bytes_max, READ_BYTES_MAX))
+        message = BatchesRead(
+            fetched.next_offset,
+            fetched.log_start_offset,
+            fetched.high_watermark,
+            fetched.log_end_offset,
+            fetched.leader_epoch,
+            fetched.replica,
+        )
+        return Answer(message, (fetched.data,) if fetched.data else ())
+
+    async def _wait_for_data(self, asked: ForwardDataWait) -> Answer:
+        deadline_s = _deadline_s(asked.timeout_ms)
+        partition = await self.led(asked.partition, deadline_s)
+        await partition.wait_for_data(asked.offset, bytes_min=asked.bytes_min, deadline_s=deadline_s)
+        return Answer()
+
+    # -- many partitions ---------------------------------------------------------------------------------------------
+
+    async def _wait_for_change(self, asked: ForwardChangeWait) -> Answer:
+        deadline_s = _deadline_s(asked.timeout_ms)
+        found = await self._led_of_many([addressed for addressed, _ in asked.known], deadline_s)
+        known: list[tuple[LedPartition, int]] = []
+        for partition, (_, end) in zip(found, asked.known, strict=True):
+            if isinstance(partition, TidelogError):
+                return Answer()  # something to tell: whoever asks for the offsets next is told
+            known.append((partition, end))
+        await wait_for_local_change(known, self._purgatory, deadline_s)
+        return Answer()
+
+    async def _find_offsets(self, asked: ForwardOffsets) -> Answer:
+        found = await self._led_of_many([addressed for addressed, _ in asked.asked], _deadline_s(asked.timeout_ms))
+        entries = []
+        for partition, (_, timestamp_ms) in zip(found, asked.asked, strict=True):
+            entries.append(await _offsets_entry(partition, timestamp_ms))
+            if timestamp_ms is not None:
+                await asyncio.sleep(0)  # a look-up opens batches; others get their turn between two
+        return Answer(OffsetsFound(entries))
+
+    async def _find_fingerprints(self, asked: ForwardFingerprints) -> Answer:
+        found = await self._led_of_many(asked.partitions, _deadline_s(asked.timeout_ms))
+        producer_id = ProducerId(asked.producer_id)
+        return Answer(
+            Fingerprints(
+                [
+                    Refusal.of(partition)
+                    if isinstance(partition, TidelogError)
+                    else await partition.fingerprint_of(producer_id)
+                    for partition in found
+                ]
+            )
+        )
+
+    # -- which partitions --------------------------------------------------------------------------------------------
+
+    async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
+        """A partition that this broker leads, as the origin believes. Raises `NotLeader`, or another definite error."""
+        (found,) = await self._led_of_many([addressed], deadline_s)
+        if isinstance(found, TidelogError):
+            raise found
+        return found
+
+    async def _led_of_many(self, asked: Sequence[Addressed], deadline_s: float) -> list[LedPartition | TidelogError]:
+        """The partitions, or why they are not served here. Waits for the image if the origin's is newer."""
+        found = [self._find(addressed) for addressed in asked]
+        newest = max((addressed.position for addressed in asked), default=0)
+        if newest > self._whereabouts.position and any(isinstance(one, TidelogError) for one in found):
+            patience_s = min(deadline_s, asyncio.get_running_loop().time() + CATCH_UP_S)
+            await self._whereabouts.wait_until(lambda: self._whereabouts.position >= newest, patience_s)
+            found = [self._find(addressed) for addressed in asked]
+        return found
+
+    def _find(self, addressed: Addressed) -> LedPartition | TidelogError:
+        topic_id = TopicId(addressed.topic_id)
+        try:
+            info = self._whereabouts.find_again(addressed.topic, topic_id, addressed.partition)
+            if info.leader != self._whereabouts.node_id or info.leader_epoch < addressed.leader_epoch:
+                return NotLeader(
+                    f"broker {self._whereabouts.node_id} does not lead {addressed.topic}-{addressed.partition} "
+                    f"in epoch {addressed.leader_epoch}",
+                    info.leader_epoch,
+                )
+            return self._whereabouts.opened(addressed.topic, PartitionId(topic_id, addressed.partition))
+        except (UnknownTopic, UnknownPartition) as error:
+            if addressed.position <= self._whereabouts.position:
+                return error
+            return NotLeader(f"broker {self._whereabouts.node_id} has not heard of {addressed.topic} yet")
+        except TidelogError as error:
+            return error
+
+
+async def _offsets_entry(partition: LedPartition | TidelogError, timestamp_ms: int | None) -> OffsetsEntry:
+    if isinstance(partition, TidelogError):
+        return OffsetsEntry(refusal=Refusal.of(partition))
+    try:
+        record = None if timestamp_ms is None else await partition.offset_for_timestamp(timestamp_ms)
+    except TidelogError as error:
+        return OffsetsEntry(refusal=Refusal.of(error))
+    extent = await partition.extent()
+    return OffsetsEntry(
+        extent.log_start_offset,
+        extent.high_watermark,
+        extent.log_end_offset,
+        extent.leader_epoch,
+        extent.leader,
+        record,
+    )
+
+
+def _deadline_s(timeout_ms: int) -> float:
+    return asyncio.get_running_loop().time() + max(0, timeout_ms) / 1000

@@ -1,0 +1,134 @@
+"""Questions about many partitions at once: answered here where this broker leads, one request to each other leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
+from tidelog.broker.routing.forwarding_messages import Addressed
+from tidelog.broker.routing.origin import UNKNOWN
+from tidelog.broker.routing.peer_partition import PeerLeader, PeerPartition
+from tidelog.broker.routing.remote_partition import RemotePartition
+from tidelog.broker.routing.survey import offsets_at, survey_fingerprints, survey_offsets
+from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.model.errors import LeaderNotAvailable, Overloaded, TidelogError
+from tidelog.model.ids import ProducerId
+
+PATIENCE_S: Final = 1.0
+"""How long a leader is looked for. A partition that cannot be asked about must not hold back the others for longer."""
+
+
+async def offsets_of(asked: Sequence[tuple[PartitionHandle, int | None]]) -> list[Offsets | TidelogError]:
+    """Of each partition the extent, and if it comes with a timestamp (ms) the first record of that time or later; or
+    why not."""
+    found: list[Offsets | TidelogError | None] = [None] * len(asked)
+    remote = [(number, one) for number, (one, _) in enumerate(asked) if isinstance(one, RemotePartition)]
+    if remote:
+        targets = [(one.target, asked[number][1]) for number, one in remote]
+        answers = await survey_offsets(remote[0][1].origin, targets, _patience_ends_s())
+        for (number, _), answer in zip(remote, answers, strict=True):
+            found[number] = answer
+    answers = [await _offsets_here(*asked[number]) if one is None else one for number, one in enumerate(found)]
+    await _ask_again(asked, answers)
+    return answers
+
+
+async def _ask_again(
+    asked: Sequence[tuple[PartitionHandle, int | None]], answers: list[Offsets | TidelogError]
+) -> None:
+    """Of a leader here that is about to be elected: it knows in a moment."""
+    deadline_s = _patience_ends_s()
+    for number, (partition, timestamp_ms) in enumerate(asked):
+        if isinstance(partition, LedPartition) and isinstance(answers[number], LeaderNotAvailable):
+            await partition.wait_for_end(deadline_s)
+            answers[number] = await _offsets_here(partition, timestamp_ms)
+
+
+async def _offsets_here(partition: PartitionHandle, timestamp_ms: int | None) -> Offsets | TidelogError:
+    try:
+        return await offsets_at(partition, timestamp_ms)
+    except TidelogError as error:
+        return error
+
+
+async def fingerprints_of(
+    partitions: Sequence[PartitionHandle], producer_id: ProducerId
+) -> list[int | TidelogError | None]:
+    """What came to each partition under an idempotency key, by the producer id made from it; None if nothing did."""
+    remote = [one for one in partitions if isinstance(one, RemotePartition)]
+    found: list[int | TidelogError | None] = [
+        await one.fingerprint_of(producer_id) for one in partitions if not isinstance(one, RemotePartition)
+    ]
+    if remote:
+        targets = [one.target for one in remote]
+        found += await survey_fingerprints(remote[0].origin, targets, producer_id, _patience_ends_s())
+    return found
+
+
+async def wait_for_change(
+    known: Sequence[tuple[PartitionHandle, int]], purgatory: Purgatory, deadline_s: float
+) -> None:
+    """Returns when the high watermark of any of these partitions is not the one that came with it, when there is an
+    error to tell of one, or at the deadline (loop time). Raises `Overloaded` if too many wait already."""
+    local = [(one, end) for one, end in known if isinstance(one, LedPartition)]
+    remote = [(one, end) for one, end in known if isinstance(one, RemotePartition)]
+    if not remote:
+        await wait_for_local_change(local, purgatory, deadline_s)
+        return
+    try:
+        places = [(one.origin.locate(one.target, deadline_s), end) for one, end in remote]
+    except TidelogError:
+        return
+    local += [(place, end) for place, end in places if isinstance(place, LedPartition)]
+    leaders: dict[int, PeerLeader] = {}
+    groups: dict[int, list[tuple[Addressed, int]]] = {}
+    for place, end in places:
+        if isinstance(place, PeerPartition):
+            leaders[place.leader.node_id] = place.leader
+            groups.setdefault(place.leader.node_id, []).append((place.addressed, end))
+    waits = [_wait_at(leaders[node_id], group, deadline_s) for node_id, group in groups.items()]
+    if local:
+        waits.append(wait_for_local_change(local, purgatory, deadline_s))
+    await first_of(waits)
+
+
+async def wait_for_local_change(
+    known: Sequence[tuple[LedPartition, int]], purgatory: Purgatory, deadline_s: float
+) -> None:
+    """As `wait_for_change`, of partitions that this broker leads."""
+    await purgatory.wait(
+        [partition.watchers for partition, _ in known],
+        lambda: any(partition.high_watermark != end for partition, end in known),
+        deadline_s,
+    )
+
+
+async def _wait_at(leader: PeerLeader, known: Sequence[tuple[Addressed, int]], deadline_s: float) -> None:
+    try:
+        await leader.wait_for_change(known, deadline_s)
+    except Overloaded:
+        raise
+    except (TidelogError, *UNKNOWN):
+        return  # whoever asks for the offsets next is told
+
+
+async def first_of(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Returns, or raises, when the first of these does; ends the others."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _patience_ends_s() -> float:
+    return asyncio.get_running_loop().time() + PATIENCE_S

@@ -1,0 +1,183 @@
+"""The origin's side of forwarding: finds the leader, asks it, and asks again when that is sure to do no harm.
+
+A request is repeated, until its deadline, when it went to the wrong broker or to nobody:
+
+    what happened                            done?     what the origin does
+    ---------------------------------------  --------  --------------------------------------------------------------
+    `NotLeader`, no connection               no        waits for news of the leader, then asks whoever leads
+    connection lost, no answer in time       unknown   the same if repeating is harmless, else says so: 504
+    any other answer of the leader           it says   passes it on, as the leader made it
+
+A leader that was replaced before it answered is not waited for either, if repeating is harmless: it may be paused.
+
+The wait ends as soon as this broker's image says something new of the partition, or after a pause that doubles: a
+connection that broke comes back without the metadata noticing. A partition that has no leader is refused at once.
+
+What is harmless to repeat? Reads. And appends that the partition itself recognises, since each batch carries a
+producer id and a sequence, or the request has an idempotency key: if the first try got into the log, the second is
+answered with the offsets of the first; if it did not, the second is the first; if it is still under way, it will be
+recognised when it arrives. But once a try may have been appended, a definite error of a later try only speaks for that
+try (the log may have moved on since, so that the repeat looks like a gap): it is told as indefinite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.routing.forwarding_messages import Addressed
+from tidelog.broker.routing.peer_partition import PeerLeader, PeerPartition, Peers, Waits
+from tidelog.broker.routing.whereabouts import Whereabouts
+from tidelog.model.cluster import NO_LEADER
+from tidelog.model.errors import LeaderNotAvailable, NotLeader, TidelogError, TimedOutAfterAppend
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.transport.peer import PeerLost, PeerUnreachable
+
+T = TypeVar("T")
+
+PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MAX: Final = 1.0
+Place = LedPartition | PeerPartition
+NOT_DONE: Final = (NotLeader, PeerUnreachable)
+UNKNOWN: Final = (PeerLost, TimeoutError)
+
+
+class Target(NamedTuple):
+    """A partition of one life of a topic."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Pauses:
+    """The waits between the tries of one request: each twice as long as the one before, all of them before the
+    deadline (loop time)."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._next_s = PAUSE_S_MIN
+
+    @property
+    def is_over(self) -> bool:
+        """True if there is no time for another try."""
+        return asyncio.get_running_loop().time() >= self._deadline_s
+
+    def next_end_s(self) -> float:
+        """When the next pause ends."""
+        pause_s, self._next_s = self._next_s, min(2 * self._next_s, PAUSE_S_MAX)
+        return min(asyncio.get_running_loop().time() + pause_s, self._deadline_s)
+
+
+class Origin:
+    """Where requests set out from. One per broker."""
+
+    def __init__(self, whereabouts: Whereabouts, peers: Peers) -> None:
+        self._whereabouts = whereabouts
+        self._peers = peers
+        self._waits = Waits()
+
+    async def reach(
+        self,
+        target: Target,
+        ask: Callable[[Place], Awaitable[T]],
+        deadline_s: float,
+        *,
+        appends: bool = False,
+        is_repeatable: bool = True,
+    ) -> T:
+        """What `ask` returns of the partition at its leader, wherever that is by then.
+
+        Raises what the leader raised; `LeaderNotAvailable` if none could be asked by the deadline (loop time);
+        `TimedOutAfterAppend` if it `appends`, and may have done so without an answer.
+        """
+        pauses = Pauses(deadline_s)
+        is_uncertain = False
+        while True:
+            epoch = None
+            try:
+                place = self.locate(target, deadline_s)
+                epoch = epoch_of(place)
+                if is_repeatable and isinstance(place, PeerPartition):
+                    return await self.while_it_leads(target, epoch, ask(place))
+                return await ask(place)
+            except UNKNOWN as error:
+                failure: Exception = error
+                is_uncertain = appends
+            except TidelogError as error:
+                failure = error
+                if not isinstance(error, NOT_DONE):
+                    if is_uncertain and error.definite:
+                        raise unknown(target, error) from error
+                    raise
+            if pauses.is_over or (is_uncertain and not is_repeatable):
+                raise unknown(target, failure) if is_uncertain else not_reached(target, failure)
+            await self.wait_for_news([(target, epoch)], pauses.next_end_s())
+
+    async def while_it_leads(self, target: Target, epoch: int, asked: Awaitable[T]) -> T:
+        """Raises `TimeoutError` if the partition gets another leader epoch while it is asked: its leader may be paused,
+        and never answer."""
+        async with asyncio.timeout(None) as patience:
+
+            def look() -> None:
+                if self.epoch(target) != epoch and not patience.expired():
+                    patience.reschedule(0)
+
+            with self._whereabouts.alarmed(look):
+                return await asked
+
+    def locate(self, target: Target, deadline_s: float) -> Place:
+        """Where a partition is led, to be asked until `deadline_s`.
+
+        Raises `UnknownTopic`, or `LeaderNotAvailable` if nobody leads it or its log is not open here.
+        """
+        info = self._whereabouts.find_again(*target)
+        if info.leader == self._whereabouts.node_id:
+            return self._whereabouts.opened(target.topic, PartitionId(target.topic_id, target.partition))
+        if info.leader == NO_LEADER:
+            raise no_leader(target)
+        addressed = Addressed(*target, info.leader_epoch, self._whereabouts.position)
+        return PeerPartition(PeerLeader(self._peers, info.leader, self._waits), addressed, deadline_s)
+
+    async def wait_for_news(self, tried: Sequence[tuple[Target, int | None]], until_s: float) -> None:
+        """Returns when any of these partitions has another leader epoch than the one that was tried, or at `until_s`
+        (loop time)."""
+
+        def is_news() -> bool:
+            return any(self.epoch(target) != epoch for target, epoch in tried)
+
+        await self._whereabouts.wait_until(is_news, until_s)
+
+    def epoch(self, target: Target) -> int | None:
+        """The partition's leader epoch, as far as this broker knows; None if there is no such partition any more."""
+        try:
+            return self._whereabouts.find_again(*target).leader_epoch
+        except TidelogError:
+            return None
+
+
+def epoch_of(place: Place) -> int:
+    """The leader epoch in which a place leads its partition."""
+    return place.addressed.leader_epoch if isinstance(place, PeerPartition) else place.leader_epoch
+
+
+def no_leader(target: Target) -> LeaderNotAvailable:
+    """The definite error of a request that there is nobody to answer."""
+    return LeaderNotAvailable(f"partition {target} has no leader now; try again when its broker is back")
+
+
+def not_reached(target: Target, failure: Exception) -> LeaderNotAvailable:
+    """The definite error of a request that no leader took."""
+    return LeaderNotAvailable(f"the leader of partition {target} could not be asked in time ({failure}); try again")
+
+
+def unknown(target: Target, failure: Exception) -> TimedOutAfterAppend:
+    """The indefinite error of a request that a leader may have carried out."""
+    return TimedOutAfterAppend(
+        f"sent to the leader of partition {target}, which may have done it: {failure}; retry idempotently"
+    )

@@ -1,0 +1,194 @@
+"""One try at one leader: requests about partitions as messages, and answers back as what the leader returned.
+
+Nothing here repeats anything. What the leader raised is raised here as it was; what happened on the way is a
+`PeerUnreachable` or a `NotLeader` (definite: nothing was done), a `PeerLost` or a `TimeoutError` (unknown).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, Offsets
+from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.routing.forwarding_messages import (
+    Addressed,
+    BatchesRead,
+    Fingerprints,
+    ForwardChangeWait,
+    ForwardDataWait,
+    ForwardDeletion,
+    ForwardFingerprints,
+    ForwardOffsets,
+    ForwardProduce,
+    ForwardRead,
+    OffsetsFound,
+    Produced,
+    Refusal,
+)
+from tidelog.model.batch_header import RecordBatch
+from tidelog.model.errors import InternalError, Overloaded, TidelogError
+from tidelog.model.ids import ProducerId
+from tidelog.model.ports import Buffer
+from tidelog.transport.peer import Answer, Lane
+
+E = TypeVar("E")
+M = TypeVar("M", bound=msgspec.Struct)
+
+WAITS_MAX: Final = 512
+"""Waits of this broker's clients at other brokers: half of what one peer connection carries, so that long polls leave
+room for what is in a hurry."""
+GRACE_S: Final = 0.5
+"""How much longer than the leader the origin waits, so that the leader's verdict on the deadline still arrives."""
+
+
+class Peers(Protocol):
+    """The way to other brokers; `transport.peer.PeerNode` is one."""
+
+    async def request(
+        self,
+        node_id: int,
+        message: msgspec.Struct,
+        payload: Sequence[Buffer] = (),
+        *,
+        deadline_s: float,
+        lane: Lane = Lane.CONTROL,
+    ) -> Answer:
+        """The peer's answer, within `deadline_s` seconds, or the `TidelogError` that it answered with.
+
+        Raises `PeerUnreachable` or `Overloaded` (not sent: definite), `PeerLost` or `TimeoutError` (unknown).
+        """
+        ...
+
+
+class Waits:
+    """Counts the waits at other brokers; a context manager around each."""
+
+    def __init__(self, waits_max: int = WAITS_MAX) -> None:
+        self._waits_max = waits_max
+        self.under_way = 0
+
+    def __enter__(self) -> None:
+        if self.under_way >= self._waits_max:
+            raise Overloaded(
+                f"{self.under_way} reads wait for data of other brokers already; try again, or ask the leader itself"
+            )
+        self.under_way += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.under_way -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLeader:
+    """Another broker, as the leader of partitions."""
+
+    peers: Peers
+    node_id: int
+    waits: Waits
+
+    async def wait_for_change(self, known: Sequence[tuple[Addressed, int]], deadline_s: float) -> None:
+        """Returns when a high watermark is not the one given, when there is an error to tell, or at the deadline."""
+        with self.waits:
+            await self.ask(ForwardChangeWait(list(known), _timeout_ms(deadline_s)), deadline_s)
+
+    async def offsets(
+        self, asked: Sequence[tuple[Addressed, int | None]], deadline_s: float
+    ) -> list[Offsets | TidelogError]:
+        """Extents, and what was looked for by timestamp, of many partitions."""
+        answer = await self.ask(ForwardOffsets(list(asked), _timeout_ms(deadline_s)), deadline_s)
+        found: list[Offsets | TidelogError] = []
+        for entry in _expect(OffsetsFound, answer).entries:
+            if entry.refusal is not None:
+                found.append(entry.refusal.to_error())
+                continue
+            extent = Extent(
+                entry.log_start_offset, entry.high_watermark, entry.log_end_offset, entry.leader_epoch, entry.leader
+            )
+            found.append(Offsets(extent, entry.record))
+        return _one_each(found, asked)
+
+    async def fingerprints(
+        self, partitions: Sequence[Addressed], producer_id: ProducerId, deadline_s: float
+    ) -> list[int | TidelogError | None]:
+        """What came under an idempotency key, of many partitions."""
+        message = ForwardFingerprints(list(partitions), producer_id, _timeout_ms(deadline_s))
+        found = _expect(Fingerprints, await self.ask(message, deadline_s)).found
+        return _one_each([one.to_error() if isinstance(one, Refusal) else one for one in found], partitions)
+
+    async def ask(self, message: msgspec.Struct, deadline_s: float, payload: Sequence[Buffer] = ()) -> Answer:
+        """One request of `forwarding_messages`, to be done by `deadline_s` (loop time)."""
+        left_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
+        return await self.peers.request(self.node_id, message, payload, deadline_s=left_s + GRACE_S, lane=Lane.DATA)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerPartition:
+    """One partition at another broker; `deadline_s` (loop time) is for whatever has no deadline of its own."""
+
+    leader: PeerLeader
+    addressed: Addressed
+    deadline_s: float
+
+    async def produce(
+        self,
+        batches: list[RecordBatch],
+        *,
+        acks: int,
+        deadline_s: float,
+        idempotency: tuple[ProducerId, int] | None = None,
+        expected_end: int | None = None,
+    ) -> ProduceReceipt:
+        """As `Partition.produce`. The batches' bytes go out as they are, and are not copied."""
+        message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end)
+        answer = await self.leader.ask(message, deadline_s, [batch.data for batch in batches])
+        made = _expect(Produced, answer)
+        return ProduceReceipt(
+            list(made.batches), made.leader_epoch, made.acked_by, made.durability, made.log_append_time_ms
+        )
+
+    async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
+        """As `LedPartition.delete_prefix`."""
+        await self.leader.ask(ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
+
+    async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
+        """As `Partition.read`."""
+        message = ForwardRead(self.addressed, offset, bytes_max, _timeout_ms(self.deadline_s))
+        answer = await self.leader.ask(message, self.deadline_s)
+        read = _expect(BatchesRead, answer)
+        return FetchedBatches(
+            answer.body,
+            read.next_offset,
+            read.log_start_offset,
+            read.high_watermark,
+            read.log_end_offset,
+            read.leader_epoch,
+            read.replica,
+        )
+
+    async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
+        """As `Partition.wait_for_data`."""
+        with self.leader.waits:
+            message = ForwardDataWait(self.addressed, offset, bytes_min, _timeout_ms(deadline_s))
+            await self.leader.ask(message, deadline_s)
+
+
+def _timeout_ms(deadline_s: float) -> int:
+    return max(0, math.ceil((deadline_s - asyncio.get_running_loop().time()) * 1000))
+
+
+def _expect(kind: type[M], answer: Answer) -> M:
+    if not isinstance(answer.message, kind):
+        raise InternalError(f"a broker answered with {type(answer.message).__name__} instead of {kind.__name__}")
+    return answer.message
+
+
+def _one_each(found: list[E], asked: Sequence[object]) -> list[E]:
+    if len(found) != len(asked):
+        raise InternalError(f"a broker answered about {len(found)} partitions, and was asked about {len(asked)}")
+    return found

@@ -1,0 +1,79 @@
+"""Any broker answers any request: who of the brokers does, for each partition.
+
+`Routing` is what a broker makes once, and all that it has to know of forwarding:
+
+- its `partition(...)` asks `Routing.partition`, and gets the runtime of a partition that it leads, or a handle that
+  forwards;
+- its peer node is told of `FORWARDING_MESSAGES`, and gives requests of these types to `Routing.handle`;
+- whenever its image has changed, or it has opened or closed a partition, it calls `Routing.moved`.
+
+Clients that know the metadata ask leaders directly, and cost no hop.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.partitions.partition_handle import PartitionHandle
+from tidelog.broker.routing.forwarding import ForwardedRequests
+from tidelog.broker.routing.forwarding_messages import Addressed
+from tidelog.broker.routing.origin import Origin, Target, no_leader
+from tidelog.broker.routing.peer_partition import Peers
+from tidelog.broker.routing.remote_partition import RemotePartition
+from tidelog.broker.routing.whereabouts import Host, Whereabouts
+from tidelog.config.schema import TopicConfig
+from tidelog.model.cluster import NO_LEADER, Topic
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.transport.peer import Answer
+
+CONFIGS_MAX: Final = 10_000
+"""Topics whose settings are kept worked out."""
+
+
+class Routing:
+    """Leads requests about partitions to whoever leads them. `peers` is the broker's `PeerNode`.
+
+    `host` is the broker itself; it may still be starting, since nothing is asked of it here.
+    """
+
+    def __init__(self, host: Host, peers: Peers) -> None:
+        self._whereabouts = Whereabouts(host)
+        self.origin = Origin(self._whereabouts, peers)
+        """Where requests of this broker's clients set out from."""
+        self._requests = ForwardedRequests(self._whereabouts, host.purgatory)
+        self._configs: dict[TopicId, tuple[object, TopicConfig]] = {}
+
+    def partition(self, topic: str, partition: int) -> PartitionHandle:
+        """A partition, here or elsewhere. Raises `UnknownTopic`, `UnknownPartition`; `LeaderNotAvailable` if nobody
+        leads it now, or this broker should and could not open it."""
+        described, info = self._whereabouts.find(topic, partition)
+        if info.leader == self._whereabouts.node_id:
+            return self._whereabouts.opened(topic, PartitionId(described.topic_id, partition))
+        target = Target(topic, described.topic_id, partition)
+        if info.leader == NO_LEADER:
+            raise no_leader(target)
+        return RemotePartition(self.origin, target, self._config(described))
+
+    def moved(self) -> None:
+        """The image has changed, or what is open here: requests that wait for that look again."""
+        self._whereabouts.moved()
+
+    async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
+        """As `ForwardedRequests.led`."""
+        return await self._requests.led(addressed, deadline_s)
+
+    async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:
+        """Answers another broker's request, one of `FORWARDING_MESSAGES`. Raises the error to be told."""
+        return await self._requests.handle(message, payload)
+
+    def _config(self, topic: Topic) -> TopicConfig:
+        """The settings of a topic, worked out once for each change of its overrides."""
+        known = self._configs.get(topic.topic_id)
+        if known is None or known[0] is not topic.configs:
+            if len(self._configs) >= CONFIGS_MAX:
+                self._configs.clear()
+            known = self._configs[topic.topic_id] = (topic.configs, self._whereabouts.config(topic.name))
+        return known[1]

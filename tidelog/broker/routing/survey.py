@@ -1,0 +1,123 @@
+"""Questions about many partitions that other brokers lead: one request to each leader, all at the same time.
+
+What went to the wrong broker, or to nobody, is asked again as `Origin.reach` does for one partition; what a leader said
+stands. An answer is never held back by a leader that is out of reach for longer than the deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
+from tidelog.broker.routing.forwarding_messages import Addressed
+from tidelog.broker.routing.origin import NOT_DONE, UNKNOWN, Origin, Pauses, Target, epoch_of, not_reached
+from tidelog.broker.routing.peer_partition import PeerLeader
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import ProducerId
+from tidelog.transport.peer import PeerLost
+
+T = TypeVar("T")
+
+AskHere = Callable[[int, LedPartition], Awaitable[T]]
+AskPeer = Callable[[PeerLeader, list[tuple[int, Addressed]]], Awaitable[Sequence[T | TidelogError]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey(Generic[T]):
+    """One question about each of `targets`. Both ways of asking get positions in `targets`."""
+
+    origin: Origin
+    targets: Sequence[Target]
+    ask_here: AskHere[T]
+    ask_peer: AskPeer[T]
+
+    async def run(self, deadline_s: float) -> list[T | TidelogError]:
+        """An answer or an error for each target, in their order."""
+        pauses = Pauses(deadline_s)
+        found: dict[int, T | TidelogError] = {}
+        pending: list[int] = list(range(len(self.targets)))
+        while pending:
+            tried = await self._round(pending, found, deadline_s)
+            pending = [number for number in pending if isinstance(found[number], NOT_DONE + UNKNOWN)]
+            if pauses.is_over:
+                break
+            if pending:
+                news = [(self.targets[number], tried[number]) for number in pending]
+                await self.origin.wait_for_news(news, pauses.next_end_s())
+        for number in pending:
+            failure = found[number]
+            assert isinstance(failure, TidelogError)
+            found[number] = not_reached(self.targets[number], failure)
+        return [found[number] for number in range(len(self.targets))]
+
+    async def _round(
+        self, pending: Sequence[int], found: dict[int, T | TidelogError], deadline_s: float
+    ) -> dict[int, int]:
+        """Asks once, and notes what is found. Returns the leader epochs that were tried."""
+        tried: dict[int, int] = {}
+        leaders: dict[int, PeerLeader] = {}
+        questions: dict[int, list[tuple[int, Addressed]]] = {}
+        for number in pending:
+            try:
+                place = self.origin.locate(self.targets[number], deadline_s)
+                tried[number] = epoch_of(place)
+                if isinstance(place, LedPartition):
+                    found[number] = await self.ask_here(number, place)
+                    continue
+            except TidelogError as error:
+                found[number] = error
+                continue
+            node_id = place.leader.node_id
+            leaders[node_id] = place.leader
+            questions.setdefault(node_id, []).append((number, place.addressed))
+        await asyncio.gather(*(self._ask(leaders[node_id], asked, found) for node_id, asked in questions.items()))
+        return tried
+
+    async def _ask(
+        self, leader: PeerLeader, asked: list[tuple[int, Addressed]], found: dict[int, T | TidelogError]
+    ) -> None:
+        try:
+            answers: Sequence[T | TidelogError] = await self.ask_peer(leader, asked)
+        except TimeoutError as error:
+            answers = [PeerLost(str(error))] * len(asked)
+        except TidelogError as error:
+            answers = [error] * len(asked)
+        found.update(zip((number for number, _ in asked), answers, strict=True))
+
+
+async def survey_offsets(
+    origin: Origin, asked: Sequence[tuple[Target, int | None]], deadline_s: float
+) -> list[Offsets | TidelogError]:
+    """The extents of partitions, and for those with a timestamp (ms) the first record of that time or later."""
+
+    async def here(number: int, partition: LedPartition) -> Offsets:
+        return await offsets_at(partition, asked[number][1])
+
+    async def peer(leader: PeerLeader, group: list[tuple[int, Addressed]]) -> list[Offsets | TidelogError]:
+        return await leader.offsets([(addressed, asked[number][1]) for number, addressed in group], deadline_s)
+
+    return await Survey(origin, [target for target, _ in asked], here, peer).run(deadline_s)
+
+
+async def survey_fingerprints(
+    origin: Origin, targets: Sequence[Target], producer_id: ProducerId, deadline_s: float
+) -> list[int | TidelogError | None]:
+    """What came under an idempotency key, by the producer id made from it."""
+
+    async def here(_number: int, partition: LedPartition) -> int | None:
+        return await partition.fingerprint_of(producer_id)
+
+    async def peer(leader: PeerLeader, group: list[tuple[int, Addressed]]) -> list[int | TidelogError | None]:
+        return await leader.fingerprints([addressed for _, addressed in group], producer_id, deadline_s)
+
+    return await Survey(origin, targets, here, peer).run(deadline_s)
+
+
+async def offsets_at(partition: PartitionHandle, timestamp_ms: int | None) -> Offsets:
+    """Extent and look-up of one partition. Raises as these."""
+    record = None if timestamp_ms is None else await partition.offset_for_timestamp(timestamp_ms)
+    return Offsets(await partition.extent(), record)

@@ -1,0 +1,123 @@
+"""Who leads a partition, as the metadata says now, and the wait until it says something else.
+
+A broker's image lags behind the metadata log by a little, each broker's by its own. So a request may reach a broker
+that leads no longer, or one that does not know yet that it leads. Neither is an error of the client's: whoever notices
+waits here until the image has moved. `moved` has to be called after every change of the image, and when a partition's
+log has been opened or closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.runtime.purgatory import Purgatory, Watchers
+from tidelog.config.schema import TopicConfig
+from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.model.errors import LeaderNotAvailable, UnknownPartition, UnknownTopic
+from tidelog.model.ids import NodeId, PartitionId, TopicId
+
+
+class Host(Protocol):
+    """What forwarding needs of its broker."""
+
+    @property
+    def node_id(self) -> NodeId: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def partitions(self) -> Mapping[PartitionId, LedPartition]:
+        """The partitions that this broker leads and could open."""
+        ...
+
+    @property
+    def purgatory(self) -> Purgatory: ...
+
+    def topic(self, name: str) -> Topic:
+        """Raises `UnknownTopic`."""
+        ...
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """The settings in force for a topic. Raises `UnknownTopic`."""
+        ...
+
+
+class Whereabouts:
+    """What one broker knows of its cluster's partitions."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._watchers = Watchers()
+        self._alarms: dict[Callable[[], None], None] = {}
+
+    @property
+    def node_id(self) -> int:
+        """This broker."""
+        return self._host.node_id
+
+    @property
+    def position(self) -> int:
+        """How far in the metadata log this broker's image is."""
+        return self._host.image.position
+
+    def moved(self) -> None:
+        """The image, or what is open here, has changed."""
+        self._watchers.wake_all()
+        for alarm in list(self._alarms):
+            alarm()
+
+    @contextmanager
+    def alarmed(self, alarm: Callable[[], None]) -> Iterator[None]:
+        """Calls `alarm`, which must not raise, whenever something has moved, until the context is left."""
+        self._alarms[alarm] = None
+        try:
+            yield
+        finally:
+            del self._alarms[alarm]
+
+    async def wait_until(self, is_reached: Callable[[], bool], deadline_s: float) -> None:
+        """Returns when `is_reached()`, looked at whenever something has moved, or at the deadline (loop time)."""
+        loop = asyncio.get_running_loop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline_s):
+                while not is_reached():
+                    future = loop.create_future()
+                    self._watchers.add(future)
+                    try:
+                        await future
+                    finally:
+                        self._watchers.discard(future)
+
+    def find(self, topic: str, partition: int) -> tuple[Topic, PartitionInfo]:
+        """A partition in the image. Raises `UnknownTopic`, `UnknownPartition`."""
+        described = self._host.topic(topic)
+        if not 0 <= partition < len(described.partitions):
+            raise UnknownPartition(
+                f"topic {topic} has partitions 0 to {len(described.partitions) - 1}, but no partition {partition}"
+            )
+        return described, described.partitions[partition]
+
+    def find_again(self, topic: str, topic_id: TopicId, partition: int) -> PartitionInfo:
+        """As `find`, of a topic that was looked at before. Raises `UnknownTopic` if it has another life since."""
+        described, info = self.find(topic, partition)
+        if described.topic_id != topic_id:
+            raise UnknownTopic(f"topic {topic} was deleted, and created again, while this request was under way")
+        return info
+
+    def opened(self, topic: str, partition: PartitionId) -> LedPartition:
+        """A partition that this broker leads. Raises `LeaderNotAvailable` if its log is not open."""
+        found = self._host.partitions.get(partition)
+        if found is None:
+            raise LeaderNotAvailable(
+                f"partition {topic}-{partition.partition} is not available on its leader now; try again"
+            )
+        return found
+
+    def config(self, topic: str) -> TopicConfig:
+        """The settings in force for a topic. Raises `UnknownTopic`."""
+        return self._host.topic_config(topic)

@@ -1,0 +1,185 @@
+"""Group commit: one task that makes appended logs durable, on the disk threads, and reports back.
+
+While a round of fsyncs runs, appends to the same logs go on and gather; the next round covers them all. So under load
+an fsync serves whatever came during the one before it, and a lone record waits for one fsync only.
+
+A log that nobody waits for (`ack.durability=replicated`) is committed `UNAWAITED_S` after it was written: so its fsyncs
+do not compete with what somebody does wait for, and each covers more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from tidelog.broker.runtime.stats import Stats
+from tidelog.model.ports import BlockingRunner, Clock
+from tidelog.storage.unsynced import Commit
+
+UNAWAITED_S = 0.05
+"""For so long a log may stay dirty before its commit begins, if nobody waits for it."""
+
+
+class Committable(Protocol):
+    """What can be made durable: a `PartitionLog`, or a `SlotStore`."""
+
+    @property
+    def is_dirty(self) -> bool: ...
+
+    def begin_commit(self) -> Commit: ...
+
+    def end_commit(self, commit: Commit, error: OSError | None) -> None: ...
+
+
+class CommitListener(Protocol):
+    """Who owns a log and is told when it has become durable, or has gone offline."""
+
+    @property
+    def log(self) -> Committable: ...
+
+    def committed(self) -> None: ...
+
+
+class LogWriter:
+    """The one owner of fsyncs in a broker."""
+
+    def __init__(self, runner: BlockingRunner, clock: Clock, stats: Stats) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._stats = stats
+        self._waiting: dict[CommitListener, None] = {}
+        self._unawaited: dict[CommitListener, None] = {}
+        """Those that wait for `_due` first."""
+        self._due: asyncio.TimerHandle | None = None
+        self._in_round: dict[CommitListener, None] = {}
+        self._exclusive: list[Committable] = []
+        """Logs that a call of `exclusively` has to itself."""
+        self._wake = asyncio.Event()
+        self._round_done = asyncio.Event()
+
+    def submit(self, listener: CommitListener, *, is_awaited: bool = True) -> None:
+        """Asks for a commit of the listener's log, soon if it is awaited; the listener is told by `committed`."""
+        if is_awaited:
+            self._unawaited.pop(listener, None)
+            self._waiting[listener] = None
+            self._wake.set()
+        elif listener not in self._waiting:
+            self._unawaited[listener] = None
+            if self._due is None:
+                self._due = asyncio.get_running_loop().call_later(UNAWAITED_S, self._hurry)
+
+    def _hurry(self) -> None:
+        """Nothing is put off any longer."""
+        if self._due is None:
+            return
+        self._due.cancel()
+        self._due = None
+        self._waiting |= self._unawaited
+        self._unawaited.clear()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Serves until cancelled. Cancel it only when nothing waits (`drain`)."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._round()
+            self._round_done.set()
+
+    async def drain(self) -> None:
+        """Waits until nothing is waiting to be made durable."""
+        while self._waiting or self._unawaited or self._in_round or self._exclusive:
+            self._hurry()
+            await self._next_end()
+
+    async def idle(self) -> None:
+        """Waits until nobody waits for the disk; what may be put off, may."""
+        while self._waiting or self._in_round or self._exclusive:
+            await self._next_end()
+
+    async def perform(self, call: Callable[[], None]) -> None:
+        """Runs another blocking call in turn with the fsyncs, such as a metainfo write. Raises what it raises."""
+        await self._runner.run(call)
+
+    async def exclusively(self, listener: CommitListener, call: Callable[[], None]) -> None:
+        """Runs a blocking call while no commit of the listener's log is under way, whoever asked for it. Raises what
+        the call raises. Whoever waits may be cancelled: the call, and with it the claim, goes on to its end."""
+        log = listener.log
+        while self._is_in_use(log):
+            await self._next_end()
+        self._exclusive.append(log)
+        running = asyncio.ensure_future(self._runner.run(call))
+        running.add_done_callback(lambda done: self._end_exclusive(log, done))
+        await asyncio.shield(running)
+
+    def _end_exclusive(self, log: Committable, done: asyncio.Future[None]) -> None:
+        self._exclusive.remove(log)
+        self._round_done.set()
+        self._wake.set()
+        if not done.cancelled():
+            done.exception()  # of whoever waits, if anybody still does
+
+    async def at_rest(self, log: Committable) -> None:
+        """Waits until nothing of this log waits to be made durable, or is under way: nobody is told of it any more."""
+        while self._is_in_use(log) or any(listener.log is log for listener in (*self._waiting, *self._unawaited)):
+            self._hurry()
+            await self._next_end()
+
+    def _is_in_use(self, log: Committable) -> bool:
+        return any(listener.log is log for listener in self._in_round) or any(one is log for one in self._exclusive)
+
+    async def _next_end(self) -> None:
+        self._round_done.clear()
+        await self._round_done.wait()
+
+    def _take_waiting(self) -> None:
+        """Those whose log is another's for now go on waiting."""
+        waiting, self._waiting = self._waiting, {}
+        for listener in waiting:
+            is_free = not any(log is listener.log for log in self._exclusive)
+            (self._in_round if is_free else self._waiting)[listener] = None
+
+    async def _round(self) -> None:
+        self._take_waiting()
+        dirty = [listener for listener in self._in_round if listener.log.is_dirty]
+        commits = [listener.log.begin_commit() for listener in dirty]
+        started_s = self._clock.monotonic_s()
+        errors = await self._sync(commits) if commits else []
+        self._count(commits, errors, self._clock.monotonic_s() - started_s)
+        for listener, commit, error in zip(dirty, commits, errors, strict=True):
+            listener.log.end_commit(commit, error)
+        for listener in self._in_round:
+            listener.committed()
+        self._in_round = {}
+
+    async def _sync(self, commits: list[Commit]) -> list[OSError | None]:
+        """Fsyncs the files of all commits together, then does the rest of each; the first error of each, if any."""
+        errors: list[OSError | None] = [None] * len(commits)
+        owners = [number for number, commit in enumerate(commits) for _ in commit.files]
+        syncs = [partial(attempt, sync) for commit in commits for sync in commit.syncs]
+        for number, error in zip(owners, await self._runner.run_all(syncs), strict=True):
+            errors[number] = errors[number] or error
+        unfinished = [number for number, commit in enumerate(commits) if commit.has_rest and errors[number] is None]
+        if unfinished:
+            rests = [partial(attempt, commits[number].run_rest) for number in unfinished]
+            for number, error in zip(unfinished, await self._runner.run_all(rests), strict=True):
+                errors[number] = error
+        return errors
+
+    def _count(self, commits: list[Commit], errors: list[OSError | None], seconds: float) -> None:
+        self._stats.commits += len(commits)
+        self._stats.fsyncs += sum(commit.fsyncs for commit in commits)
+        self._stats.fsync_bytes += sum(commit.file_bytes for commit in commits)
+        self._stats.fsync_seconds += seconds
+        self._stats.fsync_failures += sum(error is not None for error in errors)
+
+
+def attempt(sync: Callable[[], None]) -> OSError | None:
+    """Makes something durable; the error, if it failed."""
+    try:
+        sync()
+    except OSError as error:
+        return error
+    return None

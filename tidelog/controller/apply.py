@@ -1,0 +1,325 @@
+"""`apply(image, record, offset) -> image`: the metadata log's meaning, the same on every broker.
+
+Pure and total: replay uses it alone, so it can never fail on something that was once decided. Anything that a record
+names and that is not there (any more) is passed over. Voter sets are values of the log of their own kind, which the
+Paxos engine understands; `with_voters` is what they mean to the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from tidelog.controller.records import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ClusterCreated,
+    ConfigsAltered,
+    ControllerElected,
+    MetadataRecord,
+    MovesThrottled,
+    PartitionChange,
+    PartitionsAdded,
+    PartitionsChanged,
+    ProducerIdsAllocated,
+    SnapshotAgreed,
+    SnapshotTaken,
+    TopicCreated,
+    TopicDeleted,
+    TopicRemoved,
+    VoterAssigned,
+)
+from tidelog.model.cluster import (
+    NO_LEADER,
+    NO_THROTTLE,
+    NO_VOTER,
+    PAXOS,
+    BrokerInfo,
+    ClusterImage,
+    PartitionInfo,
+    PartitionMember,
+    Topic,
+    Voter,
+    in_order,
+)
+from tidelog.model.ids import NodeId, TopicId
+
+DURABILITY = "ack.durability"
+
+
+def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterImage:
+    """The image after the record at `offset` in the metadata log."""
+    image = replace(image, position=offset + 1)
+    match record:
+        case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerUnregistered() | VoterAssigned():
+            return _apply_to_brokers(image, record, offset)
+        case TopicCreated() | TopicDeleted() | TopicRemoved() | PartitionsAdded() | PartitionsChanged():
+            return _unthrottled_if_idle(_apply_to_topics(image, record))
+        case MovesThrottled(bytes_per_s):
+            return _unthrottled_if_idle(replace(image, moves_throttle=bytes_per_s))
+        case ConfigsAltered():
+            return _alter_configs(image, record)
+        case ClusterCreated(cluster_id):
+            return replace(image, cluster_id=cluster_id)
+        case ControllerElected(node_id, epoch):
+            return replace(image, controller_id=NodeId(node_id), controller_epoch=epoch)
+        case ProducerIdsAllocated(next_producer_id):
+            return replace(image, next_producer_id=next_producer_id)
+        case _:
+            return _apply_to_snapshots(image, record)
+
+
+def apply_all(image: ClusterImage, records: Iterable[MetadataRecord], offset: int) -> ClusterImage:
+    """The image after records of which the first is at `offset`."""
+    for i, record in enumerate(records):
+        image = apply(image, record, offset + i)
+    return image
+
+
+def with_voters(image: ClusterImage, voters: Iterable[Voter], next_voter_id: int) -> ClusterImage:
+    """The image after a voter set took effect; the log's offsets do not count it. The first one founds the cluster."""
+    ordered = tuple(sorted(voters, key=lambda voter: voter.voter_id))
+    ids = {(voter.node_id, voter.incarnation): voter.voter_id for voter in ordered}
+    brokers = {
+        node: replace(broker, voter_id=ids.get((broker.node_id, broker.storage), broker.voter_id))
+        for node, broker in image.brokers.items()
+    }
+    return replace(
+        image,
+        voters=ordered,
+        next_voter_id=max(image.next_voter_id, next_voter_id),
+        voters_end=max(image.voters_end, next_voter_id),
+        voters_founded=image.voters_founded or len(ordered),
+        voters_leaving=_among(ordered, image.voters_leaving),
+        brokers=MappingProxyType(brokers),
+    )
+
+
+# -- brokers -------------------------------------------------------------------------------------------------------
+
+
+def _apply_to_brokers(
+    image: ClusterImage,
+    record: BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered | VoterAssigned,
+    offset: int,
+) -> ClusterImage:
+    node = NodeId(record.node_id)
+    if isinstance(record, BrokerRegistered):
+        return _with_broker(image, _registered(image, record, offset))
+    broker = image.brokers.get(node)
+    if isinstance(record, VoterAssigned):
+        image = replace(image, next_voter_id=max(image.next_voter_id, record.voter_id + 1))
+        if broker is None or broker.storage != record.storage:
+            return image
+        return _with_broker(image, replace(broker, voter_id=record.voter_id))
+    if broker is None or broker.epoch != record.epoch:
+        return image
+    if isinstance(record, BrokerUnregistered):
+        return _without_broker(image, node)
+    return _with_broker(image, replace(broker, is_fenced=isinstance(record, BrokerFenced)))
+
+
+def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> BrokerInfo:
+    """The new entry, under the voter id that its disk has, if it has one."""
+    node = NodeId(record.node_id)
+    known = image.brokers.get(node)
+    voter_id = known.voter_id if known is not None and known.storage == record.storage else NO_VOTER
+    for voter in image.voters:
+        if (voter.node_id, voter.incarnation) == (node, record.storage):
+            voter_id = voter.voter_id
+    return BrokerInfo(
+        node,
+        record.host,
+        record.port,
+        record.rack,
+        offset,
+        record.incarnation,
+        record.peer_host,
+        record.peer_port,
+        record.storage,
+        is_fenced=True,
+        voter_id=voter_id,
+    )
+
+
+def _with_broker(image: ClusterImage, broker: BrokerInfo) -> ClusterImage:
+    brokers = {**image.brokers, broker.node_id: broker}
+    staying = tuple(voter_id for voter_id in image.voters_leaving if voter_id != broker.voter_id)
+    return replace(image, brokers=in_order(brokers), voters_leaving=staying)
+
+
+def _without_broker(image: ClusterImage, node: NodeId) -> ClusterImage:
+    brokers = {other: broker for other, broker in image.brokers.items() if other != node}
+    left = {
+        topic_id: tuple(holder for holder in holders if holder != node)
+        for topic_id, holders in image.deleted_topics.items()
+    }
+    leaving = [voter.voter_id for voter in image.voters if voter.node_id == node]
+    return replace(
+        image,
+        brokers=MappingProxyType(brokers),
+        deleted_topics=_still_held(left),
+        voters_leaving=tuple(sorted({*image.voters_leaving, *leaving})),
+    )
+
+
+def _among(voters: Iterable[Voter], voter_ids: Iterable[int]) -> tuple[int, ...]:
+    present = [voter.voter_id for voter in voters]
+    return tuple(voter_id for voter_id in voter_ids if voter_id in present)
+
+
+# -- topics --------------------------------------------------------------------------------------------------------
+
+
+def _apply_to_topics(
+    image: ClusterImage, record: TopicCreated | TopicDeleted | TopicRemoved | PartitionsAdded | PartitionsChanged
+) -> ClusterImage:
+    match record:
+        case TopicCreated(name, topic_id, assignments, configs):
+            created = Topic(name, TopicId(topic_id), in_order(configs), ())
+            return _with_topic(image, _grown(image, created, assignments))
+        case TopicDeleted(topic_id):
+            return _delete_topic(image, topic_id)
+        case TopicRemoved(topic_id, node_id):
+            holders = image.deleted_topics.get(TopicId(topic_id), ())
+            left = tuple(holder for holder in holders if holder != node_id)
+            return replace(image, deleted_topics=_still_held({**image.deleted_topics, TopicId(topic_id): left}))
+        case PartitionsAdded(topic_id, assignments):
+            topic = image.topic_by_id(topic_id)
+            if topic is None:
+                return image
+            return _with_topic(image, _grown(image, topic, assignments))
+        case PartitionsChanged(changes):
+            return _change_partitions(image, changes)
+
+
+def _grown(image: ClusterImage, topic: Topic, assignments: list[list[int]]) -> Topic:
+    new = _new_quorum if topic.commit_protocol == PAXOS else _new_partition
+    first = len(topic.partitions)
+    more = [new(image, first + i, nodes) for i, nodes in enumerate(assignments)]
+    return replace(topic, partitions=(*topic.partitions, *more))
+
+
+def _new_partition(image: ClusterImage, partition: int, nodes: list[int]) -> PartitionInfo:
+    """All replicas are empty, hence equal: the live ones are in sync, and the first of them leads. (If none is, which
+    is never decided, any of them may.)"""
+    replicas = tuple(NodeId(node) for node in nodes)
+    isr = tuple(node for node in replicas if image.is_live(node))
+    leader = isr[0] if isr else NO_LEADER
+    return PartitionInfo(partition, leader, 0, replicas, isr, elr=() if isr else replicas)
+
+
+def _new_quorum(image: ClusterImage, partition: int, nodes: list[int]) -> PartitionInfo:
+    """The replicas found the partition's log. (If no majority is live, which is never decided, nobody leads yet.)"""
+    replicas = _nodes(nodes)
+    isr = tuple(node for node in replicas if image.is_live(node))
+    disks = [image.brokers[node].storage if node in image.brokers else "" for node in replicas]
+    members = tuple(PartitionMember(1 + i, node, disks[i]) for i, node in enumerate(replicas))
+    leader = isr[0] if len(isr) > len(members) // 2 else NO_LEADER
+    return PartitionInfo(
+        partition,
+        leader,
+        0,
+        replicas,
+        isr,
+        members=members,
+        wanted=members,
+        next_engine_id=1 + len(members),
+        is_founding=True,
+    )
+
+
+def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        return image
+    topics = {name: other for name, other in image.topics.items() if name != topic.name}
+    nodes = dict.fromkeys(node for info in topic.partitions for node in info.replicas)
+    holders = tuple(sorted(node for node in nodes if node in image.brokers))
+    deleted = _still_held({**image.deleted_topics, topic.topic_id: holders})
+    return replace(image, topics=MappingProxyType(topics), deleted_topics=deleted)
+
+
+def _still_held(deleted: Mapping[TopicId, tuple[NodeId, ...]]) -> Mapping[TopicId, tuple[NodeId, ...]]:
+    return in_order({topic_id: holders for topic_id, holders in deleted.items() if holders})
+
+
+def _change_partitions(image: ClusterImage, changes: list[PartitionChange]) -> ClusterImage:
+    by_topic: dict[str, dict[int, PartitionChange]] = {}
+    for change in changes:
+        by_topic.setdefault(change.topic_id, {})[change.partition] = change
+    topics = {
+        name: _changed(topic, by_topic[topic.topic_id]) if topic.topic_id in by_topic else topic
+        for name, topic in image.topics.items()
+    }
+    return replace(image, topics=MappingProxyType(topics))
+
+
+def _changed(topic: Topic, changes: Mapping[int, PartitionChange]) -> Topic:
+    partitions = []
+    for info in topic.partitions:
+        change = changes.get(info.partition)
+        partitions.append(info if change is None else _partition_of(change, info))
+    return replace(topic, partitions=tuple(partitions))
+
+
+def _partition_of(change: PartitionChange, was: PartitionInfo) -> PartitionInfo:
+    return PartitionInfo(
+        change.partition,
+        NodeId(change.leader),
+        change.leader_epoch,
+        was.replicas if change.replicas is None else _nodes(change.replicas),
+        _nodes(change.isr),
+        change.partition_epoch,
+        elr=_nodes(change.elr),
+        last_known_elr=_nodes(change.last_known_elr),
+        adding=_nodes(change.adding),
+        removing=_nodes(change.removing),
+        members=was.members if change.members is None else tuple(change.members),
+        wanted=was.wanted if change.wanted is None else tuple(change.wanted),
+        next_engine_id=was.next_engine_id if change.next_engine_id is None else change.next_engine_id,
+        is_founding=was.is_founding and change.members is None,
+    )
+
+
+def _nodes(numbers: list[int]) -> tuple[NodeId, ...]:
+    return tuple(NodeId(node) for node in numbers)
+
+
+def _unthrottled_if_idle(image: ClusterImage) -> ClusterImage:
+    """A throttle is for the moves that are under way, and ends with the last of them."""
+    if image.moves_throttle == NO_THROTTLE or any(
+        info.is_moving for topic in image.topics.values() for info in topic.partitions
+    ):
+        return image
+    return replace(image, moves_throttle=NO_THROTTLE)
+
+
+def _alter_configs(image: ClusterImage, record: ConfigsAltered) -> ClusterImage:
+    topic = image.topic_by_id(record.topic_id)
+    if topic is None:
+        return image
+    merged: dict[str, str | None] = {**topic.configs, **record.changes}
+    configs = {name: value for name, value in merged.items() if value is not None}
+    is_changed = topic.configs.get(DURABILITY) != configs.get(DURABILITY)
+    volatile_before = image.position if is_changed else topic.volatile_before
+    return _with_topic(image, replace(topic, configs=in_order(configs), volatile_before=volatile_before))
+
+
+def _with_topic(image: ClusterImage, topic: Topic) -> ClusterImage:
+    return replace(image, topics=in_order({**image.topics, topic.name: topic}))
+
+
+# -- snapshots -----------------------------------------------------------------------------------------------------
+
+
+def _apply_to_snapshots(image: ClusterImage, record: MetadataRecord) -> ClusterImage:
+    match record:
+        case SnapshotTaken():
+            return replace(image, snapshot_position=image.position)
+        case SnapshotAgreed(position, _):
+            return replace(image, snapshot_agreed=max(image.snapshot_agreed, position))
+    raise AssertionError(f"unknown metadata record {record!r}")

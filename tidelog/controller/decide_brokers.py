@@ -1,0 +1,191 @@
+"""Deciding about brokers: who is admitted, who counts as live, who leaves.
+
+One node id is one broker. A process that registers under an id whose broker is not fenced is admitted only if the
+earlier process is surely dead: the same disk says so, since a data directory is locked as long as its process lives.
+Another disk under a live id is either a second broker with a wrong `node.id`, or a broker whose disk was replaced
+within its session's time; it is told to wait, and succeeds in the second case.
+
+A registration is compared and set: it names the one that it replaces. What a process sent before it died may arrive
+when the next one has long been admitted, and would put it out for good; but then it names what is not the newest any
+more. A process that lives is told which is, and asks again.
+"""
+
+from __future__ import annotations
+
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.commands import (
+    BrokerAdmitted,
+    BrokerHeartbeat,
+    CommandAnswer,
+    FenceBroker,
+    HeartbeatAnswered,
+    RegisterBroker,
+    RegistrationOutdated,
+    RemoveBroker,
+)
+from tidelog.controller.decision import Decision
+from tidelog.controller.leadership import Loss, including, without
+from tidelog.controller.records import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
+from tidelog.model.cluster import BrokerInfo, ClusterImage
+from tidelog.model.errors import (
+    BrokerRemoved,
+    InvalidRequest,
+    NodeIdInUse,
+    NotController,
+    NotFound,
+    StaleBrokerEpoch,
+    WrongCluster,
+)
+from tidelog.model.ids import NodeId
+
+TOPICS_SHOWN = 5
+
+
+def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig) -> Decision:
+    """Raises `WrongCluster`, `NodeIdInUse`."""
+    if command.cluster_id and command.cluster_id != image.cluster_id:
+        raise WrongCluster(
+            f"the data directory of node {command.node_id} belongs to cluster {command.cluster_id}, and this is "
+            f"{image.cluster_id}; connect it to its own cluster, or give it an empty data directory"
+        )
+    node = NodeId(command.node_id)
+    known = image.brokers.get(node)
+    if known is not None and known.incarnation == command.incarnation:
+        return Decision(answer=lambda after: _admitted(after, node))
+    epoch = -1 if known is None else known.epoch
+    if command.replaces != epoch:
+        return Decision(answer=lambda after: RegistrationOutdated(after.position, epoch))
+    if known is not None and not known.is_fenced and known.storage != command.storage:
+        raise NodeIdInUse(
+            f"node id {node} belongs to a broker that is live, at {known.host}:{known.port}. Give this one another "
+            "node.id; if it is the same broker with a new disk, it will be admitted as soon as the old process's "
+            "session is over"
+        )
+    loss = _loss(known, command)
+    registered = BrokerRegistered(
+        node,
+        command.incarnation,
+        command.host,
+        command.port,
+        command.rack,
+        command.peer_host,
+        command.peer_port,
+        command.storage,
+        is_clean=loss is None,
+    )
+    lost = without(image, node, config, loss, new_disk=command.storage)
+    return Decision((*lost, registered), lambda after: _admitted(after, node))
+
+
+def _loss(known: BrokerInfo | None, command: RegisterBroker) -> Loss | None:
+    if known is None or known.storage != command.storage:
+        return Loss.DISK
+    return None if known.epoch == command.clean_epoch else Loss.NOT_SYNCED
+
+
+def _admitted(image: ClusterImage, node: NodeId) -> CommandAnswer:
+    return BrokerAdmitted(image.position, image.brokers[node].epoch, image.cluster_id)
+
+
+def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> BrokerInfo:
+    """The broker that this epoch speaks for.
+
+    Raises `StaleBrokerEpoch`, `BrokerRemoved`, or `NotController` if the epoch is newer than all that is known here.
+    """
+    if broker_epoch >= image.position:
+        raise NotController(f"node {node_id} registered with another controller, later than anything known here")
+    broker = image.brokers.get(NodeId(node_id))
+    if broker is None:
+        raise BrokerRemoved(f"node {node_id} was removed from this cluster; stop it, or start it again to join anew")
+    if broker.epoch != broker_epoch:
+        raise StaleBrokerEpoch(
+            f"node {node_id} has registered again, at {broker.host}:{broker.port}; two brokers with one node.id, or an "
+            "old process that was not stopped"
+        )
+    return broker
+
+
+def heartbeat(image: ClusterImage, command: BrokerHeartbeat, config: BrokerConfig) -> Decision:
+    """Unfences a broker that has caught up with its own registration; fences one that wants to stop.
+
+    Raises as `registered_broker`.
+    """
+    broker = registered_broker(image, command.node_id, command.broker_epoch)
+    node = broker.node_id
+
+    def answer(after: ClusterImage) -> CommandAnswer:
+        is_fenced = not after.is_live(node)
+        return HeartbeatAnswered(after.position, is_fenced, command.wants_shutdown and is_fenced)
+
+    if command.wants_shutdown and not broker.is_fenced:
+        return Decision((BrokerFenced(node, broker.epoch), *without(image, node, config)), answer)
+    if broker.is_fenced and not command.wants_shutdown and command.position > broker.epoch:
+        return Decision((BrokerUnfenced(node, broker.epoch), *including(image, node, config)), answer)
+    return Decision(answer=answer)
+
+
+def fence(image: ClusterImage, command: FenceBroker, config: BrokerConfig) -> Decision:
+    """The broker was not heard of for too long."""
+    node = NodeId(command.node_id)
+    broker = image.brokers.get(node)
+    if broker is None or broker.is_fenced or broker.epoch != command.broker_epoch:
+        return Decision()
+    return Decision((BrokerFenced(node, broker.epoch), *without(image, node, config)))
+
+
+# -- leaving -------------------------------------------------------------------------------------------------------
+
+
+def remove(image: ClusterImage, command: RemoveBroker, config: BrokerConfig) -> Decision:
+    """Raises `NotFound`, or `InvalidRequest` with what must be done first."""
+    node = NodeId(command.node_id)
+    broker = image.brokers.get(node)
+    if broker is None and command.broker_epoch >= 0:
+        return Decision()  # the asker saw it: a repetition, or somebody was faster
+    if broker is None:
+        raise NotFound(f"there is no broker {node}; the brokers are {', '.join(map(str, image.brokers))}")
+    if command.broker_epoch >= 0 and broker.epoch != command.broker_epoch:
+        raise InvalidRequest(f"broker {node} has registered again since; ask again if it is still to be removed")
+    if len(image.brokers) == 1:
+        raise InvalidRequest(f"broker {node} is the only one of its cluster; stop it and remove its data instead")
+    _check_replicas(image, node, config)
+    _check_votes(image, broker)
+    return Decision((BrokerUnregistered(node, broker.epoch),))
+
+
+def _check_replicas(image: ClusterImage, node: NodeId, config: BrokerConfig) -> None:
+    held = {
+        topic.name: max(len(info.target) for info in topic.partitions)
+        for topic in image.topics.values()
+        if any(node in info.replicas for info in topic.partitions)
+    }
+    if not held:
+        return
+    left = len(image.brokers) - 1
+    too_wide = [name for name, replicas in held.items() if replicas > left]
+    names = ", ".join([*held][:TOPICS_SHOWN]) + (f" and {len(held) - TOPICS_SHOWN} more" if len(held) > 5 else "")
+    if too_wide:
+        raise InvalidRequest(
+            f"broker {node} holds replicas of {names}, and the {left} brokers left would be fewer than the replicas of "
+            f"{too_wide[0]}; add a broker first"
+        )
+    way_out = ", or delete those topics" if config.delete_topic_enable else ""
+    raise InvalidRequest(f"broker {node} holds replicas of {names}; move them to other brokers first{way_out}")
+
+
+def _check_votes(image: ClusterImage, broker: BrokerInfo) -> None:
+    """The other voters that are live must be a majority, of the voters now and of those left."""
+    if broker.node_id not in [voter.node_id for voter in image.voters]:
+        return
+    majority = len(image.voters) // 2 + 1
+    live = [voter for voter in image.voters if voter.node_id != broker.node_id and is_voting(image, voter.voter_id)]
+    if len(live) < majority:
+        raise InvalidRequest(
+            f"broker {broker.node_id} votes on the metadata log, and without it only {len(live)} live voters of "
+            f"{len(image.voters)} would be left, no majority; start the others, or add a broker and wait until it votes"
+        )
+
+
+def is_voting(image: ClusterImage, voter_id: int) -> bool:
+    """A voter whose broker is live, and runs on the very disk that votes."""
+    return any(broker.voter_id == voter_id for broker in image.live_brokers)

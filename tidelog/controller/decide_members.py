@@ -1,0 +1,139 @@
+"""Deciding about partitions that commit by majority: what their leaders report of their logs.
+
+Who votes in such a log is decided there, and the controller cannot say no: it takes note (`AlterMembers`), and says
+whom it wants next. The report is a compare-and-set all the same, with the checks and codes of `decide_partitions`: one
+that was written before the controller's newest order must not end the move which that order began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.commands import Done
+from tidelog.controller.decide_brokers import registered_broker
+from tidelog.controller.decide_partitions import Partitions
+from tidelog.controller.decision import Decision
+from tidelog.controller.leadership import as_record
+from tidelog.controller.member_steps import MemberSet, in_order
+from tidelog.controller.partition_commands import (
+    AlterCode,
+    AlterMembers,
+    LostReign,
+    LostVote,
+    MembersAltered,
+    MembersAnswer,
+    MembersAsked,
+    ReignEnd,
+    ReportLostVotes,
+    ReportPaxosLeader,
+)
+from tidelog.controller.quorum_leadership import (
+    Brokers,
+    ids_of,
+    is_electable,
+    next_candidate,
+    with_new_id,
+    with_wanted,
+)
+from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
+from tidelog.model.errors import NotController
+
+
+def alter_members(image: ClusterImage, command: AlterMembers, config: BrokerConfig) -> Decision:
+    """Raises as `registered_broker`, and `NotController` if the leader knows more than there is to know here."""
+    sender = registered_broker(image, command.node_id, command.broker_epoch)
+    partitions = Partitions(image, config)
+    answers = [_alter(partitions, sender, asked) for asked in command.partitions]
+    return Decision(as_record(partitions.changes), lambda after: MembersAltered(after.position, answers))
+
+
+def _alter(partitions: Partitions, sender: BrokerInfo, asked: MembersAsked) -> MembersAnswer:
+    found = partitions.find(asked.topic_id, asked.partition)
+    if found is None:
+        return MembersAnswer(asked.topic_id, asked.partition, AlterCode.UNKNOWN_PARTITION)
+    topic, info = found
+    code, now = _judge(sender, info, asked), info
+    if code is AlterCode.NONE and asked.partition_epoch == info.partition_epoch:
+        now = partitions.settle(topic, info, _noted(info, asked.in_force, Brokers(partitions.image)))
+        code = AlterCode.NONE if now.leader_epoch == info.leader_epoch else AlterCode.NEW_LEADER_ELECTED
+    return MembersAnswer(asked.topic_id, asked.partition, code, now.leader_epoch, now.partition_epoch)
+
+
+def _judge(sender: BrokerInfo, info: PartitionInfo, asked: MembersAsked) -> AlterCode:
+    if asked.leader_epoch > info.leader_epoch or asked.partition_epoch > info.partition_epoch:
+        raise NotController(f"node {sender.node_id} knows later changes of partition {info.partition} than this one")
+    if asked.leader_epoch < info.leader_epoch:
+        return AlterCode.FENCED_LEADER_EPOCH
+    if info.leader != sender.node_id or not _is_possible(info, asked.in_force):
+        return AlterCode.INVALID_REQUEST
+    if asked.partition_epoch < info.partition_epoch:
+        is_next = asked.partition_epoch == info.partition_epoch - 1
+        is_done = is_next and in_order(asked.in_force.members) == info.members
+        return AlterCode.NONE if is_done else AlterCode.INVALID_UPDATE_VERSION
+    return AlterCode.NONE
+
+
+def _is_possible(info: PartitionInfo, told: MemberSet) -> bool:
+    """Distinct ids and nodes, ids that were given out, those known here on the disks that are known."""
+    ids, nodes = ids_of(told.members), [one.node_id for one in told.members]
+    given = {one.engine_id: one for one in (*info.members, *info.wanted)}
+    return (
+        bool(info.members and ids)
+        and len(set(ids)) == len(set(nodes)) == len(ids)
+        and 1 <= min(ids) <= max(ids) < told.next_engine_id <= info.next_engine_id
+        and all(given.get(one.engine_id, one) == one for one in told.members)
+    )
+
+
+def _noted(info: PartitionInfo, told: MemberSet, brokers: Brokers) -> PartitionInfo:
+    """Those that missed their turn are wanted under another id; if all are there, what moved has moved."""
+    ids = ids_of(told.members)
+    turns = tuple(one for one in info.wanted if one.engine_id in ids or one.engine_id >= told.next_engine_id)
+    now = with_wanted(replace(info, members=in_order(told.members), wanted=turns), brokers)
+    if now.members != now.wanted:
+        return now
+    return replace(now, replicas=now.target, adding=(), removing=())
+
+
+def report_lost_votes(image: ClusterImage, command: ReportLostVotes, config: BrokerConfig) -> Decision:
+    """An id that is not wanted (any more) needs no successor. Raises as `registered_broker`."""
+    broker = registered_broker(image, command.node_id, command.broker_epoch)
+    partitions = Partitions(image, config)
+    for vote in command.votes:
+        _replace_id(partitions, broker, vote)
+    return Decision(as_record(partitions.changes), lambda after: Done(after.position))
+
+
+def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote) -> None:
+    found = partitions.find(vote.topic_id, vote.partition)
+    if found is None:
+        return
+    topic, info = found
+    lost = [one for one in info.wanted if (one.engine_id, one.node_id) == (vote.engine_id, broker.node_id)]
+    if lost:
+        partitions.settle(topic, info, with_new_id(info, lost[0]))
+
+
+# -- reigns that are over ----------------------------------------------------------------------------------------------
+
+
+def report_leader(image: ClusterImage, command: ReportPaxosLeader, config: BrokerConfig) -> Decision:
+    """What was said of another leader epoch counts for nothing. Raises as `registered_broker`."""
+    broker = registered_broker(image, command.node_id, command.broker_epoch)
+    partitions = Partitions(image, config)
+    for lost in command.lost:
+        _begin_next(partitions, broker, lost)
+    return Decision(as_record(partitions.changes), lambda after: Done(after.position))
+
+
+def _begin_next(partitions: Partitions, broker: BrokerInfo, lost: LostReign) -> None:
+    found = partitions.find(lost.topic_id, lost.partition)
+    if found is None:
+        return
+    topic, info = found
+    is_its_own = info.members and info.leader == broker.node_id and info.leader_epoch == lost.leader_epoch
+    if not is_its_own or not is_electable(info):
+        return
+    leader = info.leader if lost.end is ReignEnd.RENEW else next_candidate(info)
+    partitions.settle(topic, info, replace(info, leader=leader, leader_epoch=info.leader_epoch + 1))

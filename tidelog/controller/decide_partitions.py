@@ -1,0 +1,203 @@
+"""Deciding about ISRs and leaders: what leaders ask for, and what operators do.
+
+A leader's request is a compare-and-set (KIP-497): it names the leader epoch and the partition epoch that it knows, and
+every ISR member in the life (broker epoch) in which it fetched. The checks come in Kafka's order. What a leader may
+conclude from a refusal is as important as what is refused: one that took "perhaps" for "no" would commit without a
+member that the controller takes for in sync, and might elect.
+
+`INELIGIBLE_REPLICA` is the one refusal that says "no". To make it true also of an earlier sending of the same request
+that is still on its way, and might find the replica eligible again, the refusal uses up the partition epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.decide_brokers import registered_broker
+from tidelog.controller.decision import Decision
+from tidelog.controller.leadership import TopicRules, as_record, change_of, followed
+from tidelog.controller.partition_commands import (
+    ANY_LIFE,
+    AlterCode,
+    AlterPartition,
+    ElectionAnswer,
+    ElectionCode,
+    ElectionType,
+    ElectLeaders,
+    IsrAnswer,
+    IsrAsked,
+    IsrMember,
+    LeadersElected,
+    PartitionNamed,
+    PartitionsAltered,
+)
+from tidelog.controller.quorum_leadership import Brokers
+from tidelog.controller.records import PartitionChange
+from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
+from tidelog.model.errors import NotController
+from tidelog.model.ids import NodeId
+
+
+class Partitions:
+    """The partitions of an image, by topic id and number, while a decision changes them one by one."""
+
+    def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
+        self.image = image
+        self._rules = TopicRules(config)
+        self._topics: Mapping[str, Topic] = {topic.topic_id: topic for topic in image.topics.values()}
+        self._changed: dict[tuple[str, int], PartitionInfo] = {}
+
+    def find(self, topic_id: str, partition: int) -> tuple[Topic, PartitionInfo] | None:
+        """The partition, as changed so far; None if there is none."""
+        topic = self._topics.get(topic_id)
+        if topic is None or not 0 <= partition < len(topic.partitions):
+            return None
+        return topic, self._changed.get((topic_id, partition), topic.partitions[partition])
+
+    def settle(
+        self,
+        topic: Topic,
+        was: PartitionInfo,
+        asked: PartitionInfo,
+        *,
+        even_unclean: bool = False,
+        unfit: NodeId | None = None,
+    ) -> PartitionInfo:
+        """`leadership.followed`, remembered; `even_unclean` elects whoever is live if nobody else may lead, and `unfit`
+        is not counted as live."""
+        rules = self._rules.of(topic)
+        if even_unclean:
+            rules = rules.model_copy(update={"unclean_leader_election_enable": True})
+        brokers = Brokers(self.image, absent=NO_LEADER if unfit is None else unfit)
+        return self.put(topic, followed(was, asked, rules, brokers))
+
+    def put(self, topic: Topic, now: PartitionInfo) -> PartitionInfo:
+        """Remembers the entry."""
+        if now is not self._changed.get((topic.topic_id, now.partition), topic.partitions[now.partition]):
+            self._changed[topic.topic_id, now.partition] = now
+        return now
+
+    @property
+    def changes(self) -> list[PartitionChange]:
+        """What the log is to say."""
+        topics = [self._topics[topic_id] for topic_id, _ in self._changed]
+        return [
+            change_of(topic, topic.partitions[now.partition], now)
+            for topic, now in zip(topics, self._changed.values(), strict=True)
+        ]
+
+
+# -- ISRs --------------------------------------------------------------------------------------------------------------
+
+
+def alter_partition(image: ClusterImage, command: AlterPartition, config: BrokerConfig) -> Decision:
+    """Raises as `registered_broker`, and `NotController` if the leader knows more than there is to know here."""
+    sender = registered_broker(image, command.node_id, command.broker_epoch)
+    partitions = Partitions(image, config)
+    answers = [_alter(partitions, sender, asked) for asked in command.partitions]
+    return Decision(as_record(partitions.changes), lambda after: PartitionsAltered(after.position, answers))
+
+
+def _alter(partitions: Partitions, sender: BrokerInfo, asked: IsrAsked) -> IsrAnswer:
+    found = partitions.find(asked.topic_id, asked.partition)
+    if found is None:
+        return IsrAnswer(asked.topic_id, asked.partition, AlterCode.UNKNOWN_PARTITION)
+    topic, info = found
+    code = _judge(partitions.image, sender, info, asked)
+    now = info
+    if code is AlterCode.INELIGIBLE_REPLICA:
+        now = partitions.put(topic, replace(info, partition_epoch=info.partition_epoch + 1))
+    elif code is AlterCode.NONE:
+        wanted = [member.node_id for member in asked.isr]
+        isr = tuple(node for node in info.replicas if node in wanted)
+        now = partitions.settle(topic, info, replace(info, isr=isr))
+        code = AlterCode.NONE if now.leader_epoch == info.leader_epoch else AlterCode.NEW_LEADER_ELECTED
+    return IsrAnswer(asked.topic_id, asked.partition, code, now.leader_epoch, now.partition_epoch, now.isr)
+
+
+def _judge(image: ClusterImage, sender: BrokerInfo, info: PartitionInfo, asked: IsrAsked) -> AlterCode:
+    if asked.leader_epoch > info.leader_epoch or asked.partition_epoch > info.partition_epoch:
+        raise NotController(f"node {sender.node_id} knows later changes of partition {info.partition} than this one")
+    if asked.leader_epoch < info.leader_epoch:
+        return AlterCode.FENCED_LEADER_EPOCH
+    if info.leader != sender.node_id or info.members:
+        return AlterCode.INVALID_REQUEST
+    nodes = [member.node_id for member in asked.isr]
+    is_eligible = all(_is_eligible(image, info, member) for member in asked.isr)
+    if asked.partition_epoch < info.partition_epoch:
+        is_next = asked.partition_epoch == info.partition_epoch - 1
+        is_done = is_next and is_eligible and sorted(nodes) == sorted(info.isr)
+        return AlterCode.NONE if is_done else AlterCode.INVALID_UPDATE_VERSION
+    is_subset = all(node in info.replicas for node in nodes) and len(dict.fromkeys(nodes)) == len(nodes)
+    if not is_subset or info.leader not in nodes:
+        return AlterCode.INVALID_REQUEST
+    return AlterCode.NONE if is_eligible else AlterCode.INELIGIBLE_REPLICA
+
+
+def _is_eligible(image: ClusterImage, info: PartitionInfo, member: IsrMember) -> bool:
+    """Live, in the life in which it fetched. Who is in the ISR already is in its present life: a new one leaves it."""
+    broker = image.brokers.get(NodeId(member.node_id))
+    if broker is None or broker.is_fenced:
+        return False
+    is_known = member.broker_epoch == ANY_LIFE and member.node_id in info.isr
+    return is_known or member.broker_epoch == broker.epoch
+
+
+# -- elections ---------------------------------------------------------------------------------------------------------
+
+
+def elect_leaders(image: ClusterImage, command: ElectLeaders, config: BrokerConfig) -> Decision:
+    """Never raises: each partition has its own answer."""
+    partitions = Partitions(image, config)
+    asked = _electable(image, command.election) if command.partitions is None else command.partitions
+    answers = [_elect(partitions, command.election, named) for named in asked]
+    return Decision(as_record(partitions.changes), lambda after: LeadersElected(after.position, answers))
+
+
+def _electable(image: ClusterImage, election: ElectionType) -> Sequence[PartitionNamed]:
+    """The partitions of the cluster that this election could give another leader."""
+    return [
+        PartitionNamed(topic.topic_id, info.partition)
+        for topic in image.topics.values()
+        for info in topic.partitions
+        if (_is_misled(info) if election is ElectionType.PREFERRED else _is_rescuable(image, info))
+    ]
+
+
+def _is_misled(info: PartitionInfo) -> bool:
+    return info.leader != info.replicas[0] and info.replicas[0] in info.isr
+
+
+def _is_rescuable(image: ClusterImage, info: PartitionInfo) -> bool:
+    """Not if it commits by majority: a minority would contradict what the others have agreed on."""
+    return not info.members and info.leader == NO_LEADER and any(image.is_live(node) for node in info.replicas)
+
+
+def _elect(partitions: Partitions, election: ElectionType, named: PartitionNamed) -> ElectionAnswer:
+    found = partitions.find(named.topic_id, named.partition)
+    if found is None:
+        return ElectionAnswer(named.topic_id, named.partition, ElectionCode.UNKNOWN_PARTITION)
+    topic, info = found
+    if election is ElectionType.PREFERRED:
+        code, now = _elect_preferred(partitions, topic, info)
+    else:
+        code, now = _elect_unclean(partitions, topic, info)
+    return ElectionAnswer(named.topic_id, named.partition, code, now.leader)
+
+
+def _elect_preferred(partitions: Partitions, topic: Topic, info: PartitionInfo) -> tuple[ElectionCode, PartitionInfo]:
+    if info.leader == info.replicas[0]:
+        return ElectionCode.ELECTION_NOT_NEEDED, info
+    if not _is_misled(info):
+        return ElectionCode.PREFERRED_LEADER_NOT_AVAILABLE, info
+    return ElectionCode.NONE, partitions.settle(topic, info, replace(info, leader=info.replicas[0]))
+
+
+def _elect_unclean(partitions: Partitions, topic: Topic, info: PartitionInfo) -> tuple[ElectionCode, PartitionInfo]:
+    if info.leader != NO_LEADER:
+        return ElectionCode.ELECTION_NOT_NEEDED, info
+    if not _is_rescuable(partitions.image, info):
+        return ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, info
+    return ElectionCode.NONE, partitions.settle(topic, info, info, even_unclean=True)

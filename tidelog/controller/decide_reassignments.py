@@ -1,0 +1,104 @@
+"""Deciding where replicas are to be: moves begin here, and end when an ISR that a leader asks for holds all targets.
+
+    replicas [1,2,3] to [4,2,3]:  replicas [4,2,3,1], adding [4], removing [1]  ->  4 in sync  ->  replicas [4,2,3]
+
+While a move is under way all its replicas copy, so nothing is in fewer places than before. A move that is replaced by
+another keeps the first one's targets until the end, as both adding and removing: they may be the ones in sync. A move
+that is called off leaves the original replicas, provided that one of them is in sync.
+
+Where replicas vote (`quorum_leadership`) a move begins alike, and ends when the leader reports that those wanted are
+the members. To call it off is to move back: who has become a member meanwhile must be taken out again.
+
+One throttle holds for all moves of the cluster. Whoever begins a move may set it, and it ends with the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.apply import apply_all
+from tidelog.controller.decide_partitions import Partitions
+from tidelog.controller.decision import Decision
+from tidelog.controller.leadership import as_record
+from tidelog.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
+from tidelog.controller.records import MetadataRecord, MovesThrottled
+from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.errors import InvalidRequest, UnknownPartition
+from tidelog.model.ids import NodeId, TopicPartition
+
+
+def alter_reassignments(image: ClusterImage, command: AlterReassignments, config: BrokerConfig) -> Decision:
+    """Raises `UnknownPartition`, or `InvalidRequest`: too many at once, replicas that do not exist, repeat or could not
+    be filled now, a throttle that is none, or a move that cannot be called off without loss."""
+    if command.throttle is not None and command.throttle < 0:
+        raise InvalidRequest(f"{command.throttle} is no throttle; bytes per second are 1 or more, and 0 means no limit")
+    if len(command.partitions) > MOVES_MAX:
+        raise InvalidRequest(f"one request moves at most {MOVES_MAX} partitions, not {len(command.partitions)}")
+    partitions = Partitions(image, config)
+    for wanted in command.partitions:
+        _reassign(partitions, wanted)
+    changes = as_record(partitions.changes)
+    return Decision((*changes, *_throttled(image, changes, command.throttle)))
+
+
+def _throttled(
+    image: ClusterImage, changes: Sequence[MetadataRecord], throttle: int | None
+) -> tuple[MovesThrottled, ...]:
+    """The record that sets the throttle; none if that is the throttle already, or if nothing moves."""
+    if throttle is None:
+        return ()
+    after = apply_all(image, changes, image.position)
+    is_moving = any(info.is_moving for topic in after.topics.values() for info in topic.partitions)
+    return (MovesThrottled(throttle),) if is_moving and throttle != after.moves_throttle else ()
+
+
+def _reassign(partitions: Partitions, wanted: NewReplicas) -> None:
+    found = partitions.find(wanted.topic_id, wanted.partition)
+    if found is None:
+        raise UnknownPartition(f"there is no partition {wanted.partition} of the topic with id {wanted.topic_id}")
+    topic, info = found
+    name = TopicPartition(topic.name, info.partition)
+    if wanted.replicas is None:
+        asked = _called_off(info, name)
+    else:
+        target = tuple(NodeId(node) for node in wanted.replicas)
+        if target == info.target:
+            return
+        _check_target(partitions.image, info, target, name)
+        asked = _begun(info, target)
+    partitions.settle(topic, info, asked)
+
+
+def _check_target(image: ClusterImage, info: PartitionInfo, target: tuple[NodeId, ...], name: TopicPartition) -> None:
+    unknown = [node for node in target if node not in image.brokers]
+    if not target or unknown or len(dict.fromkeys(target)) != len(target):
+        raise InvalidRequest(f"{name}: replicas must be distinct, known brokers, not {list(target)}")
+    absent = [node for node in target if node not in info.replicas and not image.is_live(node)]
+    if absent:
+        raise InvalidRequest(f"{name}: broker {absent[0]} is not live, so it could not copy the partition; start it")
+
+
+def _begun(info: PartitionInfo, target: tuple[NodeId, ...]) -> PartitionInfo:
+    original = info.original
+    leaving = tuple(node for node in info.replicas if node not in target)
+    replicas = (*target, *leaving)
+    adding = tuple(node for node in replicas if node not in original)
+    return replace(info, replicas=replicas, adding=adding, removing=leaving)
+
+
+def _called_off(info: PartitionInfo, name: TopicPartition) -> PartitionInfo:
+    """Without effect if nothing moves: a repetition, or the move was faster."""
+    original = info.original
+    if not info.is_moving:
+        return info
+    if info.members:
+        return _begun(info, original)
+    isr = tuple(node for node in info.isr if node in original)
+    if not isr:
+        raise InvalidRequest(
+            f"{name}: none of the original replicas {list(original)} is in sync, so records would be lost; wait until "
+            "one is, or until the move is complete"
+        )
+    return replace(info, replicas=original, isr=isr, adding=(), removing=())

@@ -1,0 +1,240 @@
+"""Deciding about topics: may it exist, and where do its replicas go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tidelog.config.schema import BrokerConfig
+from tidelog.config.topics import is_fixed, new_topic_overrides, refuse_compaction, topic_config
+from tidelog.controller.apply import apply_all
+from tidelog.controller.commands import (
+    AddPartitions,
+    AlterTopicConfigs,
+    CommandAnswer,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    NewTopic,
+    ReportRemoved,
+    TopicPlaced,
+)
+from tidelog.controller.decision import Decision
+from tidelog.controller.leadership import under_rules
+from tidelog.controller.records import (
+    ConfigsAltered,
+    MetadataRecord,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    TopicRemoved,
+)
+from tidelog.model.cluster import NO_LEADER, PAXOS, BrokerInfo, ClusterImage, Topic
+from tidelog.model.errors import InvalidRequest, UnknownTopic
+from tidelog.model.ids import NodeId
+from tidelog.model.names import check_topic_name, is_internal
+from tidelog.placement.striped import UsableBroker, arrange, least_leading, place
+
+PARTITIONS_MAX = 10_000
+TOPICS_MAX = 10_000
+FIXED_INSIDE = ("cleanup.policy", "unclean.leader.election.enable")
+"""Of topics that the brokers made for themselves: other values would lose what they keep there."""
+
+
+def topic_named(image: ClusterImage, name: str) -> Topic:
+    """Raises `UnknownTopic`."""
+    topic = image.topics.get(name)
+    if topic is None:
+        raise UnknownTopic(f"there is no topic {name!r}; create it first")
+    return topic
+
+
+def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig) -> Decision:
+    """Raises `InvalidRequest`: a bad or taken name, a bad setting, counts out of range, replicas that do not exist."""
+    request = command.topic
+    known = image.topics.get(request.name)
+    if known is not None and known.topic_id == command.topic_id:
+        return Decision(answer=lambda after: placed(after, known))
+    if command.topic_id in image.deleted_topics:
+        raise InvalidRequest(f"topic {request.name} was created, and deleted by somebody since")
+    _check_new_topic(image, request)
+    configs = new_topic_overrides(config, request.configs)
+    record = TopicCreated(request.name, command.topic_id, _assignments(image, request, config), configs)
+    preview = apply_all(image, (record,), image.position)
+    check_majorities(preview.topics[request.name])
+    return _unless_only_asked(command, record, preview)
+
+
+def _unless_only_asked(command: CreateTopic, record: MetadataRecord, preview: ClusterImage) -> Decision:
+    name = command.topic.name
+    if command.validate_only:
+        return Decision(answer=lambda after: placed(after, preview.topics[name]))
+    return Decision((record,), lambda after: placed(after, after.topics[name]))
+
+
+def placed(image: ClusterImage, topic: Topic) -> CommandAnswer:
+    """The answer about a topic that is there."""
+    return TopicPlaced(image.position, topic.topic_id, [list(info.target) for info in topic.partitions])
+
+
+def _check_new_topic(image: ClusterImage, request: NewTopic) -> None:
+    check_topic_name(request.name)
+    if is_internal(request.name):
+        raise InvalidRequest(f"topic names that begin with two underscores are the brokers' own: {request.name}")
+    if request.name in image.topics:
+        raise InvalidRequest(f"topic {request.name} exists already")
+    if len(image.topics) >= TOPICS_MAX:
+        raise InvalidRequest(f"there are {TOPICS_MAX} topics, the most a cluster may have; delete some first")
+
+
+# -- where replicas go ---------------------------------------------------------------------------------------------
+
+
+def _assignments(image: ClusterImage, request: NewTopic, config: BrokerConfig) -> list[list[int]]:
+    if request.assignments is not None:
+        return _check_assignments(image, request.assignments)
+    partitions = config.num_partitions if request.partitions is None else request.partitions
+    factor = request.replication_factor
+    if factor is None:
+        factor = config.replication_factor_for(len(image.brokers))
+    return assign(image, range(partitions), factor, None)
+
+
+def assign(image: ClusterImage, partitions: range, replication_factor: int, first: Topic | None) -> list[list[int]]:
+    """Replicas by the placement rule over the live brokers, begun where the fewest lead, or as the topic `first` was.
+
+    Fenced brokers are used only where the live ones are too few, and never come first.
+    """
+    _check_partitions(partitions.stop)
+    live, fenced = _usable(image.live_brokers), [broker for broker in image.brokers.values() if broker.is_fenced]
+    if not live:
+        raise InvalidRequest("no broker is live, so nobody could lead the topic; start a broker")
+    if not 1 <= replication_factor <= len(image.brokers):
+        raise InvalidRequest(
+            f"replication factor {replication_factor} needs as many brokers, and the cluster has {len(image.brokers)}; "
+            "ask for fewer replicas, or add brokers first"
+        )
+    on_live = min(replication_factor, len(live))
+    assignments = place(live, partitions, on_live, start=_start(image, live, first))
+    spare = [broker.node_id for broker in arrange(_usable(fenced))] if replication_factor > on_live else []
+    return [
+        replicas + _turned(spare, partition)[: replication_factor - on_live]
+        for partition, replicas in zip(partitions, assignments, strict=True)
+    ]
+
+
+def _usable(brokers: Sequence[BrokerInfo]) -> list[UsableBroker]:
+    return [UsableBroker(broker.node_id, broker.rack) for broker in brokers]
+
+
+def _turned(nodes: list[NodeId] | list[int], by: int) -> list[int]:
+    turn = by % len(nodes) if nodes else 0
+    return [*nodes[turn:], *nodes[:turn]]
+
+
+def _start(image: ClusterImage, live: list[UsableBroker], first: Topic | None) -> int:
+    brokers = arrange(live)
+    nodes = [broker.node_id for broker in brokers]
+    if first is not None and first.partitions[0].replicas[0] in nodes:
+        return nodes.index(first.partitions[0].replicas[0])
+    topics = [topic for topic in image.topics.values() if not topic.is_internal]
+    return least_leading(brokers, [info.leader for topic in topics for info in topic.partitions])
+
+
+def _check_partitions(partitions: int) -> None:
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidRequest(f"a topic has 1 to {PARTITIONS_MAX} partitions, not {partitions}")
+
+
+def _check_assignments(image: ClusterImage, assignments: Mapping[int, Sequence[int]]) -> list[list[int]]:
+    _check_partitions(len(assignments))
+    if sorted(assignments) != list(range(len(assignments))):
+        raise InvalidRequest("replica assignments must name partitions 0, 1, 2, ... without a gap")
+    result = [list(assignments[partition]) for partition in range(len(assignments))]
+    for partition, replicas in enumerate(result):
+        unknown = [node for node in replicas if node not in image.brokers]
+        if not replicas or unknown or len(dict.fromkeys(replicas)) != len(replicas):
+            raise InvalidRequest(f"partition {partition}: replicas must be distinct, known brokers, not {replicas}")
+        if not any(image.is_live(node) for node in replicas):
+            raise InvalidRequest(f"partition {partition}: none of its replicas {replicas} is live; name one that is")
+        if len(replicas) != len(result[0]):
+            raise InvalidRequest("all partitions of a topic must have the same number of replicas")
+    return result
+
+
+def check_majorities(topic: Topic) -> None:
+    """Of partitions that commit by majority: they could not begin without one."""
+    if topic.commit_protocol != PAXOS:
+        return
+    for info in topic.partitions:
+        if info.leader == NO_LEADER:
+            raise InvalidRequest(
+                f"partition {info.partition} commits by majority, and of its replicas {list(info.replicas)} only "
+                f"{list(info.isr)} are live; start the other brokers, or ask for fewer replicas"
+            )
+
+
+# -- changing and deleting -----------------------------------------------------------------------------------------
+
+
+def add_partitions(image: ClusterImage, command: AddPartitions) -> Decision:
+    """Raises `UnknownTopic`, `InvalidRequest`."""
+    topic = topic_named(image, command.name)
+    if topic.is_internal:
+        raise InvalidRequest(f"topic {command.name} cannot grow: what is in its partitions would not be found any more")
+    _check_partitions(command.total)
+    have = len(topic.partitions)
+    if command.have < command.total == have:
+        return Decision(answer=lambda after: placed(after, topic))
+    if command.total <= have:
+        raise InvalidRequest(f"topic {command.name} has {have} partitions, and can only get more")
+    assignments = assign(image, range(have, command.total), len(topic.partitions[0].target), topic)
+    record = PartitionsAdded(topic.topic_id, assignments)
+    grown = apply_all(image, (record,), image.position).topics[command.name]
+    check_majorities(replace(grown, partitions=grown.partitions[have:]))
+    return Decision((record,), lambda after: placed(after, after.topics[command.name]))
+
+
+def delete_topic(image: ClusterImage, command: DeleteTopic, config: BrokerConfig) -> Decision:
+    """Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""
+    if not config.delete_topic_enable:
+        raise InvalidRequest("topics cannot be deleted here: delete.topic.enable is false")
+    if is_internal(command.name):
+        raise InvalidRequest(f"topic {command.name} is the brokers' own and cannot be deleted; groups can")
+    known = image.topics.get(command.name)
+    if command.topic_id and (known is None or known.topic_id != command.topic_id):
+        return Decision()  # the asker saw a topic that is gone by now: a repetition, or somebody was faster
+    return Decision((TopicDeleted(topic_named(image, command.name).topic_id),))
+
+
+def alter_configs(image: ClusterImage, command: AlterTopicConfigs, config: BrokerConfig) -> Decision:
+    """Raises `UnknownTopic`, `InvalidRequest`."""
+    topic = topic_named(image, command.name)
+    _check_changes(topic, command.changes)
+    merged: dict[str, str | None] = {**topic.configs, **command.changes}
+    overrides = {key: value for key, value in merged.items() if value is not None}
+    topic_config(config, overrides)
+    if command.validate_only or overrides == topic.configs:
+        return Decision()
+    altered = replace(topic, configs=overrides)
+    return Decision(
+        (ConfigsAltered(topic.topic_id, dict(command.changes)), *under_rules(image, altered, config)),
+    )
+
+
+def _check_changes(topic: Topic, changes: Mapping[str, str | None]) -> None:
+    fixed = [key for key in changes if is_fixed(key) or (topic.is_internal and key in FIXED_INSIDE)]
+    if fixed:
+        raise InvalidRequest(f"{fixed[0]} is fixed when a topic is created")
+    refuse_compaction({key: value for key, value in changes.items() if value is not None})
+
+
+def report_removed(image: ClusterImage, command: ReportRemoved) -> Decision:
+    """Forgets deleted topics whose data this broker was the last to hold."""
+    held = [
+        topic_id
+        for topic_id, holders in image.deleted_topics.items()
+        if topic_id in command.topic_ids and command.node_id in holders
+    ]
+    records = tuple(TopicRemoved(topic_id, command.node_id) for topic_id in held)
+    return Decision(records, lambda after: Done(after.position))

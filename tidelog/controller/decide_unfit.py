@@ -1,0 +1,60 @@
+"""Deciding about replicas whose broker lives and whose log does not serve: a disk has failed, or has rotted.
+
+A log that is *offline* acknowledges nothing any more. So it leaves the in-sync set, or nothing would be committed, and
+another leads. What it has acknowledged it still has, so it stays eligible where that is kept (the ELR). If nobody else
+can lead it stays the leader: what is committed can still be read there.
+
+A leader that cannot find out what of its log's *damaged* end was committed gives way to another member, which has that
+end whole, perhaps; it stays in the set, since it has everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.commands import Done
+from tidelog.controller.decide_brokers import registered_broker
+from tidelog.controller.decide_partitions import Partitions
+from tidelog.controller.decision import Decision
+from tidelog.controller.leadership import as_record
+from tidelog.controller.partition_commands import ReportUnfitReplicas, UnfitReason, UnfitReplica
+from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.ids import NodeId
+
+
+def report_unfit(image: ClusterImage, command: ReportUnfitReplicas, config: BrokerConfig) -> Decision:
+    """What was said of another leader epoch counts for nothing. Raises as `registered_broker`."""
+    broker = registered_broker(image, command.node_id, command.broker_epoch)
+    partitions = Partitions(image, config)
+    for replica in command.replicas:
+        _relieve(partitions, broker.node_id, replica)
+    return Decision(as_record(partitions.changes), lambda after: Done(after.position))
+
+
+def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
+    found = partitions.find(unfit.topic_id, unfit.partition)
+    if found is None:
+        return
+    topic, info = found
+    others = _candidates(partitions.image, info, node)
+    is_counted_on = node in info.isr or info.leader == node
+    if info.leader_epoch != unfit.leader_epoch or not is_counted_on or len(others) < _needed(info):
+        return
+    if unfit.reason is UnfitReason.OFFLINE:
+        partitions.settle(topic, info, info, unfit=node)
+    elif info.leader == node and others[0] in info.isr:
+        partitions.settle(topic, info, replace(info, leader=others[0]))
+    elif info.leader == node:
+        partitions.settle(topic, info, info, unfit=node)
+
+
+def _needed(info: PartitionInfo) -> int:
+    """How many of the others must be there for one of them to lead."""
+    return info.majority if info.members else 1
+
+
+def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[NodeId]:
+    """Who else may lead without a loss, those in sync first."""
+    eligible = [other for other in info.replicas if other in info.isr] + list(info.elr)
+    return [other for other in eligible if other != node and image.is_live(other)]

@@ -1,0 +1,42 @@
+"""What deciding gives: records that will be true once they are in the log, and what to tell whoever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidelog.controller.commands import CommandAnswer, Done
+from tidelog.controller.records import MetadataRecord
+from tidelog.model.cluster import ClusterImage, Voter
+
+
+def _done(image: ClusterImage) -> CommandAnswer:
+    return Done(image.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Not yet true. The answer is made from the image after the records: only then is a broker's epoch known."""
+
+    records: tuple[MetadataRecord, ...] = ()
+    answer: Callable[[ClusterImage], CommandAnswer] = _done
+
+
+class MetadataLog(Protocol):
+    """The metadata log, as its leader may use it."""
+
+    async def append(self, records: Sequence[MetadataRecord]) -> int:
+        """Has the records agreed on, all or none, and applied to the image here; returns the first one's offset.
+
+        Raises, surely without effect: `NotController`, `Overloaded`. With an effect or not: `ControllerLost`.
+        """
+        ...
+
+    async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
+        """Has one voter added, or one (by its id) removed; returns when that is in force. Raises as `append`."""
+        ...
+
+    def resign(self) -> None:
+        """Stops leading, if it does: somebody is elected anew, with all that was ever agreed on applied."""
+        ...

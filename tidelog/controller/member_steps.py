@@ -1,0 +1,93 @@
+"""How the leader of a partition's log brings the wanted members about, step by step. Pure.
+
+A step adds one member or removes one, so that any majority of the members before and any of those after have one in
+common; the log takes it as one VOTERS value (`replication.paxos.voters`). The order keeps sets small and sound:
+
+- an id whose disk was replaced goes first: it is dead, and a node may have one vote only;
+- then one is added, as soon as it has caught up, and another removed, in turn;
+- the leader itself goes last, and only if nobody else was named to do it;
+- nothing is done that would leave no live majority, nor one whose logs lack, on their disks, what was there when the
+  present members came in force: what they have agreed on since is on enough disks by itself, but who agreed on what
+  came before may have gone, and whoever copies a log has it in memory at first;
+- nothing is done before the controller knows of the step before, so that it is never more than one behind.
+
+Ids are added in their order. One that is passed over because a later one was ready has missed its turn: the leader's
+report says so (`MemberSet.next_engine_id`), and the controller gives its disk another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from tidelog.controller.quorum_leadership import ids_of
+from tidelog.model.cluster import PartitionInfo, PartitionMember
+
+
+class MemberSet(msgspec.Struct, frozen=True, array_like=True):
+    """The members in force in a partition's log, as its newest VOTERS value says."""
+
+    members: tuple[PartitionMember, ...]
+    next_engine_id: int
+    """No member so far had an id from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStep:
+    """One of the two is given."""
+
+    add: PartitionMember | None = None
+    remove: PartitionMember | None = None
+
+    def of(self, now: MemberSet) -> MemberSet:
+        """The members after it."""
+        if self.add is None:
+            return MemberSet(tuple(one for one in now.members if one != self.remove), now.next_engine_id)
+        return MemberSet((*now.members, self.add), self.add.engine_id + 1)
+
+
+Judge = Callable[[PartitionMember], bool]
+
+
+def next_step(
+    info: PartitionInfo, now: MemberSet, *, is_live: Judge, has_caught_up: Judge, keeps: Judge
+) -> MemberStep | None:
+    """What the leader is to do next to its log's members; None if nothing, or nothing yet. `keeps` tells whether a
+    member's log has on its disk what was there when `now` came in force."""
+    if is_report_due(info, now):
+        return None
+    steps = _steps(info, now, is_live, has_caught_up)
+    return next((step for step in steps if _is_sound(step.of(now), is_live) and _is_sound(step.of(now), keeps)), None)
+
+
+def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: Judge) -> list[MemberStep]:
+    """Those that lead to the wanted members, the best first. If one who is to go cannot be spared yet, another may: a
+    vote that nobody casts any more, since its disk has forgotten its promises, goes before the one that others need."""
+    missing = [one for one in info.wanted if one.engine_id >= now.next_engine_id]
+    going = [one for one in now.members if one.engine_id not in ids_of(info.wanted)]
+    going.sort(key=lambda one: (is_live(one), one.engine_id))
+    replaced = [one for one in going if one.node_id in [other.node_id for other in info.wanted]]
+    if replaced or (going and (len(now.members) > len(info.wanted) or not missing)):
+        others = [one for one in replaced or going if one.node_id != info.leader]
+        return [MemberStep(remove=one) for one in others or replaced or going]
+    return [MemberStep(add=one) for one in missing if has_caught_up(one)][:1]
+
+
+def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
+    """Would the controller do something if it knew the members? True also if it knows them, and waits for the word that
+    a move is complete; or has to give ids to those that missed their turn."""
+    ids, wanted = ids_of(now.members), ids_of(info.wanted)
+    is_late = any(engine_id not in ids and engine_id < now.next_engine_id for engine_id in wanted)
+    return is_late or ids != ids_of(info.members) or (ids == wanted and info.is_moving)
+
+
+def _is_sound(after: MemberSet, judge: Judge) -> bool:
+    """For a majority of them?"""
+    return sum(map(judge, after.members)) > len(after.members) // 2
+
+
+def in_order(members: Sequence[PartitionMember]) -> tuple[PartitionMember, ...]:
+    """By engine id."""
+    return tuple(sorted(members, key=lambda one: one.engine_id))

@@ -1,0 +1,69 @@
+"""Planning the moves of a whole cluster: after brokers came, or before they go. Pure.
+
+A plan for 10,000 partitions takes a second, which is longer than a controller may be silent. So it is not the
+controller that plans, but whoever wants it done, from the image that every broker has; the controller is then asked for
+the moves, in portions. A plan starts from where replicas are to be, so that planning again while moves are under way
+finds nothing to do, or what is left.
+
+    to remove a broker:  planned(image, leaving=[4]) -> AlterReassignments ... -> none left of `held` -> RemoveBroker
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import NotFound
+from tidelog.model.ids import NodeId, TopicPartition
+from tidelog.placement.rebalance import Assignment, plan_rebalance
+from tidelog.placement.striped import UsableBroker
+
+
+def planned(image: ClusterImage, leaving: Sequence[int] = ()) -> list[AlterReassignments]:
+    """Commands that spread all replicas evenly over the brokers, and none on those that are `leaving`.
+
+    A fenced broker that does not leave counts; if it would have to copy something, the controller refuses that portion.
+    Raises `NotFound`, or `InvalidRequest` as `plan_rebalance` does.
+    """
+    unknown = [node for node in leaving if node not in image.brokers]
+    if unknown:
+        raise NotFound(f"there is no broker {unknown[0]}; the brokers are {', '.join(map(str, image.brokers))}")
+    going = [NodeId(node) for node in dict.fromkeys(leaving)]
+    staying = [_usable(image, node) for node in image.brokers if node not in going]
+    plan = plan_rebalance(_current(image), staying, [_usable(image, node) for node in going])
+    ids = {topic.name: topic.topic_id for topic in image.topics.values()}
+    moves = [NewReplicas(ids[name], number, list(new)) for (name, number), _, new in plan.reassignments]
+    return [AlterReassignments(moves[i : i + MOVES_MAX]) for i in range(0, len(moves), MOVES_MAX)]
+
+
+def held(image: ClusterImage, node_id: int) -> list[TopicPartition]:
+    """The partitions that the broker has a replica of, on its way in or out included."""
+    return [
+        TopicPartition(topic.name, info.partition)
+        for topic in image.topics.values()
+        for info in topic.partitions
+        if node_id in info.replicas
+    ]
+
+
+def moving(image: ClusterImage) -> list[TopicPartition]:
+    """The partitions whose replicas move now (Kafka's ListPartitionReassignments)."""
+    return [
+        TopicPartition(topic.name, info.partition)
+        for topic in image.topics.values()
+        for info in topic.partitions
+        if info.is_moving
+    ]
+
+
+def _current(image: ClusterImage) -> list[Assignment]:
+    return [
+        Assignment(TopicPartition(topic.name, info.partition), info.target)
+        for topic in image.topics.values()
+        for info in topic.partitions
+    ]
+
+
+def _usable(image: ClusterImage, node: NodeId) -> UsableBroker:
+    return UsableBroker(node, image.brokers[node].rack)

@@ -1,0 +1,267 @@
+"""What can be asked about single partitions: other ISRs, other leaders, other replicas. See `commands`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import msgspec
+
+from tidelog.controller.commands import Command, CommandAnswer
+from tidelog.controller.member_steps import MemberSet
+
+ANY_LIFE = -1
+"""For a broker epoch: whichever the member is in the ISR with already."""
+
+
+class IsrMember(msgspec.Struct, frozen=True, array_like=True):
+    """A broker in the life in which it is in sync (KIP-903): what an earlier life had says nothing of this one."""
+
+    node_id: int
+    broker_epoch: int
+
+
+class IsrAsked(msgspec.Struct, frozen=True):
+    """The ISR that a leader wants, and what it knew of the partition when it did."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: Sequence[IsrMember]
+
+
+class AlterPartition(Command, frozen=True, tag=True):
+    """The leader of partitions asks for other ISRs (KIP-497). Answered by `PartitionsAltered`."""
+
+    node_id: int
+    broker_epoch: int
+    partitions: Sequence[IsrAsked]
+
+
+class PartitionNamed(msgspec.Struct, frozen=True, array_like=True):
+    """By the topic's id, so that a repetition cannot hit another topic of the same name."""
+
+    topic_id: str
+    partition: int
+
+
+class ElectionType(enum.StrEnum):
+    """Kafka's two."""
+
+    PREFERRED = "preferred"
+    """The first of the replicas leads if it is in sync."""
+    UNCLEAN = "unclean"
+    """Where nobody leads, any live replica does: records may be lost."""
+
+
+class ElectLeaders(Command, frozen=True, tag=True):
+    """Answered by `LeadersElected`. Without `partitions`, all of the cluster."""
+
+    election: ElectionType
+    partitions: Sequence[PartitionNamed] | None = None
+
+
+MOVES_MAX = 1_000
+"""Partitions that one command may move."""
+
+
+class NewReplicas(msgspec.Struct, frozen=True):
+    """Where a partition's replicas shall be, the preferred leader first; None calls off the move under way."""
+
+    topic_id: str
+    partition: int
+    replicas: Sequence[int] | None
+
+
+class UnfitReason(enum.Enum):
+    """What is wrong with a replica whose broker lives."""
+
+    OFFLINE = "offline"
+    """Its log takes nothing any more, or cannot be opened: the disk has failed."""
+    DAMAGED = "damaged"
+    """It is to lead, and cannot find out what of the damaged end of its log was committed."""
+
+
+class UnfitReplica(msgspec.Struct, frozen=True, array_like=True):
+    """One replica of the reporting broker, in this leader epoch."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    reason: UnfitReason
+
+
+class ReportUnfitReplicas(Command, frozen=True, tag=True):
+    """A broker's replicas that should not be counted on (Kafka: the offline directories of a heartbeat, KIP-112 and
+    858). Answered by `Done`; said again with each heartbeat for as long as it is so."""
+
+    node_id: int
+    broker_epoch: int
+    replicas: Sequence[UnfitReplica]
+
+
+class MembersAsked(msgspec.Struct, frozen=True):
+    """The members in force in a partition's log, and what its leader knew of the partition when it said so."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    in_force: MemberSet
+
+
+class AlterMembers(Command, frozen=True, tag=True):
+    """The leader of partitions that commit by majority tells who votes in their logs. Answered by `MembersAltered`.
+
+    Only an elected leader whose log has no change of voters open may say so: then nothing else is in force, or can be
+    before it changes them itself.
+    """
+
+    node_id: int
+    broker_epoch: int
+    partitions: Sequence[MembersAsked]
+
+
+class ReignEnd(enum.Enum):
+    """What a partition needs whose leader cannot go on under its number."""
+
+    RENEW = "renew"
+    """A greater number: it was overtaken by one, or has used its own up for a change of voters."""
+    YIELD = "yield"
+    """That another leads: its disk has failed, or it finds no majority that answers."""
+
+
+class LostReign(msgspec.Struct, frozen=True, array_like=True):
+    """One partition that the reporting broker leads in this epoch, by the metadata."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    end: ReignEnd
+
+
+class ReportPaxosLeader(Command, frozen=True, tag=True):
+    """Reigns that are over. Each gets the next leader epoch, if a majority of its members is live: of the same broker
+    or of the next. Answered by `Done`."""
+
+    node_id: int
+    broker_epoch: int
+    lost: Sequence[LostReign]
+
+
+class LostVote(msgspec.Struct, frozen=True, array_like=True):
+    """One engine id of the reporting broker."""
+
+    topic_id: str
+    partition: int
+    engine_id: int
+
+
+class ReportLostVotes(Command, frozen=True, tag=True):
+    """Replicas that are to vote, or did, and no longer know what they have promised: their journals are damaged, or
+    gone, though the disk is there. Each is wanted under another engine id. Answered by `Done`."""
+
+    node_id: int
+    broker_epoch: int
+    votes: Sequence[LostVote]
+
+
+class AlterReassignments(Command, frozen=True, tag=True):
+    """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun.
+
+    `moves.planned` makes plans for a whole cluster; `MOVES_MAX` partitions go into one command.
+    """
+
+    partitions: Sequence[NewReplicas]
+    throttle: int | None = None
+    """Bytes per second for all moves that are under way, those that were begun before included; 0: as fast as they can;
+    None: as it was."""
+
+
+# -- answers -------------------------------------------------------------------------------------------------------
+
+
+class AlterCode(enum.StrEnum):
+    """Kafka's error codes of AlterPartition."""
+
+    NONE = "none"
+    UNKNOWN_PARTITION = "unknown partition"
+    FENCED_LEADER_EPOCH = "fenced leader epoch"
+    INVALID_REQUEST = "invalid request"
+    INVALID_UPDATE_VERSION = "invalid update version"
+    INELIGIBLE_REPLICA = "ineligible replica"
+    NEW_LEADER_ELECTED = "new leader elected"
+
+
+class AlterOutcome(enum.StrEnum):
+    """What a leader may conclude."""
+
+    APPLIED = "applied"
+    NOT_APPLIED = "not applied"
+    """And it never will be: whatever was sent before with the same partition epoch has lost, too."""
+    STALE = "stale"
+    """The metadata is ahead of the leader, and may hold what it asked for: it waits for that, and reverts nothing."""
+
+
+class IsrAnswer(msgspec.Struct, frozen=True):
+    """The partition as it is now; -1 and nothing if there is no such one."""
+
+    topic_id: str
+    partition: int
+    code: AlterCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: Sequence[int] = ()
+
+    @property
+    def outcome(self) -> AlterOutcome:
+        """Of the code."""
+        if self.code is AlterCode.NONE:
+            return AlterOutcome.APPLIED
+        return AlterOutcome.NOT_APPLIED if self.code is AlterCode.INELIGIBLE_REPLICA else AlterOutcome.STALE
+
+
+class PartitionsAltered(CommandAnswer, frozen=True, tag=True):
+    """One for each partition that was asked for, in that order."""
+
+    partitions: list[IsrAnswer]
+
+
+class MembersAnswer(msgspec.Struct, frozen=True):
+    """The partition's epochs now; -1 if there is no such one. Who is wanted, the metadata says."""
+
+    topic_id: str
+    partition: int
+    code: AlterCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+
+
+class MembersAltered(CommandAnswer, frozen=True, tag=True):
+    """One for each partition that was told of, in that order."""
+
+    partitions: list[MembersAnswer]
+
+
+class ElectionCode(enum.StrEnum):
+    """Kafka's error codes of ElectLeaders."""
+
+    NONE = "none"
+    ELECTION_NOT_NEEDED = "election not needed"
+    PREFERRED_LEADER_NOT_AVAILABLE = "preferred leader not available"
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = "eligible leaders not available"
+    UNKNOWN_PARTITION = "unknown partition"
+
+
+class ElectionAnswer(msgspec.Struct, frozen=True):
+    topic_id: str
+    partition: int
+    code: ElectionCode
+    leader: int = -1
+
+
+class LeadersElected(CommandAnswer, frozen=True, tag=True):
+    """One for each partition that was asked for; of the whole cluster, those that have another leader now."""
+
+    partitions: list[ElectionAnswer]

@@ -1,0 +1,102 @@
+"""Who decides what a power cut leaves behind.
+
+The crash model of `tidelog.sim.kit.disk` asks three questions and never draws a number itself, so that the same model
+serves both kinds of search:
+
+- `RandomChoices`: one state per seed, for long runs. A crash has a *mood*, because independent coin flips alone would
+  hardly ever make the states that real machines produce: nothing survived, everything did, or all up to some instant.
+- `ExhaustiveChoices`: every state there is, one after the other, for short runs ("all subsets times all tears").
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Protocol
+
+SECTORS_ENUMERATED_MAX = 3
+"""Writes over more sectors than this are torn at every prefix and every suffix instead of every subset."""
+
+
+class CrashChoices(Protocol):
+    """Answers for one crash. `sequence` is the place of the un-synced change in time, over all files."""
+
+    def survives(self, sequence: int) -> bool:
+        """Does this change of a name or of a length reach the disk?"""
+        ...
+
+    def sectors(self, sequence: int, count: int) -> int:
+        """Which of the `count` sectors of this write reach the disk: a mask, lowest bit first."""
+        ...
+
+    def choose(self, count: int) -> int:
+        """One of `count` equally possible outcomes."""
+        ...
+
+
+class RandomChoices:
+    """One crash drawn from a seeded generator; `first` and `last` bound the sequence numbers of what is pending."""
+
+    def __init__(self, rng: random.Random, first: int, last: int) -> None:
+        self._rng = rng
+        mood = rng.randrange(6)
+        self._cut = (first, last + 1, rng.randint(first, last + 1))[mood] if mood < 3 else None
+        self._survival = (0.2, 0.5, 0.9)[mood - 3]
+
+    def survives(self, sequence: int) -> bool:
+        if self._cut is not None:
+            return sequence < self._cut
+        return self._rng.random() < self._survival
+
+    def sectors(self, sequence: int, count: int) -> int:
+        whole = (1 << count) - 1
+        if self.survives(sequence):
+            return whole
+        if count == 1 or (self._cut is not None and sequence != self._cut):
+            return 0
+        kept = self._rng.randrange(count)
+        prefix = (1 << kept) - 1
+        return (0, prefix, whole & ~prefix, self._rng.getrandbits(count))[self._rng.randrange(4)]
+
+    def choose(self, count: int) -> int:
+        return self._rng.randrange(count)
+
+
+class ExhaustiveChoices:
+    """All crashes, by counting through the tree of answers like an odometer: `for choices in enumerate_crashes()`."""
+
+    def __init__(self, path: list[tuple[int, int]]) -> None:
+        self._path = path
+        self._depth = 0
+
+    def survives(self, sequence: int) -> bool:
+        return self.choose(2) == 1
+
+    def sectors(self, sequence: int, count: int) -> int:
+        if count <= SECTORS_ENUMERATED_MAX:
+            return self.choose(1 << count)
+        whole = (1 << count) - 1
+        answer = self.choose(2 * count)
+        prefix = (1 << answer // 2) - 1
+        return prefix if answer % 2 else whole & ~prefix
+
+    def choose(self, count: int) -> int:
+        if self._depth == len(self._path):
+            self._path.append((0, count))
+        answer, asked = self._path[self._depth]
+        assert asked == count, "the crashed state is not the same as last time: its build-up is not deterministic"
+        self._depth += 1
+        return answer
+
+
+def enumerate_crashes() -> Iterator[ExhaustiveChoices]:
+    """Every crash once. The caller must rebuild the same pending state for each."""
+    path: list[tuple[int, int]] = []
+    while True:
+        yield ExhaustiveChoices(path)
+        while path and path[-1][0] + 1 == path[-1][1]:
+            path.pop()
+        if not path:
+            return
+        answer, count = path.pop()
+        path.append((answer + 1, count))

@@ -1,0 +1,210 @@
+"""What the clients of a simulated broker did, were told and saw: recorded as operations, for `tidelog.checker`.
+
+A `Sent` is one record batch of a client, with values like no other in the run, and one operation, however often it is
+attempted. What is known of it only ever grows: a definite error rules out the attempt it answers, an unknown outcome
+rules out nothing, a receipt names offsets. If all attempts were refused, the operation has failed.
+
+What an acknowledgement is worth depends on what it said. `fsynced` holds against everything. `leader` and `replicated`
+hold as long as the machine does: `lose` tells of an event that may take such records (a power cut, a failed fsync), and
+a `Sent` remembers the count of these at its acknowledgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import xxhash
+
+from tidelog.checker import Recorder, judge
+from tidelog.checker.operations import Damage, Durability, Guarantee, Poll, Prefix, Send, View
+from tidelog.model.batch_codec import decode_batch
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.ids import TopicPartition
+from tidelog.model.ports import Buffer
+from tidelog.sim.kit.loop import SimLoop
+
+PADDING = b"."
+"""What clients fill up their values with."""
+
+
+class Kind(enum.Enum):
+    """How a producer makes sure of its records."""
+
+    IDEMPOTENT = "idempotent"
+    """Sequences; the same again until it is known."""
+    KEYED = "keyed"
+    """An idempotency key; the same again until it is known."""
+    PLAIN = "plain"
+    """Never the same twice."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return _GUARANTEES[self]
+
+
+_GUARANTEES: dict[Kind, Guarantee] = {Kind.IDEMPOTENT: "sequence", Kind.KEYED: "key", Kind.PLAIN: "none"}
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """One batch that a client sent, perhaps several times."""
+
+    producer: str
+    kind: Kind
+    number: int
+    """Its place among the batches of its producer for this partition."""
+    partition: TopicPartition
+    values: list[bytes]
+    attempts: int = 0
+    unknown: int = 0
+    """Attempts of which nobody knows whether they appended."""
+    invocation: int = -1
+    durability: Durability | None = None
+    """As the receipt said; None as long as there is none."""
+    losses_at_ack: int = 0
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.durability not in (None, "none")
+
+    @property
+    def is_refused(self) -> bool:
+        """True if surely no attempt appended anything."""
+        return self.durability is None and self.unknown == 0
+
+
+def _true_s() -> float:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    return loop.true_time
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that happened in one run."""
+
+    recorder: Recorder = field(default_factory=lambda: Recorder(_true_s))
+    sent: list[Sent] = field(default_factory=list)
+    writers: dict[bytes, Sent] = field(default_factory=dict)
+    rotten: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    """Offsets whose bytes were damaged on purpose."""
+    watched: set[TopicPartition] = field(default_factory=set)
+    """Partitions that clients write to and that are checked at the end."""
+    volatile: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose high watermark does not wait for the disk (`ack.durability=replicated`)."""
+    volatile_losses: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def send(self, sent: Sent) -> None:
+        """A new batch; its values are registered before anybody can see them."""
+        self.sent.append(sent)
+        for value in sent.values:
+            assert value not in self.writers, "values must be unique"
+            self.writers[value] = sent
+        sent.invocation = self.recorder.invoke(
+            sent.producer, "send", self._sends(sent, None), guarantee=sent.kind.guarantee
+        )
+
+    def _sends(self, sent: Sent, base_offset: int | None) -> list[Send]:
+        key = str(sent.partition)
+        return [
+            Send(key, None if base_offset is None else base_offset + i, self.text(value))
+            for i, value in enumerate(sent.values)
+        ]
+
+    def attempt(self, sent: Sent) -> None:
+        sent.attempts += 1
+        sent.unknown += 1
+
+    def refuse(self, sent: Sent, reason: str) -> None:
+        """This attempt appended nothing."""
+        sent.unknown -= 1
+        self.note("refused", reason, sent.producer, sent.number)
+
+    def acknowledge(self, sent: Sent, base_offset: int | None, durability: Durability, epoch: int) -> None:
+        sent.durability, sent.losses_at_ack = durability, self.volatile_losses
+        self.note("acknowledged", sent.producer, sent.number, base_offset, durability)
+        sends = self._sends(sent, base_offset)
+        self.recorder.complete(sent.invocation, "ok", sends, durability=durability, epoch=epoch)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def show(
+        self,
+        poll: int,
+        partition: TopicPartition,
+        records: Sequence[tuple[int, bytes]],
+        *,
+        high_watermark: int,
+        epoch: int,
+        rebalanced: Iterable[str] = (),
+    ) -> None:
+        """A reader that invoked `poll` was given records; `rebalanced` are keys that it was given or lost before."""
+        self.note("seen", partition, records, high_watermark)
+        given = [(offset, self.text(value)) for offset, value in records]
+        parts = [Poll({str(partition): given}, {str(partition): high_watermark})]
+        self.recorder.complete(poll, "ok", parts, epoch=epoch, rebalanced=rebalanced)
+
+    def text(self, value: bytes) -> str:
+        """A value as the checker knows it: without its padding, unless it is not exactly what somebody sent."""
+        return shown(value) if value in self.writers else f"{shown(value)} and its padding"
+
+    # -- the world ---------------------------------------------------------------------------------------------------
+
+    def lose(self) -> None:
+        """What only memory held may be lost."""
+        self.volatile_losses += 1
+        self.recorder.tell("loss", map(str, sorted(self.volatile)))
+
+    def damage(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
+        """Bytes of these records are damaged on purpose."""
+        damaged = [*offsets]
+        self.rotten.setdefault(partition, set()).update(damaged)
+        self.recorder.tell("damage", [Damage(str(partition), damaged)])
+
+    def ask_start(self, partition: TopicPartition, offset: int) -> None:
+        """Somebody asks for what is before an offset to be deleted."""
+        self.recorder.tell("prefix", [Prefix(str(partition), offset, 0)])
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def check(self, views: Iterable[View]) -> None:
+        """All is over, and at rest every watched partition is as in its view, or gone if it has none."""
+        viewed = [*views]
+        present = [view.key for view in viewed]
+        self.recorder.tell("gone", [str(where) for where in sorted(self.watched) if str(where) not in present])
+        self.recorder.tell("view", viewed)
+        for sent in self.sent:
+            if sent.is_refused:
+                self.recorder.complete(sent.invocation, "fail")
+        for anomaly in judge(self.recorder.operations).anomalies:
+            self.violate(str(anomaly))
+
+    def note(self, *what: object) -> None:
+        """Makes an event part of the trace."""
+        self.hash.update(repr(what).encode())
+
+    def violate(self, what: str) -> None:
+        if what not in self.violations:
+            self.violations.append(what)
+
+
+def shown(value: bytes) -> str:
+    """A value without its padding."""
+    return value.rstrip(PADDING).decode("ascii", "backslashreplace")
+
+
+def records_in(data: Buffer, offset: int) -> Iterable[tuple[int, bytes]]:
+    """(offset, value) of the records at `offset` or later. Raises `InvalidBatch`."""
+    for batch in iter_batches(data):
+        for record in decode_batch(batch):
+            if record.offset >= offset:
+                yield record.offset, record.value or b""

@@ -1,0 +1,126 @@
+"""One file on a simulated disk: what programs see, what would survive a power cut, and the writes in between.
+
+`data` is the page cache, `durable` the platter, `pending` the ordered un-synced changes that turn one into the other.
+Four real behaviours come out of this shape:
+
+- A sync replays `pending` onto `durable`: it costs as much as was written, never as much as the file holds.
+- A crash keeps a subset of `pending`, each write torn at sector bounds. What is written beyond a lost write leaves a
+  hole. The length is a fact of its own and may have grown further than the bytes did.
+- A failed sync forgets `pending`: the pages are marked clean, so a later sync says yes about bytes that are nowhere.
+- Rot changes both sides; a write that the drive lost changes `data` only, until the cache is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tidelog.sim.kit.choices import CrashChoices
+
+SECTOR_BYTES = 512
+"""What a drive writes whole or not at all."""
+
+OLD_CONTENT_MAX = 16
+"""How many overwritten pieces a file remembers, for bringing a stale one back."""
+
+Pending = tuple[int, int, bytes | None]
+"""(sequence, position, payload); no payload: the length becomes `position`."""
+
+
+class FileNode:
+    """A file's bytes (an inode). Names for it live in directories, which don't concern it."""
+
+    __slots__ = ("data", "durable", "has_failed_sync", "number", "overwritten", "pending", "unreadable")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.pending: list[Pending] = []
+        self.overwritten: deque[tuple[int, bytes]] = deque(maxlen=OLD_CONTENT_MAX)
+        self.unreadable: list[tuple[int, int]] = []
+        self.has_failed_sync = False
+
+    def write(self, sequence: int, position: int, payload: bytes) -> None:
+        put(self.data, position, payload)
+        self.pending.append((sequence, position, payload))
+        if self.unreadable:  # a drive remaps a bad sector when it is written
+            end = position + len(payload)
+            self.unreadable = [(low, high) for low, high in self.unreadable if high <= position or low >= end]
+
+    def truncate(self, sequence: int, size: int) -> None:
+        resize(self.data, size)
+        self.pending.append((sequence, size, None))
+
+    def sync(self) -> None:
+        for _, position, payload in self.pending:
+            if payload is None:
+                resize(self.durable, position)
+            else:
+                self._persist(position, payload)
+        self.pending.clear()
+
+    def _persist(self, position: int, payload: bytes) -> None:
+        if position < len(self.durable) and payload:
+            self.overwritten.append((position, bytes(self.durable[position : position + len(payload)])))
+        put(self.durable, position, payload)
+
+    def settle(self, choices: CrashChoices, filler: bytes) -> None:
+        """Of the pending changes, what `choices` lets through becomes durable, the rest is forgotten. Holes show zeros,
+        or `filler` (whole sectors of it). The cache goes on showing all."""
+        for sequence, position, payload in self.pending:
+            if payload is None:
+                if choices.survives(sequence):
+                    resize(self.durable, position)
+            else:
+                for start, piece in _surviving(sequence, position, payload, choices):
+                    resize(self.durable, max(len(self.durable), start), filler)
+                    self._persist(start, piece)
+        self.pending.clear()
+
+    def drop_cache(self) -> None:
+        """Reads come from the platter from now on. The length stays: it lives in the inode, not in the pages."""
+        size = len(self.data)
+        self.data[:] = self.durable
+        resize(self.data, size)
+
+    def is_unreadable(self, position: int, size: int) -> bool:
+        return any(low < position + size and position < high for low, high in self.unreadable)
+
+
+def put(target: bytearray, position: int, payload: bytes) -> None:
+    """Writes into a sparse file: what lies between the old end and `position` reads as zeros."""
+    if position > len(target):
+        target.extend(bytes(position - len(target)))
+    target[position : position + len(payload)] = payload
+
+
+def resize(target: bytearray, size: int, filler: bytes = b"") -> None:
+    """Cuts, or extends with zeros; whole sectors of the extension show `filler`, over and over, if there is any."""
+    position = len(target)
+    if size <= position:
+        del target[size:]
+        return
+    if filler:
+        target.extend(bytes(min(size - position, -position % SECTOR_BYTES)))
+        missing, phase = size - len(target), len(target) % len(filler)
+        target.extend((filler * (missing // len(filler) + 2))[phase : phase + missing])
+    else:
+        target.extend(bytes(size - position))
+
+
+def _surviving(sequence: int, position: int, payload: bytes, choices: CrashChoices) -> list[tuple[int, bytes]]:
+    """The pieces of one write that reached the disk; sectors are counted from the start of the file."""
+    if not payload:
+        return []
+    first = position // SECTOR_BYTES
+    count = (position + len(payload) - 1) // SECTOR_BYTES - first + 1
+    mask = choices.sectors(sequence, count)
+    if mask == (1 << count) - 1:
+        return [(position, payload)]
+    pieces = []
+    for sector in range(count):
+        if mask >> sector & 1:
+            start = max(position, (first + sector) * SECTOR_BYTES)
+            end = (first + sector + 1) * SECTOR_BYTES
+            pieces.append((start, payload[start - position : end - position]))
+    return pieces

@@ -1,0 +1,119 @@
+"""Directories of a simulated disk: the names programs see, and those that a power cut would leave.
+
+A change of names is one atomic set of assignments `(directory, name) -> node or nothing`: a rename takes one name away
+and replaces another in the same breath, so that a crash finds the old state or the new one and never a half. Changes
+wait in one list, in order, until the directory of one of their names is synced; a crash lets any subset through.
+
+Nothing here says that names become durable in order: real journals keep it, POSIX does not promise it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from tidelog.sim.kit.choices import CrashChoices
+from tidelog.sim.kit.inode import FileNode
+
+
+class DirectoryNode:
+    """Names, as seen and as durable."""
+
+    __slots__ = ("durable", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+
+
+Node = FileNode | DirectoryNode
+Assignment = tuple[DirectoryNode, str, Node | None]
+Change = tuple[int, list[Assignment]]
+"""(sequence, assignments)"""
+
+
+class Namespace:
+    """The tree. All failures are `OSError`s as Linux gives them."""
+
+    def __init__(self) -> None:
+        self.root = DirectoryNode()
+        self.pending: list[Change] = []
+
+    def find(self, path: str) -> Node:
+        node: Node = self.root
+        for name in path.split("/") if path else ():
+            if not isinstance(node, DirectoryNode):
+                raise os_error(errno.ENOTDIR, path)
+            if name not in node.names:
+                raise os_error(errno.ENOENT, path)
+            node = node.names[name]
+        return node
+
+    def directory(self, path: str) -> DirectoryNode:
+        node = self.find(path)
+        if not isinstance(node, DirectoryNode):
+            raise os_error(errno.ENOTDIR, path)
+        return node
+
+    def parent(self, path: str) -> tuple[DirectoryNode, str]:
+        """The directory that holds `path`'s last name, and that name."""
+        directory, _, name = path.rpartition("/")
+        return self.directory(directory), name
+
+    def change(self, sequence: int, assignments: list[Assignment]) -> None:
+        """Takes effect for readers now, and on the disk some time."""
+        for directory, name, node in assignments:
+            _assign(directory.names, name, node)
+        self.pending.append((sequence, assignments))
+
+    def make_directory(self, parent: DirectoryNode, name: str) -> DirectoryNode:
+        """Finds or makes a directory, durably. Whatever else waits in the parent goes on waiting."""
+        node = parent.names.get(name)
+        if node is None:
+            node = parent.names[name] = DirectoryNode()
+        if not isinstance(node, DirectoryNode):
+            raise os_error(errno.EEXIST, name)
+        self._commit(lambda assignment: assignment[0] is parent and assignment[1] == name)
+        parent.durable[name] = node
+        return node
+
+    def sync_directory(self, directory: DirectoryNode) -> None:
+        self._commit(lambda assignment: assignment[0] is directory)
+
+    def _commit(self, concerned: Callable[[Assignment], bool]) -> None:
+        """Makes durable each change with a concerned name; earlier changes of the same names are history then."""
+        remaining: list[Change] = []
+        settled: set[tuple[int, str]] = set()
+        for sequence, assignments in reversed(self.pending):
+            fresh = [a for a in assignments if (id(a[0]), a[1]) not in settled]
+            if any(map(concerned, assignments)):
+                for directory, name, node in fresh:
+                    _assign(directory.durable, name, node)
+                    settled.add((id(directory), name))
+            elif fresh:
+                remaining.append((sequence, fresh))
+        remaining.reverse()
+        self.pending = remaining
+
+    def crash(self, choices: CrashChoices) -> None:
+        """Any subset of the pending changes reached the disk, in order."""
+        for sequence, assignments in self.pending:
+            if choices.survives(sequence):
+                for directory, name, node in assignments:
+                    _assign(directory.durable, name, node)
+        for _, assignments in self.pending:
+            for directory, name, _ in assignments:
+                _assign(directory.names, name, directory.durable.get(name))
+        self.pending.clear()
+
+
+def _assign(names: dict[str, Node], name: str, node: Node | None) -> None:
+    if node is None:
+        names.pop(name, None)
+    else:
+        names[name] = node
+
+
+def os_error(number: int, path: str = "") -> OSError:
+    """The `OSError` (of the right subclass) for an errno."""
+    return OSError(number, errno.errorcode[number], path)

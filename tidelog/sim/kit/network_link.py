@@ -1,0 +1,79 @@
+"""The way from one simulated machine to another, in one direction, and what can be wrong with it.
+
+| condition | what the two machines see |
+|---|---|
+| `delay_s_min`, `delay_s_mean`, `tail_*` | frames arrive later, in order only on each connection |
+| `clog` | bytes wait, and arrive after `unclog` |
+| `cut` | the same until `heal`; a sender whose bytes wait longer than `patience_s` loses its connection |
+| `refuses` | whoever connects is told that nobody listens |
+| `break_rate` | the connection breaks in the middle of a frame, which nobody ever sees |
+| `replay_rate` | a request or notification arrives once more, later, perhaps on another connection of the same caller |
+
+All of them may be changed at any time, and hold for what is under way. A cut of both directions is two cuts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.sim.kit.network_pipe import Pipe
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """Conditions of one direction; `network.link(source, target)`."""
+
+    source: str
+    target: str
+    statistics: Counter[str]
+    delay_s_min: float = 0.0001
+    delay_s_mean: float = 0.0003
+    tail_rate: float = 0.0
+    """Chance that a frame takes `tail_s_mean` longer, on average."""
+    tail_s_mean: float = 0.1
+    refuses: bool = False
+    break_rate: float = 0.0
+    replay_rate: float = 0.0
+    replay_s_mean: float = 0.5
+    patience_s: float = 15.0
+    is_cut: bool = False
+    is_clogged: bool = False
+    pipes: dict[Pipe, None] = field(default_factory=dict)
+    """Connections that use it, in the order they were made."""
+
+    def draw_delay_s(self, rng: random.Random) -> float:
+        """How long one frame takes."""
+        delay_s = self.delay_s_min
+        if self.delay_s_mean > self.delay_s_min:
+            delay_s += rng.expovariate(1 / (self.delay_s_mean - self.delay_s_min))
+        if self.tail_rate and rng.random() < self.tail_rate:
+            delay_s += rng.expovariate(1 / self.tail_s_mean)
+        return delay_s
+
+    def cut(self) -> None:
+        """Nothing passes until `heal`."""
+        self.statistics["cut"] += 1
+        self.is_cut = True
+        self._wake()
+
+    def heal(self) -> None:
+        """Ends cut and clog: what waited arrives now."""
+        self.is_cut = self.is_clogged = False
+        self._wake()
+
+    def clog(self) -> None:
+        """Nothing passes until `unclog`, and nobody loses patience."""
+        self.statistics["clogged"] += 1
+        self.is_clogged = True
+
+    def unclog(self) -> None:
+        self.is_clogged = False
+        self._wake()
+
+    def _wake(self) -> None:
+        for pipe in list(self.pipes):
+            pipe.wake()

@@ -1,0 +1,264 @@
+"""A simulated connection: two ends, and a pipe in each direction, in which frames are under way.
+
+What is in a pipe arrives in order, one item per turn of the event loop: frames, and at last the news that the other end
+closed (`FIN`, behind all frames) or that the connection is broken (`RST`, which throws away the frames before it). An
+item passes when its delay is over and nothing is in the way: a cut, a clog, a paused machine. So every condition can
+begin and end at any time.
+
+A receiver's code runs in the context in which its machine connected or listened, so that whatever tasks it starts are
+known to be that machine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.model.ports import Buffer, FrameReceiver
+
+if TYPE_CHECKING:
+    from tidelog.sim.kit.network import SimHost, SimNetwork
+    from tidelog.sim.kit.network_link import Link
+
+SOCKET_BYTES = 256 << 10
+"""What the system of the sender takes before bytes queue up in its process."""
+
+
+class Item(NamedTuple):
+    """Something under way in a pipe."""
+
+    due_s: float
+    size: int
+    arrive: Callable[[], None]
+
+
+class Pipe:
+    """One direction of a connection."""
+
+    def __init__(self, network: SimNetwork, link: Link) -> None:
+        self.link = link
+        self.on_lost_patience: Callable[[], None] | None = None
+        self._network = network
+        self._loop = asyncio.get_running_loop()
+        self._items: deque[Item] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._unheard_since_s = math.inf
+        """Since when the first item waits for a cut to heal, or for a machine to be switched on."""
+        self.bytes = 0
+        """Under way."""
+        link.pipes[self] = None
+
+    def put(self, arrive: Callable[[], None], size: int = 0) -> None:
+        """Sends an item; it arrives after all that were sent before."""
+        due_s = self._loop.time() + self.link.draw_delay_s(self._network.rng)
+        self._items.append(Item(due_s, size, arrive))
+        self.bytes += size
+        if len(self._items) == 1:
+            self.wake()
+
+    def drop(self) -> int:
+        """Throws away what is under way; how many items that were."""
+        count = len(self._items)
+        self._items.clear()
+        self.bytes = 0
+        return count
+
+    def close(self) -> None:
+        """Nothing will be sent here any more, and nothing arrives."""
+        self.drop()
+        self.link.pipes.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def wake(self) -> None:
+        """Looks again at what may pass, in a turn of its own."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._items:
+            self._timer = self._loop.call_at(max(self._items[0].due_s, self._loop.time()), self._turn)
+
+    def _turn(self) -> None:
+        self._timer = None
+        if not self._items:
+            return
+        if self._is_blocked():
+            self._wait()
+            return
+        self._unheard_since_s = math.inf
+        item = self._items.popleft()
+        self.bytes -= item.size
+        self.wake()
+        item.arrive()
+
+    def _is_blocked(self) -> bool:
+        link = self.link
+        is_paused = self._network.is_paused(link.source) or self._network.is_paused(link.target)
+        return link.is_cut or link.is_clogged or is_paused or not self._network.is_up(link.target)
+
+    def _wait(self) -> None:
+        """Who is waited for wakes the pipe; a cut also ends a sender's patience."""
+        is_lost = self.link.is_cut or not self._network.is_up(self.link.target)
+        if not is_lost or self.on_lost_patience is None:
+            self._unheard_since_s = math.inf
+            return
+        self._unheard_since_s = min(self._unheard_since_s, self._loop.time())
+        over_s = self._unheard_since_s + self.link.patience_s
+        if self._loop.time() >= over_s:
+            self._network.statistics["timed out in a cut"] += 1
+            self.on_lost_patience()
+        else:
+            self._timer = self._loop.call_at(over_s, self._turn)
+
+
+class SimConnection:
+    """One end of a connection: the `FrameConnection` of its machine."""
+
+    def __init__(
+        self,
+        network: SimNetwork,
+        host: SimHost,
+        out: Pipe,
+        back: Pipe,
+        remote: str,
+        context: contextvars.Context,
+        *,
+        is_accepted: bool,
+    ) -> None:
+        self.frame_bytes_max = (1 << 32) - 1
+        self.host = host
+        self.remote = remote
+        self.is_accepted = is_accepted
+        """The other end opened the connection."""
+        self.receiver: FrameReceiver | None = None
+        self.other: SimConnection | None = None
+        """The other end, once there is one."""
+        self.received = 0
+        """Frames that arrived."""
+        self._network = network
+        self._loop = asyncio.get_running_loop()
+        self._context = context
+        self.out = out
+        self.back = back
+        self.is_open = True
+        """False after `close`: nothing is sent or received any more."""
+        self._is_broken = False
+        """The connection is broken on its way, and this end has not heard of it."""
+        self.is_lost = False
+        """The receiver was told, or never will be."""
+        host.connections[self] = None
+        out.on_lost_patience = self._lose_patience
+
+    def open(self, make_receiver: Callable[[SimConnection], FrameReceiver]) -> None:
+        """Makes the receiver."""
+        self.receiver = self._context.run(make_receiver, self)
+
+    # -- the port ----------------------------------------------------------------------------------------------------
+
+    @property
+    def queued_bytes(self) -> int:
+        return max(0, self.out.bytes - SOCKET_BYTES)
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        if self._is_broken or not (self.is_open and self.host.is_alive):
+            return
+        frame = bytearray(b"".join(buffers))
+        link = self.out.link
+        if link.break_rate and self._network.rng.random() < link.break_rate:
+            self._network.statistics["broken in the middle of a frame"] += 1
+            self._break()
+            return
+        self.out.put(lambda: self._arrive(frame), len(frame))
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.out.put(self._finish)
+            self._loop.call_soon(self.lose, None)
+
+    # -- what arrives at the other end -------------------------------------------------------------------------------
+
+    def _arrive(self, frame: bytearray) -> None:
+        other = self.other
+        if other is None or not other.host.is_alive:
+            self.lose(ConnectionResetError("the other machine knows nothing of this connection"))
+        elif other.is_open:
+            if len(frame) > other.frame_bytes_max:
+                self._network.statistics["frame over the bound"] += 1
+                other.close()
+            else:
+                self._network.note(other, bytes(frame))
+                other.take(frame)
+
+    def take(self, frame: bytearray) -> None:
+        """Gives a frame to the receiver, in its machine's name."""
+        assert self.receiver is not None
+        self.received += 1
+        self._network.statistics["frames"] += 1
+        self._context.run(self.receiver.frame_received, memoryview(frame))
+
+    def _finish(self) -> None:
+        if self.other is not None:
+            self.other.lose(None)
+
+    def _break(self) -> None:
+        """Part of a frame arrives, behind all that was sent before, and then nothing does."""
+        self._is_broken = True
+        if self.other is not None:
+            self.out.put(self.other.hear_reset)
+        self.back.put(self.hear_reset)
+
+    def reset(self) -> None:
+        """Breaks the connection for both ends, as soon as they can hear of it; what is under way is lost."""
+        for end in (self, self.other):
+            if end is not None:
+                self._network.statistics["frames lost in a reset"] += end.back.drop()
+                end.back.put(end.hear_reset)
+
+    def hear_reset(self) -> None:
+        """The system of this end learns that the connection is broken."""
+        self.lose(ConnectionResetError("the connection was reset"))
+
+    def _lose_patience(self) -> None:
+        """The system of this end gives up sending; the other end hears of it when the way is free again."""
+        other = self.other
+        self.out.drop()
+        if other is not None:
+            self.out.put(other.hear_reset)
+        self.out.on_lost_patience = None
+        self.lose(TimeoutError("nothing that was sent is acknowledged"))
+
+    def die(self, *, is_told: bool, in_order: bool) -> None:
+        """The machine of this end is dead: its receiver never runs again, and the other end hears of it or not."""
+        self.is_open, self.is_lost = False, True
+        self.out.on_lost_patience = None
+        if is_told and in_order:
+            self.out.put(self._finish)
+        elif is_told and self.other is not None:
+            self.out.drop()
+            self.out.put(self.other.hear_reset)
+        self._tidy()
+
+    def lose(self, error: OSError | None) -> None:
+        """Tells the receiver that it is over, unless it knows."""
+        self.is_open = False
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self.host.connections.pop(self, None)
+        self._tidy()
+        if self.receiver is not None and self.host.is_alive:
+            self._context.run(self.receiver.connection_lost, error)
+
+    def _tidy(self) -> None:
+        if self.other is not None and self.is_lost and self.other.is_lost:
+            self.out.close()
+            self.back.close()
+
+    def is_from(self, caller: SimHost) -> bool:
+        """True if that life of a machine opened it, and this is the end that answers."""
+        return self.is_accepted and self.other is not None and self.other.host is caller

@@ -1,0 +1,80 @@
+"""Damage at rest: what happens to bytes that were safely on a disk.
+
+Each function changes the platter and the cache alike, as if the file had been read anew, and books the fault. None goes
+through the file system, so none is an operation that a crash could fall into.
+"""
+
+from __future__ import annotations
+
+from tidelog.sim.kit.inode import FileNode, put, resize
+from tidelog.sim.kit.medium import Medium
+
+
+def flip_bit(medium: Medium, path: str, position: int, bit: int = 0) -> None:
+    """Turns one bit over that is on the disk."""
+    node = _take(medium, path, "bit_flip")
+    node.durable[position] ^= 1 << bit
+    if position < len(node.data):  # else a process that was killed has cut the file, and the disk has not yet
+        node.data[position] ^= 1 << bit
+
+
+def overwrite(medium: Medium, path: str, position: int, payload: bytes) -> None:
+    """Puts other bytes there: a zeroed sector, or a write that was meant for elsewhere."""
+    node = _take(medium, path, "overwrite")
+    for image in (node.data, node.durable):
+        put(image, position, payload)
+
+
+def cut(medium: Medium, path: str, size: int) -> None:
+    """Loses the end of the file."""
+    node = _take(medium, path, "cut")
+    for image in (node.data, node.durable):
+        resize(image, min(size, len(image)))
+
+
+def make_unreadable(medium: Medium, path: str, position: int, size: int) -> None:
+    """Latent sector errors: reading any of these bytes gives EIO until they are written again."""
+    _take(medium, path, "unreadable_range").unreadable.append((position, position + size))
+
+
+def make_stale(medium: Medium, path: str) -> bool:
+    """Brings the newest overwritten piece of the file back, as after a write that the drive lost. False if none is."""
+    node = medium.walk()[path]
+    if not node.overwritten:
+        return False
+    position, old = node.overwritten.pop()
+    overwrite(medium, path, position, old)
+    return True
+
+
+def lose(medium: Medium, path: str) -> None:
+    """Loses the file, name and all."""
+    _take(medium, path, "lost_file")
+    directory, name = medium.space.parent(path)
+    del directory.names[name]
+    directory.durable.pop(name, None)
+
+
+def plant(medium: Medium, path: str, content: bytes) -> None:
+    """Puts a file there, durably, directories and all."""
+    directory = medium.space.root
+    *parents, name = path.split("/")
+    for parent in parents:
+        directory = medium.space.make_directory(directory, parent)
+    node = medium.new_file()
+    directory.names[name] = directory.durable[name] = node
+    for image in (node.data, node.durable):
+        put(image, 0, content)
+    _take(medium, path, "planted_file")
+
+
+def swap(medium: Medium, first: str, second: str) -> None:
+    """Exchanges the contents of two files."""
+    a, b = _take(medium, first, "swapped_file"), medium.walk()[second]
+    a.data, b.data = b.data, a.data
+    a.durable, b.durable = b.durable, a.durable
+
+
+def _take(medium: Medium, path: str, fault: str) -> FileNode:
+    medium.statistics.faults[fault] += 1
+    return medium.walk()[path]

@@ -1,0 +1,54 @@
+"""A network that loses, repeats, delays and reorders, and whose links are cut in one direction at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from tidelog.replication.paxos.messages import Learned, LearnResponse, Message
+from tidelog.sim.paxos.scenario import Scenario
+
+
+class SimNetwork:
+    """Decides when a message arrives, if it does. Draws the same whatever becomes of the message, so that a message
+    more or less disturbs a scenario as little as possible."""
+
+    def __init__(self, scenario: Scenario, rng: random.Random) -> None:
+        self.sent = 0
+        """The ordinal of the next message."""
+        self._swarm = scenario.swarm
+        self._dropped = frozenset(scenario.dropped)
+        self._rng = rng
+        self._cut_until: dict[tuple[int, int], int] = {}
+        self._connected: frozenset[tuple[int, int]] | None = None
+        self._is_healed = False
+
+    def cut(self, source: int, target: int, until: int) -> None:
+        self._cut_until[source, target] = until
+
+    def connect(self, links: tuple[tuple[int, int], ...]) -> None:
+        """Only these work from now on; what is under way still arrives."""
+        self._connected = frozenset(links)
+
+    def _reaches(self, source: int, target: int, now: int) -> bool:
+        if self._cut_until.get((source, target), 0) > now:
+            return False
+        return self._connected is None or (source, target) in self._connected
+
+    def heal(self) -> None:
+        """From now on every message arrives, once and in usual time."""
+        self._is_healed = True
+
+    def delays(self, source: int, target: int, message: Message, now: int) -> Iterator[int]:
+        """After how many ticks a message arrives: once for each copy, not at all if it is lost."""
+        self.sent += 1
+        swarm, draw = self._swarm, self._rng.random
+        delay = swarm.delay_low + int(draw() * (swarm.delay_spread + 1))
+        loss, duplicate, late = draw(), draw(), draw()
+        chance = max(swarm.loss, swarm.deafness) if isinstance(message, (Learned, LearnResponse)) else swarm.loss
+        if self._is_healed:
+            yield delay
+        elif loss >= chance and self.sent not in self._dropped and self._reaches(source, target, now):
+            yield delay + int(late / swarm.late * swarm.late_ticks) if late < swarm.late else delay
+            if duplicate < swarm.duplicate:
+                yield delay + 1 + int(duplicate / swarm.duplicate * swarm.late_ticks)

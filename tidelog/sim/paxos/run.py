@@ -1,0 +1,86 @@
+"""Runs scenarios, one or many, and says what came of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tidelog.sim.kit import batches
+from tidelog.sim.kit.batches import Batch, Progress, verdict_of
+from tidelog.sim.paxos.drawing import draw_scenario
+from tidelog.sim.paxos.healing import Healing
+from tidelog.sim.paxos.invariant import Invariant
+from tidelog.sim.paxos.rules import INVARIANTS
+from tidelog.sim.paxos.scenario import Scenario
+from tidelog.sim.paxos.shrink import Shrinking
+from tidelog.sim.paxos.simulation import Observer, Simulation
+from tidelog.sim.paxos.sometimes import SOMETIMES
+from tidelog.sim.paxos.story import Story
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one run."""
+
+    scenario: Scenario
+    trace: int
+    events: int
+    messages: int
+    counters: Counter[str]
+    failure: Exception | None = None
+
+    @property
+    def seed(self) -> int:
+        return self.scenario.seed
+
+    @property
+    def amount(self) -> int:
+        return self.events
+
+    @property
+    def verdict(self) -> str:
+        """What failed, in a word or two; empty if nothing did."""
+        return verdict_of(self.failure)
+
+
+def run_scenario(
+    scenario: Scenario,
+    invariants: tuple[type[Invariant], ...] = INVARIANTS,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Runs one scenario. What is raised, a broken invariant of the simulator's or of the code's own or anything else,
+    ends it and is its outcome."""
+    sim = Simulation(scenario, invariants, observer)
+    failure = None
+    try:
+        story = Story(sim)
+        story.tell()
+        sim.judge_disks()
+        Healing(story).run()
+        sim.judge_disks()
+    except Exception as error:  # noqa: BLE001 - whatever it was, the scenario has failed
+        failure = error
+    return Outcome(scenario, sim.trace, sim.events, sim.network.sent, sim.truth.counters, failure)
+
+
+def run_seeds(
+    first: int, count: int, *, failures_max: int = 1, jobs: int = 1, progress: Progress[Outcome] | None = None
+) -> Batch[Outcome]:
+    """Runs the scenarios of these seeds, on `jobs` processes, until so many have failed."""
+    return batches.run_seeds(
+        _run_seed, first, count, sometimes=SOMETIMES, failures_max=failures_max, jobs=jobs, progress=progress
+    )
+
+
+def _run_seed(seed: int) -> Outcome:
+    return run_scenario(draw_scenario(seed))
+
+
+def shrink(outcome: Outcome, invariants: tuple[type[Invariant], ...] = INVARIANTS) -> Scenario:
+    """The smallest scenario found that fails as this one did."""
+
+    def fails(scenario: Scenario) -> bool:
+        return run_scenario(scenario, invariants).verdict == outcome.verdict
+
+    assert outcome.verdict, "there is nothing to shrink"
+    return Shrinking(outcome.scenario, fails).run(lambda scenario: run_scenario(scenario, invariants).messages)

@@ -1,0 +1,178 @@
+"""What must happen now and then: states that a batch of runs has to reach, or its silence means nothing.
+
+`SOMETIMES` names them all. Tests fail if one of them was never seen over a batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import (
+    Applied,
+    Effect,
+    Elected,
+    Jumped,
+    Lost,
+    Persist,
+    Proposed,
+    Reason,
+    Refused,
+    Repaired,
+    StatusChanged,
+    VotersFound,
+)
+from tidelog.replication.paxos.messages import (
+    Message,
+    PromiseRequest,
+    PromiseResponse,
+    Reply,
+    WriteRequest,
+    WriteResponse,
+)
+from tidelog.replication.paxos.state import Kind, Prefix, Status
+
+if TYPE_CHECKING:
+    from tidelog.sim.paxos.sim_node import SimNode
+    from tidelog.sim.paxos.simulation import Simulation
+
+SOMETIMES = (
+    "a batch is acknowledged",
+    "a batch is acknowledged after its coordinator was replaced",
+    "a candidate is two changes of voters behind",
+    "a change of voters is given up",
+    "a change of voters is lost with its leader",
+    "a change of voters is proposed",
+    "a coordinator is elected",
+    "a coordinator is lost with several batches in flight",
+    "a disk is wiped",
+    "a disk votes again under another id",
+    "a duel takes three rounds",
+    "a faulty payload is applied unread",
+    "a faulty payload is repaired",
+    "a faulty slot is reported in a promise",
+    "a ghost is adopted",
+    "a ghost is void",
+    "a hole is filled",
+    "a leader leaves the voters",
+    "a learned slot answers a write",
+    "a log begins later",
+    "a log jumps to a floor",
+    "a lost disk is taken for a new one",
+    "a message of a lost incarnation arrives",
+    "a node halts",
+    "a non-voter is asked",
+    "a payload is damaged",
+    "a promise is refused",
+    "a quorum is healed",
+    "a rejoin begins",
+    "a rejoined replica votes",
+    "a second change of voters is refused",
+    "a slot has lost its value's name",
+    "a voter is enlisted",
+    "a voter is told of voters",
+    "a window is full",
+    "a write is refused",
+    "a write is refused by what was accepted alone",
+    "an election waits for a payload",
+    "offsets have a gap",
+    "several batches are in flight",
+    "the last copies are lost",
+    "voters are applied unread",
+    "voters are changed",
+    "voters are found",
+    "voters are in force",
+)
+
+
+class Sometimes:
+    """Counts what it recognises. Judges nothing."""
+
+    sends = (PromiseRequest, PromiseResponse, WriteRequest, WriteResponse)
+    hears = (PromiseResponse,)
+    watches = (Applied, Elected, Jumped, Lost, Persist, Proposed, Refused, Repaired, StatusChanged, VotersFound)
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._count = sim.truth.counters
+        self._lost_in_a_row = 0
+
+    def check(self, node: SimNode, effect: Effect) -> None:
+        match effect:
+            case Applied():
+                self._applied(node, effect)
+            case Proposed():
+                self._saw("several batches are in flight", bool(node.pending))
+            case Elected():
+                self._saw("a coordinator is elected")
+                self._lost_in_a_row = 0
+            case Lost():
+                self._lost_in_a_row += 1
+                self._saw("a duel takes three rounds", self._lost_in_a_row == 3)
+                self._saw("a coordinator is lost with several batches in flight", len(node.pending) >= 2)
+            case Persist(records=(Prefix(),)):
+                self._saw("a log begins later")
+            case _:
+                self._told(node, effect)
+
+    def _told(self, node: SimNode, effect: Effect) -> None:
+        match effect:
+            case Jumped():
+                self._saw("a log jumps to a floor")
+            case Repaired():
+                self._saw("a faulty payload is repaired")
+            case Refused(reason=Reason.WINDOW_FULL):
+                self._saw("a window is full")
+            case VotersFound():
+                self._saw("voters are found")
+            case StatusChanged(Status.VOTING):
+                self._saw("a voter is enlisted", bool(self._sim.scenario.swarm.spares))
+                self._saw("a rejoined replica votes", node.disk.metadata.promised > 0)
+            case _:
+                pass
+
+    def sent(self, node: SimNode, message: Message) -> None:
+        match message:
+            case PromiseRequest():
+                self._saw("an election waits for a payload", bool(node.core.unsettled))
+                newer = [position for position, _ in self._sim.truth.voters if position > node.membership.position]
+                self._saw("a candidate is two changes of voters behind", len(newer) >= 2)
+            case WriteRequest(number, _, value):
+                self._saw("a hole is filled", value.kind is Kind.NOP)
+                self._saw("a ghost is adopted", value.birth not in {0, number})
+            case WriteResponse(reply=Reply.REJECT, number=number):
+                self._saw("a write is refused")
+                is_promised = number < node.core.replica.metadata.promised
+                self._saw("a write is refused by what was accepted alone", not is_promised)
+            case WriteResponse(reply=Reply.LEARNED):
+                self._saw("a learned slot answers a write")
+            case WriteResponse(reply=Reply.IGNORED) | PromiseResponse(reply=Reply.IGNORED):
+                self._saw("a non-voter is asked")
+            case WriteResponse(reply=Reply.STORAGE_ERROR) | PromiseResponse(reply=Reply.STORAGE_ERROR):
+                self._saw("a node halts")
+            case PromiseResponse(reply=Reply.REJECT):
+                self._saw("a promise is refused")
+            case PromiseResponse(slots=slots) if slots:
+                self._saw("a faulty slot is reported in a promise", any(slot.faulty for slot in slots))
+            case _:
+                pass
+
+    def heard(self, node: SimNode, sender: int, message: Message) -> None:
+        attempt = self._sim.truth.attempts.get(node.core.replica.metadata.issued)
+        if isinstance(message, PromiseResponse) and attempt is not None and message.reply is Reply.ACCEPT:
+            self._saw("a voter is told of voters", message.learned_end <= attempt.voters_position)
+
+    def _applied(self, node: SimNode, effect: Applied) -> None:
+        is_own = node.pending.get(effect.position) == effect.value and effect.verdict is Verdict.APPLIED
+        self._saw("a batch is acknowledged", is_own)
+        is_replaced = is_own and (node.core.coordinator is None or node.core.coordinator.number != effect.value.birth)
+        self._saw("a batch is acknowledged after its coordinator was replaced", is_replaced)
+        self._saw("a ghost is void", effect.verdict is Verdict.VOID)
+        self._saw("a faulty payload is applied unread", effect.is_faulty)
+        if effect.value.count and effect.verdict is Verdict.APPLIED and effect.position < len(self._sim.truth.prefixes):
+            prefix = self._sim.truth.prefixes[effect.position]
+            self._saw("offsets have a gap", effect.value.base_offset > prefix.next_offset)
+
+    def _saw(self, name: str, is_seen: bool = True) -> None:
+        if is_seen:
+            self._count[name] += 1

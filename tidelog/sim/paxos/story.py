@@ -1,0 +1,264 @@
+"""The story of a run: the founding, the plan's actions, and people who do what people do.
+
+Who lost an election may try again. An election that takes too long is given up, and so is an attempt to rejoin, with a
+new number each time. The numbers for rejoining come from the truth, which knows all that were ever issued: in a real
+cluster, that is the controller's part.
+
+At most as many disks are wiped at a time as leave a quorum of the others: with more, data is gone, by anybody's rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tidelog.replication.paxos.events import (
+    Append,
+    Damaged,
+    Delete,
+    Demote,
+    Elect,
+    Found,
+    Rejoin,
+    StoreFailed,
+    Truncate,
+)
+from tidelog.replication.paxos.numbers import next_number
+from tidelog.replication.paxos.state import Status
+from tidelog.sim.paxos.actions import (
+    Action,
+    AppendSome,
+    ChangeVoters,
+    Connect,
+    CrashAfter,
+    CrashAll,
+    CrashNode,
+    CutLink,
+    DamageSlot,
+    DemoteOne,
+    ElectNode,
+    FailStore,
+    IsolateNode,
+    LoseName,
+    TruncateSome,
+    WipeNode,
+)
+from tidelog.sim.paxos.changes import Changes
+from tidelog.sim.paxos.sim_node import SimNode
+from tidelog.sim.paxos.simulation import Simulation
+
+CLUSTER_ID = "sim"
+ATTEMPTS_MAX = 5
+"""Elections that a node tries in a row."""
+
+
+class Story:
+    """Drives a simulation through its scenario's plan."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
+        self._swarm = sim.scenario.swarm
+        self._batches = 0
+        self._change = Changes(self)
+        self._attempts: Counter[SimNode] = Counter()
+        sim.on_changed = lambda node: self.elect(node, node.boot)
+        sim.on_lost = self._on_lost
+        sim.on_trap = self._on_trap
+
+    def tell(self) -> None:
+        """Runs the plan to its end, and a little on."""
+        sim = self.sim
+        if self._swarm.is_founded:
+            voters = [node for node in sim.nodes.values() if node.is_enlisted]
+            founders = tuple((node.node, node.disk.metadata.incarnation) for node in voters)
+            for node in voters:
+                node.disk.found(founders)
+        for node in sim.nodes.values():
+            self.start(node)
+        sim.run_until(0 if self._swarm.is_founded else sim.rng.randrange(6 * self._swarm.round_trip))
+        begin = sim.now
+        for time, action in sim.scenario.plan:
+            sim.run_until(begin + time)
+            self._perform(action)
+        sim.run_until(sim.now + self._swarm.round_trip)
+
+    # -- lives -------------------------------------------------------------------------------------------------------
+
+    def start(self, node: SimNode) -> None:
+        """A process starts, and its operator sees to it that it votes."""
+        if node.is_up or node.is_dead:
+            return
+        self.sim.start(node)
+        if self._swarm.spares:
+            return
+        if node.disk.metadata.status is Status.EMPTY and node.disk.incarnations == 1:
+            self.sim.step(node, Found(CLUSTER_ID))
+        elif node.disk.metadata.status in {Status.EMPTY, Status.RECOVERING}:
+            self.sim.after(self.sim.between(self._swarm.round_trip), self._rejoin, node, node.boot)
+
+    def stop(self, node: SimNode, ticks: int) -> None:
+        if node.is_up:
+            self.sim.stop(node, self._swarm.mood)
+            self.sim.after(ticks, self.start, node)
+
+    def _on_trap(self, node: SimNode, trap: CrashAfter) -> None:
+        self.stop(node, trap.ticks)
+
+    def _rejoin(self, node: SimNode, boot: int) -> None:
+        """Tries once, and again when that has taken too long; `_on_lost` tries earlier."""
+        if node.is_up and node.boot == boot and node.core.replica.metadata.status is not Status.VOTING:
+            self.sim.truth.counters["a rejoin begins"] += 1
+            number = self.fence_number(node)
+            self.sim.step(node, Rejoin(number))
+            self.sim.after(
+                self.sim.between(self._swarm.patience * self._swarm.round_trip), self._retry, node, boot, number
+            )
+
+    def _retry(self, node: SimNode, boot: int, number: int) -> None:
+        if node.core.replica.metadata.issued == number:
+            self._rejoin(node, boot)
+
+    def fence_number(self, node: SimNode) -> int:
+        """A number of this node's, larger than every number ever issued."""
+        return next_number(self.sim.truth.issued, node.node)
+
+    # -- elections ---------------------------------------------------------------------------------------------------
+
+    def elect(self, node: SimNode, boot: int) -> None:
+        """Tries to make this node coordinator, for a while."""
+        core = node.core
+        if not node.is_up or node.boot != boot or core.coordinator is not None or core.replica.is_halted:
+            return
+        if core.replica.metadata.status is Status.VOTING:
+            number = core.next_number()
+            self.sim.step(node, Elect(number))
+            self.sim.after(
+                self.sim.between(self._swarm.patience * self._swarm.round_trip), self._give_up, node, boot, number
+            )
+
+    def _give_up(self, node: SimNode, boot: int, number: int) -> None:
+        if node.is_up and node.boot == boot and node.core.replica.metadata.issued == number:
+            if node.core.coordinator is None:
+                self.sim.step(node, Demote())
+            else:
+                self._attempts[node] = 0
+
+    def _on_lost(self, node: SimNode, number: int) -> None:
+        if node.core.replica.metadata.issued != number:  # another attempt has begun already
+            return
+        if node.core.replica.metadata.status is Status.RECOVERING:
+            self.sim.after(self.sim.between(self._swarm.round_trip), self._retry, node, node.boot, number)
+            return
+        self._attempts[node] += 1
+        if self._attempts[node] < ATTEMPTS_MAX and self.sim.rng.random() < self._swarm.ambition:
+            self.sim.after(self.sim.between(self._swarm.round_trip), self.elect, node, node.boot)
+
+    # -- the plan ----------------------------------------------------------------------------------------------------
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case AppendSome() | TruncateSome() | DemoteOne() | ChangeVoters():
+                self._ask_coordinator(action)
+            case ElectNode(machine):
+                node = self.sim.machines[machine]
+                self._attempts[node] = 0
+                self.elect(node, node.boot)
+            case CutLink() | IsolateNode():
+                self._cut(action)
+            case Connect(links):
+                self.sim.network.connect(links)
+            case _:
+                self._strike(action)
+
+    def _ask_coordinator(self, action: AppendSome | TruncateSome | DemoteOne | ChangeVoters) -> None:
+        coordinators = [node for node in self.sim.nodes.values() if node.is_up and node.core.coordinator is not None]
+        if not coordinators:
+            return
+        node = coordinators[action.pick % len(coordinators)]
+        match action:
+            case AppendSome(_, batches, records):
+                for _ in range(batches):
+                    self.append(node, records)
+            case TruncateSome(_, share):
+                replica = node.core.replica
+                begin = replica.begin + int(share * (replica.applied.position - replica.begin + 1))
+                self.sim.step(node, Delete(int(share * replica.applied.next_offset)))
+                self.sim.step(node, Truncate(begin))
+            case DemoteOne():
+                self.sim.step(node, Demote())
+            case ChangeVoters():
+                self._change.begin(node, action)
+
+    def append(self, node: SimNode, records: int) -> None:
+        """A client's batch, unlike any other. While its voters change, a leader takes none."""
+        if node.membership.phase is not None:
+            return
+        self._batches += 1
+        digest = b"%d" % self._batches
+        self.sim.truth.offered.add(digest)
+        self.sim.step(node, Append(records, digest))
+
+    def _strike(self, action: Action) -> None:
+        match action:
+            case CrashNode(number, ticks):
+                self.stop(self.sim.machines[number], ticks)
+            case CrashAfter():
+                self.sim.traps.append(action)
+            case CrashAll(ticks):
+                for node in self.sim.machines.values():
+                    self.stop(node, self.sim.between(ticks))
+            case WipeNode():
+                self._wipe(self.sim.machines[action.node], action)
+            case FailStore(number, ticks):
+                node = self.sim.machines[number]
+                if node.is_up and not node.core.replica.is_halted:
+                    self.sim.step(node, StoreFailed())
+                    self.sim.after(ticks, self.stop, node, 1)
+            case DamageSlot(number) | LoseName(number):
+                self._damage(self.sim.machines[number], action)
+
+    def _wipe(self, node: SimNode, action: WipeNode) -> None:
+        if self._swarm.spares:
+            self._change.wipe(node, action)
+            return
+        lost = [
+            n
+            for n in self.sim.nodes.values()
+            if n.disk.incarnations > 1 and n.disk.metadata.status is not Status.VOTING
+        ]
+        if not node.is_up or node in lost or len(self.sim.nodes) - len(lost) - 1 < self.sim.truth.quorum_size:
+            return
+        self.sim.truth.counters["a disk is wiped"] += 1
+        self.stop(node, action.ticks)
+        node.disk.wipe()
+        if action.is_founding:
+            self.sim.after(action.ticks, self._found_again, node)
+
+    def _found_again(self, node: SimNode) -> None:
+        """Somebody takes a lost disk for a new one."""
+        if node.is_up and node.core.replica.metadata.status is Status.EMPTY:
+            self.sim.truth.counters["a lost disk is taken for a new one"] += 1
+            self.sim.step(node, Found(CLUSTER_ID))
+
+    def _damage(self, node: SimNode, action: DamageSlot | LoseName) -> None:
+        if isinstance(action, LoseName):
+            self.stop(node, action.ticks)
+            if node.disk.lose_name(action.pick) is not None:
+                self.sim.truth.counters["a slot has lost its value's name"] += 1
+            return
+        position = node.disk.damage(action.pick)
+        if position is not None:
+            self.sim.truth.counters["a payload is damaged"] += 1
+            if node.is_up:
+                self.sim.step(node, Damaged(position))
+
+    def _cut(self, action: CutLink | IsolateNode) -> None:
+        network, until = self.sim.network, self.sim.now + action.ticks
+        if isinstance(action, CutLink):
+            network.cut(action.source, action.target, until)
+            return
+        for other in self.sim.machines:
+            if other != action.node:
+                if action.inbound:
+                    network.cut(other, action.node, until)
+                if action.outbound:
+                    network.cut(action.node, other, until)

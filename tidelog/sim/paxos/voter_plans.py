@@ -1,0 +1,84 @@
+"""Plans in which the voters change.
+
+Two styles. *Changes*: a plan as for a group that stays, with changes of voters thrown in. *Lineages*: some nodes reach
+each other and change the voters, once or several times, while others stay behind, with what they know and what is under
+way to them; then these come back, perhaps without the first. Candidates that are several changes behind are where the
+corners are.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tidelog.sim.paxos.actions import (
+    VOTER_TRIGGERS,
+    AppendSome,
+    ChangeVoters,
+    Connect,
+    CrashAfter,
+    CrashNode,
+    DamageSlot,
+    ElectNode,
+    LoseName,
+)
+from tidelog.sim.paxos.plans import FAULTS, Plan, draw_trouble
+from tidelog.sim.paxos.scenario import Swarm
+
+KINDS = ("add", "add", "remove", "replace")
+
+
+def draw_changes(rng: random.Random, swarm: Swarm, plan: Plan) -> Plan:
+    """A plan with changes of voters at the times of some of its actions."""
+    weight, names = rng.choice((0.2, 0.4, 0.6)), rng.choice((0.0, 0.0, 0.1))
+    changes: Plan = []
+    for time, _ in plan:
+        if rng.random() < weight:
+            changes += _draw_change(rng, swarm, time)
+        if rng.random() < names:
+            changes.append((time, _draw_loss_of_name(rng, swarm)))
+        if rng.random() < 0.3:
+            changes.append((time, ElectNode(rng.randint(1, swarm.machines))))
+    return [*plan, *changes]
+
+
+def draw_lineage(rng: random.Random, swarm: Swarm) -> Plan:
+    """Generations: a part of the machines goes on and leaves the others behind."""
+    faults = [kind for kind in FAULTS if rng.random() < 0.25]
+    names, trouble = rng.choice((0.0, 0.0, 0.1)), rng.choice((0.0, 0.1, 0.3)) if faults else 0.0
+    machines = range(1, swarm.machines + 1)
+    left_behind = rng.randint(1, swarm.nodes)
+    time, plan = 1, Plan()
+    for _ in range(rng.randint(2, 6)):
+        others = [machine for machine in machines if machine != left_behind] if rng.random() < 0.7 else list(machines)
+        together = rng.sample(others, rng.randint(min(len(others), swarm.nodes // 2 + 1), len(others)))
+        if rng.random() < 0.3:
+            plan.append((time, ElectNode(left_behind)))
+        plan.append((time, Connect(tuple((a, b) for a in together for b in together if a != b))))
+        for _ in range(rng.choice((1, 1, 1, 2, 3))):
+            plan.append((time, ElectNode(rng.choice(together))))
+            time += swarm.round_trip * rng.choice((1, 3, 5))
+            plan.append((time, AppendSome(rng.randrange(1000), rng.randint(1, swarm.window), rng.randint(1, 3))))
+            if rng.random() < 0.8:
+                plan += _draw_change(rng, swarm, time + rng.randint(0, swarm.round_trip))
+            if rng.random() < trouble:
+                plan += draw_trouble(rng, swarm, rng.choice(faults), time + rng.randint(0, 4 * swarm.round_trip))
+            if rng.random() < names:
+                plan.append((time, _draw_loss_of_name(rng, swarm)))
+            time += swarm.round_trip * rng.choice((2, 6, 10))
+    return plan
+
+
+def _draw_change(rng: random.Random, swarm: Swarm, time: int) -> Plan:
+    """A change, and perhaps the end of a node at one of its steps."""
+    plan: Plan = [(time, ChangeVoters(rng.randrange(1000), rng.choice(KINDS), rng.randrange(1000)))]
+    if rng.random() < 0.3:
+        ticks = rng.choice((1, swarm.round_trip * 8))
+        plan.append((time, CrashAfter(rng.choice(tuple(VOTER_TRIGGERS)), ticks)))
+    if rng.random() < 0.15:  # a voter forgets who votes
+        node, later = rng.randint(1, swarm.machines), time + swarm.round_trip * rng.choice((2, 4, 8))
+        plan += [(later, DamageSlot(node, rng.randrange(1000))), (later, CrashNode(node, swarm.round_trip))]
+    return plan
+
+
+def _draw_loss_of_name(rng: random.Random, swarm: Swarm) -> LoseName:
+    return LoseName(rng.randint(1, swarm.machines), rng.randrange(1000), swarm.round_trip)

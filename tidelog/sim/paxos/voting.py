@@ -1,0 +1,151 @@
+"""The shell's part in changes of voters: feeds each node's `Membership`, and does what it says.
+
+The simulator plays the controller too: it says who is to be added or removed, gives out voter ids, and tells the new
+voter its id before the leader asks for its vote. Everything else follows from what nodes apply and find.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import (
+    Append,
+    Applied,
+    Demote,
+    Elect,
+    Elected,
+    Enlist,
+    Jumped,
+    Lost,
+    Repaired,
+    VotersFound,
+)
+from tidelog.replication.paxos.state import Kind, Status
+from tidelog.replication.paxos.voters import InvalidVoters, Phase, VoterSet
+
+if TYPE_CHECKING:
+    from tidelog.sim.paxos.sim_node import SimNode
+    from tidelog.sim.paxos.simulation import Simulation
+
+
+class Voting:
+    """Of all nodes of a run."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+
+    # -- what an engine says -----------------------------------------------------------------------------------------
+
+    def on_applied(self, node: SimNode, effect: Applied) -> None:
+        voters = None
+        if effect.value.kind is Kind.VOTERS and effect.verdict is Verdict.APPLIED and effect.is_faulty:
+            node.membership.on_unread(effect.position)
+            self._saw("voters are applied unread")
+        elif effect.value.kind is Kind.VOTERS:
+            voters = self._sim.truth.voter_sets[effect.value.digest]
+        was_leading = node.membership.phase is Phase.WRITING
+        if node.membership.on_applied(effect.position, voters, effect.verdict):
+            self._sim.after(0, self._go_by, node, node.boot, was_leading and node.membership.phase is None)
+
+    def on_repaired(self, node: SimNode, effect: Repaired) -> None:
+        slot = node.core.replica.slots.get(effect.position)
+        if slot is None or slot.value.kind is not Kind.VOTERS or slot.position >= node.core.replica.applied.position:
+            return
+        voters = self._sim.truth.voter_sets[slot.value.digest]
+        _, verdict = self._sim.truth.log[effect.position]
+        if node.membership.on_applied(effect.position, voters, verdict):
+            self._sim.after(0, self._go_by, node, node.boot, False)
+
+    def on_jumped(self, node: SimNode, effect: Jumped) -> None:
+        """Snapshots come at once here: the truth has them all."""
+        node.membership.on_jumped(effect.floor.position)
+        position, voters = self._sim.truth.voters_at(effect.floor.position)
+        if node.membership.on_snapshot(voters, position, effect.floor.position):
+            self._sim.after(0, self._go_by, node, node.boot, False)
+
+    def on_found(self, node: SimNode, effect: VotersFound) -> None:
+        voters = self._sim.truth.voter_sets[effect.value.digest]
+        if node.membership.on_found(effect.position, effect.value, voters):
+            self._sim.after(0, self._go_by, node, node.boot, False)
+
+    def on_elected(self, node: SimNode, effect: Elected) -> None:
+        self._sim.truth.on_elected(effect.number)
+        voters = node.membership.write(effect.number)
+        if voters is not None:
+            self._saw("a change of voters is proposed")
+            self._sim.after(0, self._append, node, node.boot, voters)
+
+    def on_lost(self, node: SimNode, effect: Lost) -> None:
+        if node.membership.on_lost(effect.number):
+            self._saw("a change of voters is lost with its leader")
+            self._sim.after(0, self._go_by, node, node.boot, False)
+
+    # -- what to do about it -----------------------------------------------------------------------------------------
+
+    def _append(self, node: SimNode, boot: int, voters: VoterSet) -> None:
+        if node.is_alive(boot):
+            self._sim.step(node, Append(0, digest_of(voters), Kind.VOTERS))
+
+    def _go_by(self, node: SimNode, boot: int, is_to_lead: bool) -> None:
+        """Tells the engine who decides now, under the id that this disk has as a voter, if it is one. A voter that
+        never voted is enlisted, should it have missed that."""
+        if not node.is_alive(boot):
+            return
+        voter = node.membership.voter_of(node.machine, node.incarnation)
+        if voter is not None and node.disk.metadata.status is Status.EMPTY:
+            self.enlist(node)
+        else:
+            self._sim.step(node, node.membership.reconfigure(node.engine_id))
+        if is_to_lead:
+            self._saw("voters are changed")
+            self._sim.on_changed(node)
+
+    def enlist(self, node: SimNode) -> None:
+        """From learner to voter: the id first, then the right to vote."""
+        node.is_enlisted = True
+        self._sim.step(node, node.membership.reconfigure(node.engine_id))
+        self._sim.step(node, Enlist())
+
+    # -- a change ----------------------------------------------------------------------------------------------------
+
+    def begin(self, node: SimNode, voters: VoterSet) -> bool:
+        """The leader at `node` is to change the voters to these; it drains first."""
+        coordinator = node.core.coordinator
+        if coordinator is None:
+            return False
+        try:
+            node.membership.begin(voters, coordinator.number)
+        except InvalidVoters:
+            self._saw("a second change of voters is refused", not node.membership.is_settled)
+            return False
+        self._drain(node, node.boot, coordinator.number)
+        return True
+
+    def _drain(self, node: SimNode, boot: int, number: int) -> None:
+        coordinator = node.core.coordinator
+        if not node.is_alive(boot) or coordinator is None or coordinator.number != number:
+            return
+        if not coordinator.is_drained:
+            self._sim.after(1 + self._sim.scenario.swarm.round_trip // 4, self._drain, node, boot, number)
+            return
+        self.join(node)
+
+    def join(self, node: SimNode) -> None:
+        """Old and new voters together elect the leader again."""
+        fresh = node.core.next_number()
+        voters = node.membership.join(fresh)
+        self._sim.truth.voter_sets[digest_of(voters)] = voters
+        self._sim.truth.joined.append((fresh, voters))
+        self._sim.step(node, Demote())
+        self._sim.step(node, node.membership.reconfigure(node.engine_id))
+        self._sim.step(node, Elect(fresh))
+
+    def _saw(self, name: str, is_seen: bool = True) -> None:
+        if is_seen:
+            self._sim.truth.counters[name] += 1
+
+
+def digest_of(voters: VoterSet) -> bytes:
+    """A name for these voters: their ids say which disks they are."""
+    return ",".join(map(str, voters.ids)).encode()

@@ -1,0 +1,206 @@
+"""A partition log driven directly, with no broker above it, and held to its promises.
+
+The driver does what a broker does with a log (append, commit, roll, delete a prefix, close), remembers what it was
+told, and compares after each reopening. It is the small ring of the simulator: much cheaper than a broker, so that
+every crash of a short history can be tried, and every damage to a whole log.
+
+The promises, for a log on its own:
+
+- What a commit covered is there, at its offset, with its bytes, until the prefix that holds it is deleted.
+- What an opened log shows was given to it for that offset, and stays: it is durable before anybody sees it.
+- What was refused ("nothing was appended") is never there.
+- A deletion that a commit covered stays; none goes further than was asked for.
+- Opening never fails, however often, and the log goes on from where it ends.
+"""
+
+from __future__ import annotations
+
+from tidelog.model.batch_codec import encode_batch
+from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches, parse_header, split_batches
+from tidelog.model.errors import DamagedBatch, DiskFull, LogOffline
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.producers import BATCHES_REMEMBERED
+from tidelog.model.records import Record
+from tidelog.sim.kit.choices import CrashChoices
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.loader import load_log
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.unsynced import Commit
+
+IDENTITY = PartitionId(TopicId("ab" * 16), 3)
+DIRECTORY = "topics/log"
+READ_BYTES = 1 << 20
+NOW_MS = 1_700_000_000_000
+
+
+class LogDriver:
+    """One log on one disk.
+
+    `acked` holds what must be there, by base offset; `offered` all that was ever given to the log for that offset.
+    """
+
+    def __init__(
+        self, disk: SimDisk, *, segment_bytes: int = 1 << 30, handles_max: int = 64, producer_id: int = -1
+    ) -> None:
+        self.disk = disk
+        self.producer_id = producer_id
+        self.acked: dict[int, bytes] = {}
+        self.offered: dict[int, list[bytes]] = {}
+        self.start_acked = 0
+        self.start_asked = 0
+        self.epoch = 1
+        self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=1 << 40)
+        self._handles_max = handles_max
+        self._unacked: dict[int, bytes] = {}
+        self._values = 0
+        self.open()
+
+    def open(self) -> None:
+        """Opens the log as a starting process does."""
+        self.log: PartitionLog
+        self.report: LoadReport
+        self.log, self.report = load_log(
+            OpenFiles(self.disk, self._handles_max),
+            DIRECTORY,
+            IDENTITY,
+            self._settings,
+            new_incarnation=f"incarnation {self._values}",
+            now_ms=NOW_MS,
+        )
+
+    # -- what a broker does ------------------------------------------------------------------------------------------
+
+    def append(self, records: int = 1, value_bytes: int = 0) -> None:
+        """Appends one batch, unlike any other; it is not acknowledged yet. Raises as `PartitionLog.append`."""
+        batch = self._make(records, value_bytes)
+        base, data = batch.header.base_offset, bytes(batch.data)
+        offered = self.offered.setdefault(base, [])
+        offered.append(data)
+        try:
+            self.log.append([batch], NOW_MS)
+        except (DiskFull, LogOffline):
+            offered.remove(data)
+            raise
+        self._unacked[base] = data
+
+    def _make(self, records: int, value_bytes: int) -> RecordBatch:
+        self._values += 1
+        value = (b"value %d" % self._values).ljust(value_bytes, b".")
+        offset, is_numbered = self.log.log_end_offset, self.producer_id >= 0
+        body = encode_batch(
+            [Record(NOW_MS, None, value)] * records,
+            producer_id=self.producer_id,
+            producer_epoch=0 if is_numbered else -1,
+            base_sequence=offset if is_numbered else -1,  # the only producer, so the sequences are the offsets
+        )
+        (batch,) = split_batches(body, batch_bytes_max=READ_BYTES)
+        return assign_offsets(batch, offset, self.epoch)
+
+    def delete_prefix(self, offset: int) -> None:
+        self.start_asked = max(self.start_asked, offset)
+        self.log.delete_prefix(offset)
+
+    def commit(self) -> bool:
+        """Makes everything durable and acknowledges it. False if there was nothing to do, or the disk failed."""
+        return self.log.is_dirty and self.finish(self.log.begin_commit())
+
+    def finish(self, commit: Commit) -> bool:
+        """Runs a commit, which may have been begun before later appends, and acknowledges what it covers."""
+        start = self.log.log_start_offset
+        try:
+            commit.run()
+        except OSError as error:
+            self.log.end_commit(commit, error)
+            return False
+        self.log.end_commit(commit, None)
+        if self.log.offline_reason is not None:
+            return False
+        for base in [base for base in self._unacked if base < self.log.durable_offset]:
+            self.acked[base] = self._unacked.pop(base)
+        if not self.log.is_dirty:
+            self.start_acked = start
+        return True
+
+    def close(self) -> None:
+        """Stops cleanly, which is a commit too."""
+        self.log.close(self.log.log_end_offset)
+        if self.log.offline_reason is None:
+            self.acked.update(self._unacked)
+            self._unacked.clear()
+            self.start_acked = self.log.log_start_offset
+
+    # -- what a machine does -----------------------------------------------------------------------------------------
+
+    def crash(self, choices: CrashChoices | None = None) -> None:
+        """Cuts the power. `open` comes next."""
+        self.disk = self.disk.crash(choices)
+        self._unacked = {}
+
+    def kill(self) -> None:
+        """Ends the process alone. `open` comes next."""
+        self.disk = self.disk.kill()
+        self._unacked = {}
+
+    # -- what must be true -------------------------------------------------------------------------------------------
+
+    def check_reopened(self) -> None:
+        """Holds an undamaged log that was just opened to what was promised; then all that it shows is a promise."""
+        log = self.log
+        assert log.offline_reason is None, log.offline_reason
+        assert not self.report.damage, f"damage found where there was none: {self.report.findings}"
+        assert self.start_acked <= log.log_start_offset <= self.start_asked, "log start offset"
+        assert log.durable_offset == log.log_end_offset
+        found = self.read_all()
+        self.check_bytes(found)
+        for base, data in self.acked.items():
+            if base >= log.log_start_offset:
+                assert found.get(base) == data, f"acknowledged batch at {base} is gone; log ends {log.log_end_offset}"
+        self.check_producer(found)
+        self.acked = found
+        self.start_acked = self.start_asked = log.log_start_offset
+
+    def check_producer(self, found: dict[int, bytes]) -> None:
+        """The newest batches are recognised when they come again: the table of sequences is that of the log."""
+        if self.producer_id < 0:
+            return
+        for base in list(found)[-BATCHES_REMEMBERED:]:
+            header = parse_header(found[base])
+            verdict = self.log.producers.check(self.producer_id, 0, base, header.record_count)
+            assert verdict == (base, header.last_offset), f"a repeat of the batch at {base} is not recognised"
+
+    def check_bytes(self, found: dict[int, bytes]) -> None:
+        """Nothing is invented: each batch was offered for the offset where it is."""
+        for base, data in found.items():
+            assert data in self.offered.get(base, []), f"the batch at {base} was never offered for that offset"
+
+    def read_all(self) -> dict[int, bytes]:
+        """Every batch, by base offset; contiguous up to the end. Raises `DamagedBatch`."""
+        found: dict[int, bytes] = {}
+        offset, end = self.log.log_start_offset, self.log.log_end_offset
+        while offset < end:
+            extent = self.log.read(offset, READ_BYTES, end)
+            assert extent.data, f"nothing to read at {offset}, though the log ends at {end}"
+            for batch in iter_batches(extent.data):
+                first = offset == self.log.log_start_offset  # which may lie within a batch
+                assert batch.header.base_offset == offset or first, f"a gap at {offset}"
+                found[batch.header.base_offset] = bytes(batch.data)
+                offset = batch.header.next_offset
+            assert offset == extent.next_offset
+        return found
+
+    def read_what_is_sound(self) -> dict[int, bytes]:
+        """Every batch that can be read, one by one; damaged ones are left out."""
+        found: dict[int, bytes] = {}
+        offset, end = self.log.log_start_offset, self.log.log_end_offset
+        while offset < end:
+            try:
+                extent = self.log.read(offset, 1, end)
+            except DamagedBatch:
+                offset += 1
+                continue
+            (batch,) = iter_batches(extent.data)
+            found[batch.header.base_offset] = bytes(batch.data)
+            offset = batch.header.next_offset
+        return found

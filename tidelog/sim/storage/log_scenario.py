@@ -1,0 +1,113 @@
+"""The small ring: drawn histories of one log, through crashes, kills and a disk that fails.
+
+A seed draws the sizes, a few lives, and for each what happens: appends, commits with appends in between, deletions,
+rolls, marks, clean stops; a power cut or a killed process at a drawn operation, in recovery too; failed writes, failed
+fsyncs, a full disk. After each life the log is held to its promises (`tidelog.sim.storage.log_driver`).
+"""
+
+from __future__ import annotations
+
+import random
+
+from tidelog.model.errors import TidelogError
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
+from tidelog.sim.kit.medium import CAPACITY_BYTES
+from tidelog.sim.kit.seeds import stream
+from tidelog.sim.storage.log_driver import LogDriver
+
+SEGMENT_BYTES = (300, 600, 2_000, 1 << 20)
+HANDLES_MAX = (3, 8, 64)
+VALUE_BYTES = (0, 0, 100, 300, 700)
+FAULT_RATES = (0.0, 0.0, 0.02, 0.2)
+
+
+def run_seed(seed: int) -> str:
+    """Runs one history; returns the disk's trace. Raises `AssertionError` (or whatever the log raised) if it failed."""
+    rng = stream(seed, "history")
+    disk = SimDisk(seed)
+    disk.medium.exposes_old_blocks = rng.random() < 0.2
+    driver = LogDriver(
+        disk,
+        segment_bytes=rng.choice(SEGMENT_BYTES),
+        handles_max=rng.choice(HANDLES_MAX),
+        producer_id=rng.choice((-1, 7)),
+    )
+    for _ in range(rng.randint(1, 5)):
+        driver.epoch += rng.randrange(2)
+        _live(driver, rng)
+    _check_at_the_end(driver)
+    return disk.medium.trace()
+
+
+def _live(driver: LogDriver, rng: random.Random) -> None:
+    medium = driver.disk.medium
+    if rng.random() < 0.7:
+        driver.disk.crash_at(rng.randint(1, rng.choice((5, 30, 100))))
+    try:
+        driver.open()
+        driver.check_reopened()
+        if rng.random() < 0.5:
+            medium.faults = FaultRates(write_error=rng.choice(FAULT_RATES), sync_error=rng.choice(FAULT_RATES))
+        if rng.random() < 0.3:
+            medium.capacity_bytes = medium.used_bytes + rng.randrange(3_000)
+        for _ in range(rng.randint(5, 60)):
+            _act(driver, rng)
+    except Crashed:
+        pass
+    medium.faults, medium.capacity_bytes = NO_FAULTS, CAPACITY_BYTES
+    if rng.random() < 0.4:
+        driver.kill()
+    else:
+        driver.crash()
+
+
+def _act(driver: LogDriver, rng: random.Random) -> None:
+    """One thing that a broker does; what the disk refuses is refused."""
+    log, medium = driver.log, driver.disk.medium
+    try:
+        match rng.randrange(13):
+            case 0 | 1 | 2 | 3 | 4:
+                driver.append(records=rng.choice((1, 1, 2, 5)), value_bytes=rng.choice(VALUE_BYTES))
+            case 5 | 6:
+                driver.commit()
+            case 7:
+                _commit_amid_appends(driver, rng)
+            case 8:
+                driver.delete_prefix(rng.randint(log.log_start_offset, log.durable_offset))
+            case 9:
+                log.mark()
+            case 10:
+                log.store_metainfo(log.metainfo(log.durable_offset))
+            case 11 if medium.faults is NO_FAULTS and medium.capacity_bytes == CAPACITY_BYTES:
+                driver.close()
+                driver.open()
+                driver.check_reopened()
+            case 12 if rng.random() < 0.3:
+                medium.capacity_bytes = CAPACITY_BYTES
+    except (TidelogError, OSError):
+        pass
+
+
+def _commit_amid_appends(driver: LogDriver, rng: random.Random) -> None:
+    if not driver.log.is_dirty:
+        return
+    commit = driver.log.begin_commit()
+    try:
+        for _ in range(rng.randrange(3)):
+            driver.append(value_bytes=rng.choice(VALUE_BYTES))
+    finally:
+        driver.finish(commit)
+
+
+def _check_at_the_end(driver: LogDriver) -> None:
+    """On a healthy disk: it opens, takes an append, and neither a kill nor a power cut changes anything any more."""
+    for end in (driver.kill, driver.crash):
+        driver.open()
+        driver.check_reopened()
+        driver.append()
+        assert driver.commit()
+        end()
+    driver.open()
+    driver.check_reopened()
+    driver.close()

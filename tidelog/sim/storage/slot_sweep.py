@@ -1,0 +1,223 @@
+"""Every damage to a whole slot store, one at a time, and in pairs that belong together.
+
+A store with slots of all sorts, some replaced, some learned, a floor and facts is written, closed or only left idle,
+and kept as files. A case puts these files on a fresh disk, damages them, opens the store and reads all there is. Since
+all of it was durable:
+
+- no payload, identity, floor or facts are shown that are not the newest of their slot; for a damaged identity, an
+  earlier one of the same number may be;
+- no slot is missing, unless the store says that it is amnesiac, at this opening and at every later one;
+- a catalog or one metainfo copy may be damaged in any way: that costs nothing at all;
+- a `.log` may be damaged in any way: that costs identities and payloads of the slots it held, whose position and number
+  are still told; only a damaged floor makes the store amnesiac; an identity whose own bytes are intact is told;
+- a store that is not amnesiac takes puts, and the next opening sees the same and them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from itertools import pairwise
+
+from tidelog.model.batch_header import HEADER_BYTES
+from tidelog.model.errors import DamagedBatch, LogOffline
+from tidelog.sim.kit import rot
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.medium import Medium
+from tidelog.sim.storage.slot_driver import IDENTITY, SlotDriver
+from tidelog.sim.storage.sweep import FAULTS, METAINFO_BOUNDS, ROW_BOUNDS, Case, Content
+from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec
+from tidelog.storage.segment import SECTOR_BYTES
+from tidelog.storage.slot_entries import FLOOR_NUMBER, Head, decode_entry
+
+POSITIONS = 24
+FLOOR = 5
+
+
+class Loss(Enum):
+    """What damage may cost at most."""
+
+    NOTHING = 0
+    CONTENT = 1
+    """Identities and payloads; and the floor, which makes the store amnesiac."""
+    ANYTHING = 2
+    """If the store says so."""
+    IDENTITY = 3
+    """The store has to be amnesiac."""
+
+
+class SlotSweep:
+    """One sound store, and the checks of what damage leaves of it."""
+
+    def __init__(self, segment_bytes: int, *, is_closed: bool = True) -> None:
+        self._segment_bytes = segment_bytes
+        disk = SimDisk(0)
+        driver = SlotDriver(disk, segment_bytes=segment_bytes)
+        _write(driver)
+        if is_closed:
+            driver.close()
+        else:
+            driver.store.mark()
+        self.content: Content = {path: bytes(node.data) for path, node in disk.medium.walk().items()}
+        self.expected = driver.now
+        self.payloads = driver.payloads
+        self.facts = driver.facts[0]
+        self.faulty = 0
+        self._heads = dict(self._find_heads())
+        self._identities = list(self._find_identities())
+
+    def entries(self) -> Iterator[tuple[str, int, Row]]:
+        """The row of each entry: its catalog, where it lies there, and what it says."""
+        for path, content in self.content.items():
+            if path.endswith(".catalog"):
+                rows = RowCodec(IDENTITY).bodies(content)
+                yield from (
+                    (path, slot * ROW_BYTES, row)
+                    for slot, row in enumerate(rows)
+                    if row is not None and row.kind == Kind.BATCH
+                )
+
+    def _find_heads(self) -> Iterator[tuple[int, tuple[str, int, int]]]:
+        """For each position, the file and the bytes that tell the identity in its newest entry."""
+        for catalog, _, row in self.entries():
+            path = catalog.replace(".catalog", ".log")
+            key = self._head(path, row).pack()
+            start = self.content[path].index(key, row.file_position)
+            if row.number != FLOOR_NUMBER:
+                yield row.position, (path, row.file_position + HEADER_BYTES, start + len(key))
+
+    def _find_identities(self) -> Iterator[tuple[int, int, bytes]]:
+        """Every one that a position ever had, and under which number."""
+        for catalog, _, row in self.entries():
+            yield row.position, row.number, self._head(catalog.replace(".catalog", ".log"), row).content
+
+    def _head(self, path: str, row: Row) -> Head:
+        entry = decode_entry(self.content[path][row.file_position : row.end_position])
+        assert entry is not None
+        return entry[0]
+
+    def cases(self) -> Iterator[Case]:
+        """Each fault on each stretch of 16 bytes, of 64, and on each field of rows and metainfo copies."""
+        for path, content in self.content.items():
+            stretches = [(start, start + size) for size in (16, 64) for start in range(0, len(content), size)]
+            for start, end in stretches + list(_fields(path, content)):
+                for fault in FAULTS:
+                    yield Case(fault, path, start, min(end, len(content)))
+
+    def check_case(self, case: Case) -> None:
+        """Damage to one file."""
+        loss = Loss.CONTENT if case.path.endswith(".log") else Loss.NOTHING
+        self.check(lambda medium: case.fault.does(medium, case.path, case.start, case.end), loss)
+
+    def check(self, damage: Callable[[Medium], None], loss: Loss) -> None:
+        """Raises `AssertionError` if damage breaks a promise, or whatever the store raised."""
+        disk = SimDisk(0)
+        for path, content in self.content.items():
+            rot.plant(disk.medium, path, content)
+        damage(disk.medium)
+        driver = SlotDriver(disk, segment_bytes=self._segment_bytes)
+        driver.payloads = self.payloads
+        self._check(driver, loss)
+        self._check_heads(driver)
+        if driver.stored.is_amnesiac:
+            self._check_stays_amnesiac(driver)
+            return
+        assert loss is not Loss.IDENTITY, "what this replica has forgotten is not noticed"
+        position = POSITIONS + 1
+        driver.put(position)
+        assert driver.commit(), driver.store.offline_reason
+        for restart in (driver.kill, driver.crash):
+            restart()
+            driver.open()
+            self._check(driver, loss)
+            assert not driver.stored.is_amnesiac, "amnesiac only at the second opening"
+            assert driver.stored.slots[-1].position == position, "what was put after the damage is gone"
+
+    def _check_stays_amnesiac(self, driver: SlotDriver) -> None:
+        for restart in (driver.kill, driver.crash):
+            try:
+                driver.put(POSITIONS + 1)
+            except LogOffline:
+                pass
+            else:
+                raise AssertionError("an amnesiac store takes a put")
+            restart()
+            driver.open()
+            assert driver.stored.is_amnesiac, "amnesia is forgotten"
+
+    def _check(self, driver: SlotDriver, loss: Loss) -> None:
+        stored, expected = driver.stored, self.expected
+        may_forget = stored.is_amnesiac
+        assert not may_forget or loss is not Loss.NOTHING, stored.report.findings
+        assert stored.facts == self.facts or may_forget
+        assert stored.floor == expected.floor or may_forget
+        if may_forget:
+            return
+        found = {slot.position: slot for slot in stored.slots if slot.position <= POSITIONS}
+        assert found.keys() == expected.slots.keys(), f"slots {sorted(found)}, not {sorted(expected.slots)}"
+        for position, known in expected.slots.items():
+            slot = found[position]
+            assert slot.number == known.number, f"number of {position}"
+            is_known = slot.identity is None or (position, slot.number, slot.identity) in self._identities
+            assert is_known, f"identity of {position}"
+            assert slot.identity == known.identity or loss is not Loss.NOTHING, f"{slot} is damaged"
+            assert slot.identity is not None or slot.is_faulty
+            self.faulty += slot.is_faulty
+            is_as_written = slot.identity is not None and slot.is_faulty == (
+                not known.has_payload and known.digest != b""
+            )
+            assert is_as_written or loss is not Loss.NOTHING, f"{slot} is damaged"
+            if slot.identity is not None and known.digest:
+                self._check_payload(driver, position, is_faulty=slot.is_faulty)
+
+    def _check_heads(self, driver: SlotDriver) -> None:
+        """An identity whose bytes are all there, in sectors that can be read, is told."""
+        files = driver.disk.medium.walk()
+        for slot in driver.stored.slots:
+            path, start, end = self._heads.get(slot.position, ("", 0, 0))
+            if slot.identity is None and path in files:
+                is_readable = not files[path].is_unreadable(start - SECTOR_BYTES, end - start + 2 * SECTOR_BYTES)
+                is_intact = files[path].data[start:end] == self.content[path][start:end]
+                assert not (is_readable and is_intact), f"the identity of {slot.position} is not damaged"
+
+    def _check_payload(self, driver: SlotDriver, position: int, *, is_faulty: bool) -> None:
+        try:
+            payload = driver.store.payload(position)
+        except DamagedBatch:
+            assert is_faulty, f"the payload of {position} cannot be read, and opening did not say so"
+        else:
+            assert payload == self.payloads[self.expected.slots[position].digest], f"wrong payload at {position}"
+
+
+def _write(driver: SlotDriver) -> None:
+    """Slots with payload and without, replaced, learned, faulty, repaired; a floor that is higher than it was."""
+    for position in range(POSITIONS):
+        driver.put(position, payload_bytes=None if position % 4 == 3 else position * 9)
+        if position >= 3:
+            driver.learn(position - 3)
+        if position % 5 == 4:
+            driver.commit()
+    driver.set_floor(2)
+    driver.commit()
+    driver.store_facts()
+    driver.put(10, payload_bytes=50)
+    driver.put_faulty(11)
+    driver.put_faulty(12)
+    driver.repair(12)
+    driver.set_floor(FLOOR)
+    driver.commit()
+    driver.delete_below()
+    driver.put(POSITIONS, payload_bytes=30)
+    driver.commit()
+    driver.store_facts()
+
+
+def _fields(path: str, content: bytes) -> Iterator[tuple[int, int]]:
+    origins: list[int] = [0]
+    bounds: tuple[int, ...] = METAINFO_BOUNDS
+    if path.endswith(".catalog"):
+        origins, bounds = [0, ROW_BYTES, len(content) - 2 * ROW_BYTES, len(content) - ROW_BYTES], ROW_BOUNDS
+    elif path.endswith(".log"):
+        return
+    for origin in origins:
+        yield from ((origin + low, origin + high) for low, high in pairwise(bounds))

@@ -1,0 +1,156 @@
+"""A program's way to a log by itself: asks its replicas, and has no part in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tidelog.broker.consensus.messages import DescribeQuorum, QuorumDescribed
+from tidelog.broker.metadata.origin import Address
+from tidelog.model.errors import ControllerLost, InvalidRequest, NotController, Overloaded, TidelogError
+from tidelog.model.ports import Clock, Entropy, Network
+from tidelog.standalone.entries import LogEntry
+from tidelog.standalone.messages import STANDALONE_MESSAGES, Appended, AppendToLog, LogPart, ReadLog
+from tidelog.transport.peer import Answer, CallingEnd, Hello, PeerLost, PeerNode, PeerUnreachable
+
+ASK_S_MAX = 2.0
+READ_S_MAX = 10.0
+READ_BYTES = 4 << 20
+PAUSE_S = 0.05
+NOBODY = 0
+"""The node id of programs; servers count from 1."""
+
+
+class LearnedEntry(NamedTuple):
+    """An entry, and its payload if any server asked has it."""
+
+    entry: LogEntry
+    payload: bytes | None
+
+
+class LogClient:
+    """Made on a running loop; `close` at the end."""
+
+    def __init__(self, servers: Sequence[Address], network: Network, clock: Clock, entropy: Entropy) -> None:
+        hello = Hello(NOBODY, entropy.token_hex(16))
+        self._peers = PeerNode(network, lambda: hello, STANDALONE_MESSAGES, self, clock, entropy)
+        self._servers = list(servers)
+        self._leader = 0
+        """Counts on from server to server."""
+        self._end: CallingEnd | None = None
+
+    async def close(self) -> None:
+        """Ends its connections."""
+        if self._end is not None:
+            self._end.close()
+        await self._peers.close()
+
+    async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
+        """For `PeerNode`."""
+        raise InvalidRequest("a program answers no requests")
+
+    def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
+        """For `PeerNode`."""
+
+    async def describe(self) -> list[QuorumDescribed | None]:
+        """What each server says of itself; None if it does not answer, or knows nothing."""
+        return list(await asyncio.gather(*map(self._describe, self._servers)))
+
+    async def _describe(self, address: Address) -> QuorumDescribed | None:
+        try:
+            answer = await self._peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
+        except (TidelogError, TimeoutError):
+            return None
+        assert isinstance(answer.message, QuorumDescribed)
+        return answer.message
+
+    async def append(self, payload: bytes, *, deadline_s: float) -> int:
+        """Appends an entry at whoever leads; its position. Asks one server after the other.
+
+        Raises `NotController` if nobody takes it in time: it is surely not in the log; `ControllerLost` if it may be.
+        """
+        until_s = asyncio.get_running_loop().time() + deadline_s
+        refusals = 0
+        while (remaining_s := until_s - asyncio.get_running_loop().time()) > 0:
+            try:
+                end = await self._connected(remaining_s)
+                answer = await end.request(AppendToLog(), (payload,), remaining_s)
+            except (NotController, PeerUnreachable, Overloaded):
+                self._turn_away()
+                refusals += 1
+                if refusals % len(self._servers) == 0:
+                    await asyncio.sleep(PAUSE_S)
+                continue
+            except (PeerLost, TimeoutError) as error:
+                self._turn_away()
+                raise ControllerLost(f"whether the entry is in the log is unknown: {error}") from error
+            assert isinstance(answer.message, Appended)
+            return answer.message.position
+        raise NotController("no server leads the log; a majority of them must run")
+
+    async def _connected(self, deadline_s: float) -> CallingEnd:
+        """The connection to the server that is believed to lead."""
+        if self._end is None:
+            host, port = self._servers[self._leader % len(self._servers)]
+            self._end = await self._peers.connect(host, port, deadline_s=min(deadline_s, ASK_S_MAX))
+        return self._end
+
+    def _turn_away(self) -> None:
+        """Another server may know better."""
+        if self._end is not None:
+            self._end.close()
+        self._end = None
+        self._leader += 1
+
+    async def extents(self) -> dict[Address, LogPart]:
+        """Where the log begins and ends at each server that answers."""
+        parts = await asyncio.gather(*(self._part(server, 1 << 62) for server in self._servers))
+        return {server: part[0] for server, part in zip(self._servers, parts, strict=True) if part is not None}
+
+    async def read(self, servers: Sequence[Address], begin: int, end: int) -> AsyncIterator[LearnedEntry]:
+        """The entries from `begin` to before `end`, of these servers, the best first; as far as any has them."""
+        position = begin
+        while position < end:
+            found = await self._next(servers, position)
+            if not found:
+                return
+            for one in found:
+                if one.entry.position < end:
+                    yield one
+            position = found[-1].entry.position + 1
+
+    async def _next(self, servers: Sequence[Address], position: int) -> list[LearnedEntry]:
+        """What follows, of the first server that has it whole; else of one that knows what is there."""
+        damaged: list[LearnedEntry] = []
+        for server in servers:
+            part = await self._part(server, position)
+            entries = [] if part is None else _entries(*part)
+            if entries and entries[0].entry.position == position:
+                whole = next((i for i, one in enumerate(entries) if one.payload is None), len(entries))
+                if whole:
+                    return entries[:whole]
+                damaged = entries[:1]
+        return damaged
+
+    async def _part(self, server: Address, position: int) -> tuple[LogPart, memoryview] | None:
+        try:
+            asked = ReadLog(position, READ_BYTES)
+            answer = await self._peers.request_at(*server, asked, deadline_s=READ_S_MAX)
+        except (TidelogError, TimeoutError):
+            return None
+        assert isinstance(answer.message, LogPart)
+        return answer.message, answer.body
+
+
+def _entries(part: LogPart, body: memoryview) -> list[LearnedEntry]:
+    found: list[LearnedEntry] = []
+    at = 0
+    for entry in part.entries:
+        size = max(entry.payload_bytes, 0)
+        payload = None if entry.payload_bytes < 0 else bytes(body[at : at + size])
+        found.append(LearnedEntry(entry, payload))
+        at += size
+    return found

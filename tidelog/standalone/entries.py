@@ -1,0 +1,95 @@
+"""The entries of a log, one by one, as one replica has learned them: of one that runs, or in a stopped one's files.
+
+What is not learned is not shown, for it may never be chosen; nor is anything behind it, for whether a value counts
+depends on all before it (`replication.paxos.apply`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+
+import msgspec
+
+from tidelog.controller.records import VoterAssigned, decode_record, encode_record
+from tidelog.replication.paxos.apply import fold
+from tidelog.replication.paxos.state import Kind, Prefix, Slot
+
+USERS = b"\x00"
+OWN = b"\x01"
+"""First byte of an APPEND's payload in a log by itself: somebody's entry, or the log's own note about a voter."""
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """One position."""
+
+    position: int
+    kind: str
+    number: int
+    """Under which the value was last accepted where this was read; 0 if it only was learned there."""
+    birth: int
+    offset: int
+    count: int
+    is_void: bool
+    """Chosen, but older than what stands before it: it counts for nothing."""
+    payload_bytes: int
+    """-1 if the payload is not to be had where this was read."""
+
+
+def users_entry(payload: bytes) -> bytes:
+    """What is stored of somebody's entry."""
+    return USERS + payload
+
+
+def own_entry(record: VoterAssigned) -> bytes:
+    """What is stored when a disk gets an id."""
+    return OWN + encode_record(record)
+
+
+def split_entry(payload: bytes) -> VoterAssigned | bytes:
+    """What was stored: the log's own note, or somebody's bytes."""
+    if payload[:1] != OWN:
+        return payload[1:]
+    record = decode_record(payload[1:])
+    assert isinstance(record, VoterAssigned), "nothing else is noted"
+    return record
+
+
+class LogView:
+    """The learned prefix. `slots` may grow behind it: `extend` takes in what has become known."""
+
+    def __init__(self, floor: Prefix, slots: Mapping[int, Slot]) -> None:
+        self.begin = floor.position
+        self._slots = slots
+        self._prefix = floor
+        self._epochs = [(floor.position, floor.epoch)]
+        """From which position on which birth is the newest: changes with leaders only."""
+
+    @property
+    def end(self) -> int:
+        """The first position that is not learned here."""
+        return self._prefix.position
+
+    def extend(self) -> None:
+        """As far as everything is learned."""
+        while (slot := self._slots.get(self._prefix.position)) is not None and slot.learned:
+            before = self._prefix.epoch
+            self._prefix, _ = fold(self._prefix, slot.value)
+            if self._prefix.epoch != before:
+                self._epochs.append((self._prefix.position, self._prefix.epoch))
+
+    def slot(self, position: int) -> Slot:
+        """Of a position from `begin` to before `end`."""
+        assert self.begin <= position < self.end
+        return self._slots[position]
+
+    def entry(self, position: int, payload: bytes | None) -> LogEntry:
+        """What stands there; `payload` is None if it cannot be read."""
+        slot = self.slot(position)
+        value = slot.value
+        epoch = self._epochs[bisect_right(self._epochs, position, key=lambda known: known[0]) - 1][1]
+        is_void = value.kind is not Kind.NOP and value.birth < epoch
+        size = len(payload) if payload is not None else (-1 if value.digest else 0)
+        return LogEntry(
+            position, value.kind.name.lower(), slot.number, value.birth, value.base_offset, value.count, is_void, size
+        )

@@ -1,0 +1,389 @@
+"""One replica of a log by itself, at work: found or joined, elected or following, asked from outside.
+
+    initialised     founds the log with the others, once all of them are there
+    empty           asks the others for the log, follows it, and joins those who vote
+    otherwise       goes on as what it was
+
+*Joining.* A disk votes under an id that no other disk ever had. A replica without one asks the leader, who first has an
+id for it noted in the log: then it is used up, whatever becomes of the rest. Whoever reads there that an id is his
+writes it down, and may vote under it. When he has caught up, the leader changes the voters (`QuorumLog.change_voters`):
+the new disk in the place of that node's old one. A leader takes one entry, or one change, at a time, as Mesos' does.
+
+The log begins at 0 for ever: there is no state machine whose snapshot could stand for its head.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from tidelog.broker.consensus.disk import ReplicaDisk
+from tidelog.broker.consensus.messages import DescribeQuorum, ElectionFrame, PaxosFrame, QuorumDescribed
+from tidelog.broker.consensus.routes import Routes
+from tidelog.broker.consensus.stored import stored_log
+from tidelog.broker.metadata.origin import Address, Facts, NamedVoter, find_origin, founders_of
+from tidelog.broker.metadata.quorum_log import QuorumLog
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.stats import Stats
+from tidelog.controller.records import VoterAssigned
+from tidelog.model.cluster import Voter
+from tidelog.model.errors import InvalidRequest, NotController, TidelogError, TooLarge
+from tidelog.model.ports import BlockingRunner, Clock, Entropy, Network
+from tidelog.replication.election_settings import ElectionSettings
+from tidelog.replication.paxos.node import PaxosNode
+from tidelog.replication.paxos.state import Metadata, Status
+from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters, learner_id
+from tidelog.standalone.directory import DirectoryRefused, ReplicaDirectory, facts_of
+from tidelog.standalone.entries import LogEntry, LogView, own_entry, split_entry, users_entry
+from tidelog.standalone.messages import (
+    STANDALONE_MESSAGES,
+    Appended,
+    AppendToLog,
+    JoinLog,
+    JoinNoted,
+    LogPart,
+    ReadLog,
+)
+from tidelog.transport.peer import Answer, Hello, PeerNode
+
+WINDOW = 64
+ENTRY_BYTES_MAX = 4_000_000
+"""Replicas send no more at a time to each other."""
+ENTRIES_PER_ANSWER_MAX = 1_000
+"""To a reader. A leader that is busy for long with one answer loses its lease."""
+BEHIND_MAX = WINDOW
+"""A replica that is further behind than this many positions is not made a voter yet."""
+ASK_S_MAX = 1.0
+JOIN_S_MAX = 12.0
+"""Longer than a change of voters may take."""
+JOIN_PAUSE_S = 0.1
+
+
+class LogReplica:
+    """Made on a running loop; `listen`, `start`, and `close` at the end. Node ids count the servers, from 1."""
+
+    def __init__(
+        self,
+        node_id: int,
+        directory: ReplicaDirectory,
+        network: Network,
+        runner: BlockingRunner,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        settings: ElectionSettings,
+    ) -> None:
+        self.node_id = node_id
+        self.log_id = ""
+        """Empty until it is found."""
+        self.stats = Stats()
+        self.has_voted_in = asyncio.Event()
+        """Set once the log names this disk among its voters."""
+        self.leads = asyncio.Event()
+        """Set while this replica may append."""
+        self.failed = asyncio.Event()
+        self.failure = ""
+        self._store, self._stored = directory.store, directory.stored
+        self._directory = directory
+        self._clock, self._entropy, self._settings = clock, entropy, settings
+        self._writer = LogWriter(runner, clock, self.stats)
+        self._life = entropy.token_hex(16)
+        self._peers = PeerNode(network, self._hello, STANDALONE_MESSAGES, self, clock, entropy)
+        self._peers.on_peer_down.append(lambda node: None if self._log is None else self._log.peer_down(node))
+        self._named: list[NamedVoter] = []
+        self._may_found = False
+        self._log: QuorumLog | None = None
+        self._view: LogView
+        self._disk: ReplicaDisk
+        self._founders = b""
+        self._contacts: VoterSet
+        self._assigned: dict[tuple[int, str], int] = {}
+        """The ids that the log has noted, by node and incarnation."""
+        self._turn = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _hello(self) -> Hello:
+        return Hello(self.node_id, self._life, self.log_id)
+
+    # -- beginning ---------------------------------------------------------------------------------------------------
+
+    async def listen(self, address: Address) -> Address:
+        """Takes connections from now on; the address with the port as chosen. Raises `OSError`."""
+        return await self._peers.listen(*address)
+
+    async def start(self, servers: Sequence[Address]) -> None:
+        """Takes part in the log of these servers, this one included; returns when it is known which log that is.
+
+        A new replica waits for the others. Raises `DirectoryRefused`, `ConfigError` if this disk, or another server, is
+        of another log or of other servers.
+        """
+        self._named = [NamedVoter(node, address) for node, address in enumerate(servers, start=1)]
+        for voter in self._others():
+            self._peers.know(voter.node_id, *voter.address)
+        self._spawn(self._writer.run())
+        facts = facts_of(self._stored)
+        if facts is None or not facts.cluster_id:
+            await self._begin(is_initialised=facts is not None)
+        else:
+            self._resume(facts)
+
+    def _others(self) -> list[NamedVoter]:
+        return [voter for voter in self._named if voter.node_id != self.node_id]
+
+    async def _begin(self, *, is_initialised: bool) -> None:
+        if not is_initialised and not self._others():
+            raise DirectoryRefused("the directory is empty, and no other server is named that could know the log")
+        self._may_found = is_initialised
+        me, others = self._named[self.node_id - 1], [voter.address for voter in self._others()]
+        named, contacts = (self._named, ()) if is_initialised else ((), others)
+        origin = await find_origin(
+            me, self._store.incarnation, named, contacts, self._ask, self._entropy, named_by="--servers"
+        )
+        self.log_id, self._contacts = origin.cluster_id, origin.voters
+        metadata = Metadata(self._store.incarnation)
+        if origin.is_founder:
+            self._founders = encode_voters(origin.voters)
+            self._take_part(Membership(origin.voters), metadata, 0)
+        else:
+            self._take_part(self._unsure(), metadata, 0)
+            await self._writer.perform(self._store.store_facts(self._facts(metadata)))
+
+    def _resume(self, facts: Facts) -> None:
+        if facts.node_id != self.node_id:
+            raise DirectoryRefused(f"it belongs to server {facts.node_id} of log {facts.cluster_id}, by their order")
+        self.log_id = facts.cluster_id
+        self._founders, self._contacts = facts.founders, decode_voters(facts.contacts)
+        membership = self._unsure()
+        if facts.founders:
+            membership = Membership(founders_of(facts.metadata, decode_voters(facts.founders)))
+        self._take_part(membership, facts.metadata, facts.voter_id)
+
+    def _unsure(self) -> Membership:
+        """Of one who did not found the log: until the log says who votes, it is no candidate."""
+        membership = Membership(self._contacts)
+        membership.on_unread(0)
+        return membership
+
+    def _take_part(self, membership: Membership, metadata: Metadata, voter_id: int) -> None:
+        self._disk = ReplicaDisk(self._store, self._writer, self._facts)
+        me = membership.voter_of(self.node_id, self._store.incarnation)
+        voter_id = voter_id if me is None else me.voter_id
+        node = PaxosNode(
+            voter_id or learner_id(self.node_id),
+            membership.quorum(),
+            stored_log(self._stored, metadata),
+            window=WINDOW,
+        )
+        self._view = LogView(node.replica.floor, node.replica.slots)
+        self._log = QuorumLog(
+            self.node_id,
+            self._store.incarnation,
+            node,
+            membership,
+            self._disk,
+            Routes(self._peers.notify),
+            self,
+            self._settings,
+            self._clock,
+            self._entropy,
+            delivered=0,
+            voter_id=voter_id,
+        )
+        self._log.routes.set_voters(self._contacts)
+        self._spawn(self._disk.run())
+        is_founding = self._founders and metadata.status in (Status.EMPTY, Status.STARTING)
+        self._log.start(self.log_id if is_founding else None)
+        self._spawn(self._join())
+
+    def _facts(self, metadata: Metadata) -> bytes:
+        voter_id = 0 if self._log is None else self._log.voter_id
+        contacts = encode_voters(self._contacts)
+        return msgspec.msgpack.encode(Facts(self.node_id, self.log_id, metadata, self._founders, contacts, voter_id))
+
+    async def _ask(self, address: Address) -> QuorumDescribed:
+        answer = await self._peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
+        assert isinstance(answer.message, QuorumDescribed)
+        return answer.message
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._fail(f"{type(task.exception()).__name__}: {task.exception()}")
+
+    def _fail(self, reason: str) -> None:
+        self.failure = self.failure or reason
+        self.failed.set()
+
+    async def close(self) -> None:
+        """Ends in order: what was answered is durable."""
+        if self._log is not None:
+            self._log.resign()
+            self._log.close()
+        await self._peers.close()
+        if not self.failed.is_set():
+            await self._writer.drain()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._directory.close()
+
+    # -- as the log sees it ------------------------------------------------------------------------------------------
+
+    def applied(self, payload: bytes, offset: int, position: int) -> None:
+        noted = split_entry(payload)
+        if isinstance(noted, VoterAssigned):
+            self._assigned[noted.node_id, noted.storage] = noted.voter_id
+            if (noted.node_id, noted.storage) == (self.node_id, self._store.incarnation):
+                self._enlist(noted.voter_id)
+
+    def _enlist(self, voter_id: int) -> None:
+        """An id that other voters have come after is used up, unless it is in force."""
+        assert self._log is not None
+        membership = self._log.membership
+        if voter_id >= membership.voters.next_voter_id or membership.voter_of(self.node_id, self._store.incarnation):
+            self._log.enlist(voter_id)
+
+    def voters_applied(self, voters: VoterSet, position: int) -> None:
+        assert self._log is not None
+        self._contacts = voters
+        self._disk.refresh(self._log.engine.node.replica.metadata)
+        self._log.set_learners([voter.node_id for voter in self._named])
+        if voters.find(self.node_id, self._store.incarnation) is not None:
+            self.has_voted_in.set()
+
+    def leading(self, number: int) -> None:
+        self.leads.set()
+
+    def deposed(self) -> None:
+        self.leads.clear()
+
+    def leader_changed(self, node_id: int | None) -> None:
+        """Programs find the leader by asking."""
+
+    def halted(self) -> None:
+        self._fail("the disk has failed; see what it was, then start this replica again")
+
+    def lacks_snapshot(self) -> None:
+        self._fail("the log of the other servers begins later than this one ends")
+
+    @property
+    def learned_end(self) -> int:
+        """Up to where this replica knows what is chosen; 0 while it does not know its log."""
+        return 0 if self._log is None else self._log.applied_position
+
+    # -- as other replicas and programs see it -----------------------------------------------------------------------
+
+    async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
+        """For `PeerNode`."""
+        match message:
+            case DescribeQuorum():
+                return Answer(self._described())
+            case ReadLog():
+                return self._read(message)
+            case AppendToLog():
+                return Answer(Appended(await self.append(bytes(payload))))
+            case JoinLog():
+                await self._admit(caller.node_id, message)
+                return Answer(JoinNoted())
+        raise InvalidRequest("a replica of a log by itself does not answer that")
+
+    def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
+        """For `PeerNode`."""
+        if self._log is not None and isinstance(message, PaxosFrame):
+            self._log.receive_paxos(caller.node_id, message, payload)
+        elif self._log is not None and isinstance(message, ElectionFrame):
+            self._log.receive_election(caller.node_id, message)
+
+    def _known(self) -> QuorumLog:
+        if self._log is None:
+            raise NotController("this replica does not know its log yet")
+        return self._log
+
+    def _described(self) -> QuorumDescribed:
+        """Raises `NotController` if it is neither of a log nor of those who may found one: nobody must count on it."""
+        configured = tuple(map(str, self._named))
+        incarnation = self._store.incarnation
+        if self._log is None and self._may_found:
+            return QuorumDescribed(self.node_id, incarnation, "", 0, (), b"", -1, configured)
+        log = self._known()
+        voters = encode_voters(log.membership.voters) if log.belongs else b""
+        founders = log.engine.node.replica.metadata.founders
+        position = log.membership.position
+        return QuorumDescribed(
+            self.node_id, incarnation, self.log_id, log.voting_id, founders, voters, position, configured
+        )
+
+    def _read(self, asked: ReadLog) -> Answer:
+        log, view = self._known(), self._view
+        view.extend()
+        entries: list[LogEntry] = []
+        payloads: list[bytes] = []
+        total = 0
+        first = max(asked.position, view.begin)
+        for position in range(first, min(view.end, first + ENTRIES_PER_ANSWER_MAX)):
+            value = view.slot(position).value
+            payload = log.engine.payload_of(position, value) if value.digest else None
+            total += len(payload or b"")
+            if entries and total > asked.bytes_max:
+                break
+            entries.append(view.entry(position, payload))
+            payloads += [] if payload is None else [payload]
+        return Answer(LogPart(view.begin, view.end, tuple(entries)), payloads)
+
+    async def append(self, payload: bytes) -> int:
+        """Appends an entry; its position, when a majority has it on disk.
+
+        Raises, surely without effect: `TooLarge`, `NotController`, `Overloaded`. With an effect or not:
+        `ControllerLost`.
+        """
+        if len(payload) > ENTRY_BYTES_MAX:
+            raise TooLarge(f"an entry of {len(payload):,} bytes is larger than {ENTRY_BYTES_MAX:,}")
+        log = self._known()
+        if not log.is_leading:  # whoever comes to the wrong replica need not wait for a turn there
+            raise NotController("this replica does not lead the log")
+        async with self._turn:
+            return (await log.append(users_entry(payload), 1)).position
+
+    # -- voters ------------------------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        """Asks for a vote, until this disk has one."""
+        log = self._known()
+        while log.membership.voters.find(self.node_id, self._store.incarnation) is None:
+            asked = JoinLog(self._store.incarnation, log.voting_id, log.applied_position)
+            for voter in self._others():
+                try:
+                    await self._peers.request(voter.node_id, asked, deadline_s=JOIN_S_MAX)
+                except (TidelogError, TimeoutError):
+                    continue
+                break
+            await asyncio.sleep(JOIN_PAUSE_S * self._entropy.uniform(1, 2))
+
+    async def _admit(self, node_id: int, asked: JoinLog) -> None:
+        """The next step for a replica that wants to vote."""
+        log = self._known()
+        if not 1 <= node_id <= len(self._named):
+            raise InvalidRequest(f"server {node_id} is none of those that this log was started with")
+        async with self._turn:
+            voters = log.membership.voters
+            if not log.is_leading:
+                raise NotController("this replica does not lead the log")
+            if voters.find(node_id, asked.incarnation) is not None or asked.applied + BEHIND_MAX < log.applied_position:
+                return
+            voter_id = self._assigned.get((node_id, asked.incarnation), 0)
+            if voter_id < voters.next_voter_id:
+                next_id = max([voters.next_voter_id, *(known + 1 for known in self._assigned.values())])
+                await log.append(own_entry(VoterAssigned(node_id, asked.incarnation, next_id)), 1)
+            elif asked.voting_id == voter_id:
+                host, port = self._named[node_id - 1].address
+                old = next((voter.voter_id for voter in voters.voters if voter.node_id == node_id), None)
+                await log.change_voters(add=Voter(voter_id, node_id, asked.incarnation, host, port), remove=old)
