@@ -1,1 +1,4 @@
-"""The controller: decides what the cluster is (topics, brokers, leaders), and keeps the decisions in a metadata log."""
+"""The active controller at work: decides commands in groups, has their records agreed on, answers their askers.
+
+The shell lives here; the pure core (commands, decisions, records, image) is `tidelog.controller`.
+"""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from tidelog.broker.groups.coordinators import Host
+from tidelog.broker.groups.facade import Groups
 from tidelog.broker.partitions.partition_handle import Extent, PartitionHandle
 from tidelog.broker.routing.gathering import offsets_of
 from tidelog.model.errors import TidelogError
@@ -18,13 +20,21 @@ from tidelog.model.groups import (
     pairs,
 )
 
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
-
 PATIENCE_S: Final = 5.0
 """How long a look at groups waits for a coordinator: longer than a failover takes, and shorter than clients wait."""
 PARTITIONS_MAX: Final = 1_000
 """Of one question; more take several, one after the other."""
+
+
+class GroupHost(Host, Protocol):
+    """The broker, as questions about groups see it."""
+
+    @property
+    def groups(self) -> Groups:
+        """The consumer groups of the cluster, whichever broker coordinates them."""
+
+    def partition(self, topic: str, partition: int) -> PartitionHandle:
+        """A partition, led here or elsewhere. Raises `UnknownTopic` or `UnknownPartition`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +57,18 @@ class Lag:
         return None if isinstance(self.extent, TidelogError) else max(0, self.extent.high_watermark - self.place.offset)
 
 
-async def described(broker: Broker, group: str, deadline_s: float) -> GroupDescription:
+async def described(broker: GroupHost, group: str, deadline_s: float) -> GroupDescription:
     """Raises `UnknownGroup`, `CoordinatorNotAvailable`."""
     return await broker.groups.ask(DescribeGroup(group=group), deadline_s=deadline_s)
 
 
-async def places_of(broker: Broker, group: str, deadline_s: float) -> list[CommittedOffset]:
+async def places_of(broker: GroupHost, group: str, deadline_s: float) -> list[CommittedOffset]:
     """All places of a group, by topic and partition. Raises `CoordinatorNotAvailable`."""
     answer = await broker.groups.ask(FetchOffsets(group=group), deadline_s=deadline_s)
     return sorted(answer.offsets, key=lambda place: (place.topic, place.partition))
 
 
-async def lags_of(broker: Broker, group: str, deadline_s: float) -> list[Lag]:
+async def lags_of(broker: GroupHost, group: str, deadline_s: float) -> list[Lag]:
     """Of every partition of which the group has a place, by topic and partition. Raises `UnknownGroup`,
     `CoordinatorNotAvailable`; what it cannot tell of single partitions is in their lags."""
     description = await described(broker, group, deadline_s)
@@ -71,7 +81,7 @@ async def lags_of(broker: Broker, group: str, deadline_s: float) -> list[Lag]:
     ]
 
 
-async def extents_of(broker: Broker, partitions: Sequence[tuple[str, int]]) -> list[Extent | TidelogError]:
+async def extents_of(broker: GroupHost, partitions: Sequence[tuple[str, int]]) -> list[Extent | TidelogError]:
     """Where these partitions begin and end, or why it cannot be told; of `PARTITIONS_MAX` at a time, one question to
     each of their leaders."""
     found = list[Extent | TidelogError]()
@@ -83,7 +93,7 @@ async def extents_of(broker: Broker, partitions: Sequence[tuple[str, int]]) -> l
     return found
 
 
-def _handle(broker: Broker, topic: str, partition: int) -> PartitionHandle | TidelogError:
+def _handle(broker: GroupHost, topic: str, partition: int) -> PartitionHandle | TidelogError:
     try:
         return broker.partition(topic, partition)
     except TidelogError as error:

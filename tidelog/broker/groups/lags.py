@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tidelog.broker.groups.asking import extents_of
+from tidelog.broker.groups.asking import GroupHost, extents_of
 from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.group import Group
 from tidelog.groups.records import PlaceRecord
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId, TopicId
-
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
 
 REFRESH_S: Final = 5.0
 WATCHED_S: Final = 120.0
@@ -30,7 +27,7 @@ WATCHED_S: Final = 120.0
 class GroupLags:
     """One broker's. `run` is its task."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: GroupHost) -> None:
         self._broker = broker
         self._ends = dict[Partition, int]()
         """High watermarks of partitions that are led elsewhere."""

@@ -10,22 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
-from tidelog.broker.paxos.opening import ReplicaFiles, open_replica
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock
-from tidelog.replication.paxos.voters import VoterSet
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 
+
+class OpenedFiles(Protocol):
+    """A log that was opened together with other files of its replica."""
+
+    @property
+    def log(self) -> PartitionLog:
+        """The replica's log."""
+
+    @property
+    def report(self) -> LoadReport:
+        """The findings of the log's opening."""
+
+    @property
+    def is_offline(self) -> bool:
+        """True if one of the files cannot be written to."""
+
+
 T = TypeVar("T")
+F = TypeVar("F", bound=OpenedFiles)
 
 logger = structlog.get_logger("tidelog.broker")
 
@@ -62,24 +78,17 @@ class ReplicaLogs:
         self._adopt(partition_id, topic, log, report)
         return log
 
-    def get_with_journal(
-        self, partition_id: PartitionId, topic: str, config: TopicConfig, engine_id: int, founders: VoterSet | None
-    ) -> ReplicaFiles | None:
-        """Log and journal, opened anew; None if they cannot be opened for writing now. See `open_replica`."""
+    def get_opened_by(self, opener: Callable[[LogManager, int], F], partition_id: PartitionId, topic: str) -> F | None:
+        """The log and the files beside it, opened anew by `opener(manager, now_ms)`; None if one of them cannot be
+        opened for writing now."""
         if self.is_open(partition_id):
             self._close(partition_id)
-        files = self._try_to(
-            partition_id,
-            topic,
-            lambda now_ms: open_replica(
-                self._manager, partition_id, log_settings(config), now_ms, engine_id=engine_id, founders=founders
-            ),
-        )
+        files = self._try_to(partition_id, topic, lambda now_ms: opener(self._manager, now_ms))
         if files is None:
             return None
         self._adopt(partition_id, topic, files.log, files.report)
-        if files.log.offline_reason is not None or files.store.offline_reason is not None:
-            self.troubled[partition_id] = None  # a full disk, perhaps: it never began to take part
+        if files.is_offline:
+            self.troubled[partition_id] = None  # a full disk, perhaps: the replica never began to take part
             return None
         return files
 

@@ -42,6 +42,11 @@ class ReplicaFiles:
     facts: ReplicaFacts
     report: LoadReport
 
+    @property
+    def is_offline(self) -> bool:
+        """True if the log or the journal cannot be written to."""
+        return self.log.offline_reason is not None or self.store.offline_reason is not None
+
     def may_vote_as(self, engine_id: int) -> bool:
         """True unless there is no id, or this disk has voted under it and forgotten what. Ids rise: whatever the
         metadata may still say, the ones before are as dead."""
@@ -55,10 +60,10 @@ class ReplicaFiles:
 
 def open_replica(
     manager: LogManager,
-    partition_id: PartitionId,
-    settings: LogSettings,
     now_ms: int,
     *,
+    partition_id: PartitionId,
+    settings: LogSettings,
     engine_id: int,
     founders: VoterSet | None,
 ) -> ReplicaFiles:

@@ -8,6 +8,7 @@ with each epoch.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -15,6 +16,7 @@ from tidelog.broker.partitions.led_partition import Facilities
 from tidelog.broker.partitions.replica_logs import ReplicaLogs, log_settings
 from tidelog.broker.partitions.roles import Assignment
 from tidelog.broker.paxos.messages import ReadApplied
+from tidelog.broker.paxos.opening import open_replica
 from tidelog.broker.paxos.pace import Pace, PacedPeers
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
@@ -82,8 +84,14 @@ class PaxosRoles:
             return None
         members = voters_of(info.members)
         engine_id = self._engine_id(info, image)
-        founders = members if info.is_founding else None
-        files = self._logs.get_with_journal(partition_id, topic.name, config, engine_id, founders)
+        opener = partial(
+            open_replica,
+            partition_id=partition_id,
+            settings=log_settings(config),
+            engine_id=engine_id,
+            founders=members if info.is_founding else None,
+        )
+        files = self._logs.get_opened_by(opener, partition_id, topic.name)
         if files is None:
             return None
         identity = ReplicaIdentity(topic.name, partition_id, self._node_id, engine_id)

@@ -126,9 +126,9 @@ class Site:
         is_founder = 0 < self.engine_id <= len(self.stage.members)
         files = open_replica(
             manager,
-            PARTITION,
-            SETTINGS,
             clock.wall_ms(),
+            partition_id=PARTITION,
+            settings=SETTINGS,
             engine_id=self.engine_id,
             founders=founders if is_founder else None,
         )
