@@ -87,7 +87,7 @@ async def read(
     """Reads everything from `starts` to what is the end now. Returns the values by key, and the seconds it took."""
     found: dict[bytes, list[bytes]] = defaultdict(list)
     started_s = time.perf_counter()
-    async with Consumer(bootstrap=bootstrap, auto_offset_reset="none") as consumer:
+    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign(list(starts))
         for partition, offset in starts.items():
             consumer.seek(partition, offset)

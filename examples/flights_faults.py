@@ -85,7 +85,7 @@ async def _settle(accounts: Accounts, number: int, begun: int, delivery: Deliver
 
 async def follow(bootstrap: str, partitions: Sequence[TopicPartition], accounts: Accounts) -> None:
     """Reads what is there and what comes, until it is cancelled."""
-    async with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign(partitions)
         while True:
             with contextlib.suppress(TidelogError):
@@ -96,7 +96,10 @@ async def follow(bootstrap: str, partitions: Sequence[TopicPartition], accounts:
 async def read_all(bootstrap: str, partitions: Sequence[TopicPartition], accounts: Accounts) -> list[ConsumerRecord]:
     """Everything, when all is over. Raises `TimeoutError`."""
     found: list[ConsumerRecord] = []
-    async with asyncio.timeout(READ_S_MAX), Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+    async with (
+        asyncio.timeout(READ_S_MAX),
+        Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer,
+    ):
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         while any([await consumer.position(partition) < end for partition, end in ends.items()]):

@@ -128,7 +128,7 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def _reader(self, *partitions: TopicPartition) -> AsyncIterator[Consumer]:
-        async with Consumer(bootstrap=self._cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        async with Consumer(bootstrap_servers=self._cluster.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign(partitions)
             yield consumer
 

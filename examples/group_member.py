@@ -84,8 +84,8 @@ async def run(options: argparse.Namespace) -> None:
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     consumer = Consumer(
-        bootstrap=options.bootstrap,
-        group=options.group,
+        bootstrap_servers=options.bootstrap,
+        group_id=options.group,
         client_id=options.name,
         auto_offset_reset="earliest",
         session_timeout_ms=options.session_ms,

@@ -44,7 +44,7 @@ class Reader(ConsumerRebalanceListener):
 
     async def read(self, bootstrap: str, topic: str, all_rows: Rows, *, own_max: int, all_max: int) -> None:
         """Until so many rows were handed out here, or in the whole group."""
-        async with Consumer(bootstrap=bootstrap, group="counting", auto_offset_reset="earliest") as consumer:
+        async with Consumer(bootstrap_servers=bootstrap, group_id="counting", auto_offset_reset="earliest") as consumer:
             consumer.subscribe([topic], listener=self)
             while self.rows.total() < own_max and len(all_rows) < all_max:
                 for at, records in (await consumer.getmany(timeout_ms=100, max_records=500)).items():

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 async def read_everything(bootstrap: str, partitions: list[TopicPartition]) -> dict[tuple[int, int], ConsumerRecord]:
     """All records, by partition and offset."""
     found: dict[tuple[int, int], ConsumerRecord] = {}
-    async with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         while any([await consumer.position(partition) < end for partition, end in ends.items()]):

@@ -41,7 +41,7 @@ async def recorded(cluster: LocalCluster, topic: str) -> Recording:
         for number in range(50):
             values = [b"%d %d" % (number, part) for part in range(4)]
             assert await (await recording.send("producer", producer, topic, number % 2, values))
-    async with Consumer(bootstrap=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(topic, number) for number in range(2)]
         consumer.assign(partitions)
         recording.assign("consumer", partitions)
@@ -99,7 +99,7 @@ class Clients:
 
     async def read(self, partition: int) -> None:
         where = TopicPartition(TOPIC, partition)
-        async with Consumer(bootstrap=self._cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        async with Consumer(bootstrap_servers=self._cluster.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([where])
             self._recording.assign(f"reader {partition}", [where])
             while not self.is_over:

@@ -170,7 +170,7 @@ async def test_a_reader_goes_on_where_the_killed_leader_stopped(cluster: LocalCl
     found: list[tuple[int, str]] = []
 
     async def follow(enough: Callable[[], bool]) -> None:
-        async with Consumer(bootstrap=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("reading", 0)])
             while not enough():
                 for records in (await consumer.getmany(timeout_ms=100)).values():

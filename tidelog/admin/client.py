@@ -30,8 +30,10 @@ from tidelog.admin.results import (
 )
 from tidelog.model.errors import NotFound, TidelogError, UnknownTopic
 from tidelog.model.ids import TopicPartition
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.errors import decode_answer
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
+from tidelog.transport.parameters import client_parameters
 from tidelog.transport.session import ClusterSession
 
 
@@ -76,13 +78,20 @@ _CLUSTER = msgspec.json.Decoder(_Cluster)
 class AdminClient(GroupCalls):
     """Manages topics and consumer groups, and looks at a cluster. An async context manager; or call `start` and `stop`.
 
-    `bootstrap` is a comma list of URLs or `host:port` of any brokers; `request_timeout_ms` bounds each call.
+    `bootstrap_servers` are URLs or `host:port` of any brokers of the cluster, as a comma list or a list;
+    `request_timeout_ms` bounds each call.
     """
 
-    def __init__(self, bootstrap: str = "http://127.0.0.1:8082", *, request_timeout_ms: float = 30_000) -> None:
+    @client_parameters(bootstrap="bootstrap_servers")
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP, *, request_timeout_ms: float = 30_000
+    ) -> None:
         super().__init__(
             ClusterSession(
-                bootstrap, request_timeout_s=request_timeout_ms / 1000, connections_max=8, entropy=SystemEntropy()
+                bootstrap_servers,
+                request_timeout_s=request_timeout_ms / 1000,
+                connections_max=8,
+                entropy=SystemEntropy(),
             )
         )
 

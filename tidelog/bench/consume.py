@@ -59,7 +59,7 @@ async def _measure(target: Target, options: ConsumeOptions, progress: Progress) 
     before = await target.begin()
     async with Consumer(
         target.topic,
-        bootstrap=target.bootstrap,
+        bootstrap_servers=target.bootstrap,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=options.max_partition_fetch_bytes,
         check_crcs=options.check_crcs,

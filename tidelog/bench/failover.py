@@ -174,7 +174,7 @@ async def _acknowledge(delivery: Delivery, acknowledged: _Clocked) -> None:
 
 
 async def _consume(bootstrap: str, read: list[_Clocked]) -> None:
-    async with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(TOPIC, partition) for partition in range(len(read))])
         while True:
             for found, records in (await consumer.getmany(timeout_ms=1_000)).items():

@@ -50,7 +50,7 @@ async def _run(options: LatencyOptions, progress: Progress) -> Result:
             producer = await stack.enter_async_context(Producer(target.bootstrap, acks=options.acks))
             work = [run.send(producer, target.topic) for _ in range(options.tasks)]
             if options.reads:
-                consumer = await stack.enter_async_context(Consumer(target.topic, bootstrap=target.bootstrap))
+                consumer = await stack.enter_async_context(Consumer(target.topic, bootstrap_servers=target.bootstrap))
                 work.append(run.receive(consumer))
             before = await target.begin()
             started_s = time.perf_counter()

@@ -213,7 +213,7 @@ async def _verified(bootstrap: str, written: _Written) -> dict[str, float]:
     """Reads everything. Raises `TimeoutError` if not as much comes as was acknowledged."""
     acknowledged = sum(map(len, written.numbers))
     read = different = 0
-    async with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(TOPIC, partition) for partition in range(len(written.numbers))])
         async with asyncio.timeout(READ_S_MAX):
             while read < acknowledged:

@@ -59,9 +59,9 @@ async def measure(target: Target, options: ProduceOptions, progress: Progress) -
         target.bootstrap,
         acks=options.acks,
         linger_ms=options.linger_ms,
-        batch_bytes=options.batch_bytes,
-        compression=options.compression,
-        idempotent=options.idempotent,
+        batch_size=options.batch_bytes,
+        compression_type=options.compression,
+        enable_idempotence=options.idempotent,
     ) as producer:
         values = make_values(options.values, options.value_bytes)
         await (await producer.send_batch(target.topic, (values * 2)[:WARM_UP_RECORDS]))

@@ -12,11 +12,12 @@ import typer
 
 from tidelog.admin import AdminClient
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Throttle, parse_rate
+from tidelog.cli.options import Bootstrap, Json, Throttle, parse_rate
 from tidelog.cli.perform import Performer, how_to_found
 from tidelog.cli.statements import CreateCluster, Statement, StatementError, completions, parse
 from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, EXIT_USAGE, CommandError, one_line, print_error
 from tidelog.model.errors import TidelogError
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.errors import ConnectFailed
 
 STDIN = 0

@@ -10,10 +10,11 @@ import typer
 
 from tidelog.admin import AdminClient, BrokerDescription, ConfigDescription, TopicDescription
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import counted, print_json
 from tidelog.model.errors import TidelogError
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 app = typer.Typer(help="List, describe and remove brokers.", no_args_is_help=True)
 

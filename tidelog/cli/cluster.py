@@ -10,10 +10,11 @@ import typer
 from tidelog.admin import AdminClient, ClusterDescription
 from tidelog.cli.broker import role_of, state_of
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.rebalance import rebalance
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import print_json
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 app = typer.Typer(help="Show the cluster, and plan how to even out its load.", no_args_is_help=True)
 app.command()(rebalance)

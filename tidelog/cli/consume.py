@@ -20,12 +20,13 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, KeySeparator, TopicName, separator_bytes
+from tidelog.cli.options import Bootstrap, KeySeparator, TopicName, separator_bytes
 from tidelog.cli.record_text import Show, as_json, as_line
 from tidelog.cli.terminal import EXIT_INTERRUPTED, Notices, ReaderGone, UsageError, counted
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
 from tidelog.model.errors import UnknownPartition
 from tidelog.model.ids import OFFSET_MAX
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 POLL_S = 0.5
 """How long to wait for records before looking whether the end was reached without any."""
@@ -123,7 +124,11 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
     reset = reading.reset if reading.offset is None else "none"
     topics = () if reading.partitions else (reading.topic,)
     client = Consumer(
-        *topics, bootstrap=bootstrap, group=reading.group, auto_offset_reset=reset, client_id="tidelog-consume"
+        *topics,
+        bootstrap_servers=bootstrap,
+        group_id=reading.group,
+        auto_offset_reset=reset,
+        client_id="tidelog-consume",
     )
     async with connected(client, bootstrap) as consumer:
         await _place(consumer, reading)

@@ -10,11 +10,12 @@ import typer
 
 from tidelog.admin import AdminClient, GroupDescription, GroupListing, LagDescription, OffsetReset, TopicOwned
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.resets import ResetOptions, parse_chosen
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import counted, print_json
 from tidelog.model.ids import TopicPartition
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 

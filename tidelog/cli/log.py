@@ -15,7 +15,7 @@ from tidelog.cli.log_cluster import verify_cluster
 from tidelog.cli.log_read import read
 from tidelog.cli.log_replica import init, replica
 from tidelog.cli.log_slots import Objects, batch_records, explained, payload_objects
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.tables import byte_progress, print_table
 from tidelog.cli.terminal import EXIT_ERROR, CommandError, UsageError, counted, print_json
 from tidelog.model.errors import TidelogError
@@ -23,6 +23,7 @@ from tidelog.storage.dump import Dumped, dump_batches, dump_rows
 from tidelog.storage.segment import Damage
 from tidelog.storage.slot_store import SlotStore
 from tidelog.storage.verify import verify as verify_log
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 app = typer.Typer(
     help="Look into the data of a stopped broker; verify it, or a cluster's; run, read and measure a replicated log.",

@@ -13,7 +13,6 @@ from tidelog.cli.terminal import UsageError
 
 _RATE: Final = re.compile(r"(\d{1,12})(B|KB|MB|GB)?(?:/s)?", re.IGNORECASE | re.ASCII)
 _UNITS: Final = MappingProxyType({"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000})
-DEFAULT_BOOTSTRAP = "http://127.0.0.1:8082"
 
 
 class Acks(StrEnum):

@@ -21,7 +21,6 @@ import typer
 from tidelog.cli.connection import connected, run
 from tidelog.cli.lines import LineReader
 from tidelog.cli.options import (
-    DEFAULT_BOOTSTRAP,
     Acks,
     Bootstrap,
     Codec,
@@ -35,6 +34,7 @@ from tidelog.cli.tally import Tally
 from tidelog.cli.terminal import EXIT_INTERRUPTED, CommandError, Notices, print_json
 from tidelog.model.errors import InvalidRequest, TidelogError, TooLarge
 from tidelog.producer import Delivery, Producer
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 CHUNKS_MAX = 16
 """Chunks of lines on their way at one time: enough to keep a broker busy, far less than the producer's memory."""
@@ -65,7 +65,9 @@ def produce(
     """
     job = _Job(topic, partition, separator_bytes(key_separator))
     with Notices(), _opened(file) as fd:
-        producer = Producer(bootstrap, acks=acks.value, compression=compression.value, delivery_timeout_ms=timeout_ms)
+        producer = Producer(
+            bootstrap, acks=acks.value, compression_type=compression.value, delivery_timeout_ms=timeout_ms
+        )
         run(job.run(producer, bootstrap, fd))
     if as_json:
         print_json(job.tally.document(topic))

@@ -10,13 +10,14 @@ import typer
 from tidelog.admin import AdminClient, BrokerDescription, TopicDescription
 from tidelog.cli.connection import connected, run
 from tidelog.cli.moving import move
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Throttle, parse_rate
+from tidelog.cli.options import Bootstrap, Json, Throttle, parse_rate
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import UsageError, counted, print_json
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import TopicPartition
 from tidelog.placement.rebalance import Assignment, Plan, plan_rebalance
 from tidelog.placement.striped import UsableBroker
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 
 def rebalance(

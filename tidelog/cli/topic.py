@@ -10,10 +10,11 @@ import typer
 
 from tidelog.admin import AdminClient, ConfigDescription, TopicDescription, TopicPlacement
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Protocol, TopicName, parse_settings
+from tidelog.cli.options import Bootstrap, Json, Protocol, TopicName, parse_settings
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import UsageError, counted, print_json
 from tidelog.model.ids import TopicPartition
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.metadata import PartitionVoter
 from tidelog.transport.offsets import PartitionOffsets
 

@@ -18,6 +18,8 @@ from tidelog.consumer.records import OffsetAndMetadata
 from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.ports import Entropy
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.parameters import client_parameters
 from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
@@ -28,7 +30,7 @@ class Consumer(PartitionReader):
 
     - `topics`: all partitions of these are assigned; partitions that they get later are read from their beginning.
       Without topics, `assign` partitions, or `subscribe` in a group.
-    - `bootstrap`: comma list of URLs or `host:port` of any brokers of the cluster.
+    - `bootstrap_servers`: URLs or `host:port` of any brokers of the cluster, as a comma list or a list.
     - `auto_offset_reset`: where to begin, and where to go when a position does not exist any more: `latest`,
       `earliest`, or `none` (raise `OffsetOutOfRange`; begin with `seek`).
     - `fetch_max_wait_ms`: how long a broker may wait for `fetch_min_bytes` before it answers.
@@ -38,7 +40,7 @@ class Consumer(PartitionReader):
 
     Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`.
 
-    **In a `group`** the partitions of the topics are shared out among its consumers, and reading begins where the group
+    **In a group** (`group_id`) its consumers share the partitions of the topics, and reading begins where the group
     has got to: at its committed offsets, else where `auto_offset_reset` says. Topics that do not exist yet are waited
     for. When consumers come and go, partitions change hands inside these calls, one by one; the others are read on.
 
@@ -59,11 +61,12 @@ class Consumer(PartitionReader):
     - `client_id`, `client_rack`: what the group's description says of this consumer.
     """
 
+    @client_parameters(bootstrap="bootstrap_servers", group="group_id")
     def __init__(
         self,
         *topics: str,
-        bootstrap: str = "http://127.0.0.1:8082",
-        group: str | None = None,
+        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP,
+        group_id: str | None = None,
         auto_offset_reset: str = "latest",
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,
@@ -86,7 +89,7 @@ class Consumer(PartitionReader):
         self._reset = parse_reset(auto_offset_reset)
         entropy = entropy or SystemEntropy()
         session = ClusterSession(
-            bootstrap,
+            bootstrap_servers,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             entropy=entropy,
@@ -97,14 +100,14 @@ class Consumer(PartitionReader):
             bytes_min=fetch_min_bytes,
             buffer_bytes=fetch_buffer_bytes,
             wait_ms=fetch_max_wait_ms,
-            waits_for_topics=group is not None,
+            waits_for_topics=group_id is not None,
         )
         super().__init__(session, options, check_crcs=check_crcs)
         self._discovery: asyncio.Task[None] | None = None
-        if group is None:
+        if group_id is None:
             return
         group_options = GroupOptions(
-            group=group,
+            group=group_id,
             instance_id=group_instance_id,
             client_id=client_id,
             rack=client_rack,
@@ -186,7 +189,7 @@ class Consumer(PartitionReader):
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Reads these partitions, and no others, from where `auto_offset_reset` says or a `seek` moves them to. With a
-        `group`, from its committed offsets; `commit` works as long as nobody has subscribed in the same group.
+        `group_id`, from the group's committed offsets; `commit` works as long as nobody has subscribed in that group.
 
         Raises `InvalidRequest` for a consumer that was given topics, or has subscribed.
         """
@@ -266,7 +269,7 @@ class Consumer(PartitionReader):
 
     def _need_group(self, what: str) -> ConsumerGroup:
         if self._group is None:
-            raise GroupNeeded(f"`{what}` is for consumers in a group: give the consumer a `group`")
+            raise GroupNeeded(f"`{what}` is for consumers in a group: give the consumer a `group_id`")
         return self._group
 
     async def _partitions_of(self, topic: str) -> list[TopicPartition]:

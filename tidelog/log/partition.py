@@ -8,7 +8,7 @@ batch has a producer id and a sequence: a partition that has it answers with its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -69,7 +69,13 @@ class LogPartition:
     """One partition. Deadlines are in the event loop's time; `request_timeout_s` bounds one try."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partition: int, *, request_timeout_s: float, entropy: Entropy
+        self,
+        bootstrap: str | Sequence[str],
+        topic: str,
+        partition: int,
+        *,
+        request_timeout_s: float,
+        entropy: Entropy,
     ) -> None:
         self._session = ClusterSession(bootstrap, request_timeout_s=request_timeout_s, entropy=entropy)
         self._topic = topic

@@ -4,7 +4,7 @@ that are exclusive, as everywhere here."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -14,6 +14,7 @@ from tidelog.log.partition import LogPartition
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, OffsetOutOfRange
 from tidelog.model.ports import Entropy
+from tidelog.transport.parameters import client_parameters
 
 FETCH_BYTES: Final = 1 << 20
 POLL_S: Final = 0.5
@@ -22,15 +23,16 @@ POLL_S: Final = 0.5
 class Reader:
     """Reads the log in a topic's partition, as much as is committed.
 
-    `bootstrap`, `topic` and `partition` are those of the `Writer`. `timeout_ms` bounds each call; of `read` it bounds
-    the wait for the next entry. `request_timeout_ms` bounds one try at one broker.
+    `bootstrap_servers`, `topic` and `partition` are those of the `Writer`. `timeout_ms` bounds each call; of `read` it
+    bounds the wait for the next entry. `request_timeout_ms` bounds one try at one broker.
 
     Use it as an async context manager, or call `start` and `close`. For one event loop; reads may overlap.
     """
 
+    @client_parameters(bootstrap="bootstrap_servers")
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap_servers: str | Sequence[str],
         topic: str,
         *,
         partition: int = 0,
@@ -39,7 +41,11 @@ class Reader:
         entropy: Entropy | None = None,
     ) -> None:
         self._partition = LogPartition(
-            bootstrap, topic, partition, request_timeout_s=request_timeout_ms / 1000, entropy=entropy or SystemEntropy()
+            bootstrap_servers,
+            topic,
+            partition,
+            request_timeout_s=request_timeout_ms / 1000,
+            entropy=entropy or SystemEntropy(),
         )
         self._timeout_s = timeout_ms / 1000
 

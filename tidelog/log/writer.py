@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -14,6 +15,7 @@ from tidelog.model.batch_codec import encode_batch
 from tidelog.model.errors import InvalidRequest, TooLarge
 from tidelog.model.ports import Clock, Entropy
 from tidelog.transport.errors import ClientClosed
+from tidelog.transport.parameters import client_parameters
 
 GROUP_BYTES_MAX: Final = 1 << 20
 BATCH_OVERHEAD_BYTES: Final = 64
@@ -22,7 +24,7 @@ BATCH_OVERHEAD_BYTES: Final = 64
 class Writer:
     """The one writer of the log in a topic's partition, from `start` until another one starts.
 
-    - `bootstrap`: comma list of URLs or `host:port` of any brokers of the cluster.
+    - `bootstrap_servers`: URLs or `host:port` of any brokers of the cluster, as a comma list or a list.
     - `topic`, `partition`: the log. Meant for topics with `commit.protocol=paxos`, and right for any; nobody else may
       write there, and `retention.ms` and `retention.bytes` must be -1.
     - `name`: stands in the log where this writer begins, for people; at most 255 bytes.
@@ -31,9 +33,10 @@ class Writer:
     Use it as an async context manager, or call `start` and `close`. For one event loop.
     """
 
+    @client_parameters(bootstrap="bootstrap_servers")
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap_servers: str | Sequence[str],
         topic: str,
         *,
         partition: int = 0,
@@ -46,7 +49,11 @@ class Writer:
         if len(name.encode()) > 255:
             raise InvalidRequest("a writer's name has at most 255 bytes")
         self._partition = LogPartition(
-            bootstrap, topic, partition, request_timeout_s=request_timeout_ms / 1000, entropy=entropy or SystemEntropy()
+            bootstrap_servers,
+            topic,
+            partition,
+            request_timeout_s=request_timeout_ms / 1000,
+            entropy=entropy or SystemEntropy(),
         )
         self._name = name
         self._timeout_s = timeout_ms / 1000

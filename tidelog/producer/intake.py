@@ -68,8 +68,8 @@ class Intake:
         tight loop of sends starves neither the sender nor anybody else. Raises `TooLarge`, `BufferFull`,
         `ClientClosed`, or the error that stopped the producer.
         """
-        if HEADER_BYTES + size > self._options.request_bytes_max:
-            raise TooLarge(f"a record of {size} bytes is over request_bytes_max ({self._options.request_bytes_max})")
+        if HEADER_BYTES + size > self._options.max_request_size:
+            raise TooLarge(f"a record of {size} bytes is over max_request_size ({self._options.max_request_size})")
         full = route.sticky if queue is None else queue
         if queue is None:
             route.advance()

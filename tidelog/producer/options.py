@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidRequest
 
-REQUEST_BYTES_LIMIT = 32 << 20
-BATCH_BYTES_MIN = 128
+REQUEST_SIZE_LIMIT = 32 << 20
+BATCH_SIZE_MIN = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +17,12 @@ class ProducerOptions:
 
     acks: str
     linger_s: float
-    batch_bytes: int
+    batch_size: int
     compression: Compression
-    idempotent: bool
+    is_idempotent: bool
     buffer_memory: int
     max_block_s: float
-    request_bytes_max: int
+    max_request_size: int
     request_timeout_s: float
     delivery_timeout_s: float
 
@@ -31,14 +31,14 @@ class ProducerOptions:
             raise InvalidRequest("linger_ms and max_block_ms must not be negative")
         if self.request_timeout_s <= 0 or self.delivery_timeout_s <= 0:
             raise InvalidRequest("request_timeout_ms and delivery_timeout_ms must be positive")
-        if not BATCH_BYTES_MIN <= self.batch_bytes <= self.request_bytes_max <= REQUEST_BYTES_LIMIT:
+        if not BATCH_SIZE_MIN <= self.batch_size <= self.max_request_size <= REQUEST_SIZE_LIMIT:
             raise InvalidRequest(
-                f"batch_bytes ({self.batch_bytes}) must be between {BATCH_BYTES_MIN} and request_bytes_max "
-                f"({self.request_bytes_max}), and that at most {REQUEST_BYTES_LIMIT}"
+                f"batch_size ({self.batch_size}) must be between {BATCH_SIZE_MIN} and max_request_size "
+                f"({self.max_request_size}), and that at most {REQUEST_SIZE_LIMIT}"
             )
-        if self.buffer_memory < self.request_bytes_max:
+        if self.buffer_memory < self.max_request_size:
             raise InvalidRequest(
-                f"buffer_memory ({self.buffer_memory}) must hold one request ({self.request_bytes_max} bytes)"
+                f"buffer_memory ({self.buffer_memory}) must hold one request ({self.max_request_size} bytes)"
             )
 
 

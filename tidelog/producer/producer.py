@@ -25,38 +25,46 @@ from tidelog.producer.intake import Intake
 from tidelog.producer.options import ProducerOptions, parse_acks
 from tidelog.producer.routes import TopicRoute
 from tidelog.producer.sender import Sender
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.parameters import client_parameters
 from tidelog.transport.session import ClusterSession
 
 
 class Producer:
     """Writes records to topics, in order per partition, each once.
 
-    - `bootstrap`: comma list of URLs or `host:port` of any brokers of the cluster.
+    - `bootstrap_servers`: URLs or `host:port` of any brokers of the cluster, as a comma list or a list.
     - `acks`: `"all"` waits for the commit quorum, on disk; `1` for the leader; `0` for nobody, and learns nothing.
     - `linger_ms`: how long a record may wait for others to share its batch. `send_and_wait` never lingers.
-    - `batch_bytes`: a batch of this size is full (Kafka: `batch.size`).
-    - `compression`: `none`, `gzip`, `snappy`, `lz4` or `zstd`, of whole batches.
-    - `idempotent`: number records so that retries never append twice. Without it, or with `acks=0`, a request whose
-      outcome is unknown is not tried again.
+    - `batch_size`: a batch of so many bytes is full.
+    - `compression_type`: `none`, `gzip`, `snappy`, `lz4` or `zstd`, of whole batches.
+    - `enable_idempotence`: number records so that retries never append twice. Without it, or with `acks=0`, a request
+      whose outcome is unknown is not tried again.
     - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
-    - `request_bytes_max`: how much one request carries (Kafka: `max.request.size`).
+    - `max_request_size`: how many bytes one request carries; no record is larger.
     - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
 
     Use it as an async context manager, or call `start` and `stop`.
     """
 
+    @client_parameters(
+        bootstrap="bootstrap_servers",
+        batch_bytes="batch_size",
+        compression="compression_type",
+        idempotent="enable_idempotence",
+    )
     def __init__(
         self,
-        bootstrap: str = "http://127.0.0.1:8082",
+        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP,
         *,
         acks: str | int = "all",
         linger_ms: float = 5,
-        batch_bytes: int = 65536,
-        compression: str = "none",
-        idempotent: bool = True,
+        batch_size: int = 65536,
+        compression_type: str = "none",
+        enable_idempotence: bool = True,
         buffer_memory: int = 32 << 20,
         max_block_ms: float = 60_000,
-        request_bytes_max: int = 1 << 20,
+        max_request_size: int = 1 << 20,
         request_timeout_ms: float = 30_000,
         delivery_timeout_ms: float = 120_000,
         metadata_max_age_ms: float = 300_000,
@@ -66,19 +74,19 @@ class Producer:
         self._options = ProducerOptions(
             acks=parse_acks(acks),
             linger_s=linger_ms / 1000,
-            batch_bytes=batch_bytes,
-            compression=Compression.from_name(compression),
-            idempotent=idempotent and parse_acks(acks) != "0",
+            batch_size=batch_size,
+            compression=Compression.from_name(compression_type),
+            is_idempotent=enable_idempotence and parse_acks(acks) != "0",
             buffer_memory=buffer_memory,
             max_block_s=max_block_ms / 1000,
-            request_bytes_max=request_bytes_max,
+            max_request_size=max_request_size,
             request_timeout_s=request_timeout_ms / 1000,
             delivery_timeout_s=delivery_timeout_ms / 1000,
         )
         entropy = entropy or SystemEntropy()
         self._wall_ms = (clock or SystemClock()).wall_ms
         self._session = ClusterSession(
-            bootstrap,
+            bootstrap_servers,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             entropy=entropy,

@@ -68,7 +68,7 @@ class Sender:
 
     def __init__(self, session: ClusterSession, options: ProducerOptions) -> None:
         self.accumulator = Accumulator(
-            batch_bytes=options.batch_bytes,
+            batch_bytes=options.batch_size,
             linger_s=options.linger_s,
             compression=options.compression,
             buffer_memory=options.buffer_memory,
@@ -79,7 +79,7 @@ class Sender:
         self.memory_freed = asyncio.Event()
         self._session = session
         self._options = options
-        self._sequences = Sequences() if options.idempotent else None
+        self._sequences = Sequences() if options.is_idempotent else None
         self._tasks: dict[PartitionQueue, asyncio.Task[None]] = {}
         self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
 
@@ -123,7 +123,7 @@ class Sender:
     async def _drain(self, queue: PartitionQueue) -> None:
         """One request after the other while there is something to take."""
         now_s = asyncio.get_running_loop().time
-        bytes_max = self._options.request_bytes_max
+        bytes_max = self._options.max_request_size
         try:
             while batches := self.accumulator.take(queue, now_s(), bytes_max=bytes_max, batches_max=BATCHES_MAX):
                 deadline_s = batches[0].created_s + self._options.delivery_timeout_s

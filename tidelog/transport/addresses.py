@@ -1,22 +1,25 @@
-"""Where brokers listen: the `bootstrap` list that every client takes, as base URLs."""
+"""Addresses of brokers: the bootstrap list that every client takes, as base URLs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from tidelog.model.errors import InvalidRequest
 
 DEFAULT_PORT = 8082
+DEFAULT_BOOTSTRAP = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 
-def parse_bootstrap(bootstrap: str) -> tuple[str, ...]:
-    """Base URLs of a comma list of URLs or `host:port`, in its order, without repeats.
+def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns the base URLs of a comma list, or a list, of URLs or `host:port`, in its order, without repeats.
 
     Raises `InvalidRequest` if the list is empty or an entry is neither.
     """
-    addresses = [parse_address(entry.strip()) for entry in bootstrap.split(",") if entry.strip()]
+    entries = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
+    addresses = [parse_address(entry.strip()) for entry in entries if entry.strip()]
     if not addresses:
-        raise InvalidRequest("bootstrap is empty; give the address of a broker, such as http://127.0.0.1:8082")
+        raise InvalidRequest(f"no bootstrap address; give that of a broker, such as {DEFAULT_BOOTSTRAP}")
     return tuple(dict.fromkeys(addresses))
 
 
@@ -26,9 +29,9 @@ def parse_address(entry: str) -> str:
     try:
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise InvalidRequest(f"bootstrap entry {entry!r}: {error}") from error
+        raise InvalidRequest(f"bootstrap address {entry!r}: {error}") from error
     if parts.scheme != "http" or not host or parts.path.strip("/") or parts.query or parts.username:
-        raise InvalidRequest(f"bootstrap entry {entry!r} is neither http://HOST:PORT nor HOST:PORT")
+        raise InvalidRequest(f"bootstrap address {entry!r} is neither http://HOST:PORT nor HOST:PORT")
     return base_url(host, DEFAULT_PORT if port is None else port)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -42,12 +42,13 @@ _METADATA = msgspec.json.Decoder(ClusterMetadata)
 class ClusterSession:
     """Requests to the brokers of one cluster.
 
-    `bootstrap` is a comma list of URLs or `host:port` of any of its brokers; `request_timeout_s` bounds one try.
+    `bootstrap` are URLs or `host:port` of any of its brokers, as a comma list or a list; `request_timeout_s` bounds one
+    try.
     """
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap: str | Sequence[str],
         *,
         request_timeout_s: float = 30.0,
         connections_max: int = 64,

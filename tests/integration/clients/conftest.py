@@ -79,7 +79,7 @@ async def topic(new_topic: NewTopic) -> str:
 async def read_all(bootstrap: str, *partitions: TopicPartition) -> list[ConsumerRecord]:
     """Everything in these partitions, one after the other, in order."""
     records: list[ConsumerRecord] = []
-    async with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         for partition in partitions:
             end = (await consumer.end_offsets([partition]))[partition]
             consumer.assign([partition])

@@ -147,7 +147,9 @@ async def test_a_group_is_watched_and_put_back_by_an_hour(
     async with Producer(cluster.bootstrap) as producer:
         for age_s in (7200, 60, 1):
             await producer.send(topic, b"%d" % age_s, timestamp_ms=int((time.time() - age_s) * 1000))
-    reader = Consumer(topic, bootstrap=cluster.bootstrap, group=group, auto_offset_reset="earliest", client_id="app")
+    reader = Consumer(
+        topic, bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest", client_id="app"
+    )
     async with reader:
         while (await reader.getone()).offset < 1:
             pass
@@ -166,7 +168,7 @@ async def test_a_group_is_watched_and_put_back_by_an_hour(
     planned = await admin.reset_group(group, "duration", duration_ms=3_600_000, validate_only=True)
     assert planned == [OffsetReset(topic, 0, 2, 1)]
     assert await admin.reset_group(group, "duration", duration_ms=3_600_000, topics={topic: [0]}) == planned
-    async with Consumer(topic, bootstrap=cluster.bootstrap, group=group) as reader:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, group_id=group) as reader:
         assert (await reader.getone()).value == b"60"
     await admin.delete_group(group)
     with pytest.raises(UnknownGroup):

@@ -46,7 +46,7 @@ def numbered(start: int, stop: int) -> list[bytes]:
 
 async def test_latest_begins_with_what_comes_after_the_start(cluster: LocalCluster, topic: str) -> None:
     await produce(cluster, topic, b"old")
-    async with Consumer(topic, bootstrap=cluster.bootstrap) as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap) as consumer:
         await produce(cluster, topic, b"new")
         assert await take(consumer, 1) == [b"new"]
 
@@ -55,14 +55,14 @@ async def test_earliest_begins_at_the_first_record(cluster: LocalCluster, new_to
     topic = await new_topic(partitions=3)
     for partition in range(3):
         await produce(cluster, topic, *numbered(0, 10), partition=partition)
-    async with Consumer(topic, bootstrap=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         assert consumer.assignment() == [TopicPartition(topic, number) for number in range(3)]
         assert sorted(await take(consumer, 30)) == sorted(3 * numbered(0, 10))  # type: ignore[type-var]  # no nulls here
 
 
 async def test_none_begins_only_with_a_seek(cluster: LocalCluster, topic: str) -> None:
     await produce(cluster, topic, *numbered(0, 3))
-    async with Consumer(topic, bootstrap=cluster.bootstrap, auto_offset_reset="none") as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="none") as consumer:
         with pytest.raises(InvalidRequest, match="`seek` first"):
             await consumer.getone()
         with pytest.raises(InvalidRequest, match="`seek` first"):
@@ -76,7 +76,7 @@ async def test_assign_reads_these_and_no_others(cluster: LocalCluster, new_topic
     for partition in range(3):
         await produce(cluster, topic, b"%d" % partition, partition=partition)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 2)
-    async with Consumer(bootstrap=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         assert await consumer.getmany() == {}
         consumer.assign([first])
         assert await take(consumer, 1) == [b"0"]
@@ -85,7 +85,7 @@ async def test_assign_reads_these_and_no_others(cluster: LocalCluster, new_topic
         assert await take(consumer, 1) == [b"2"]
         with pytest.raises(InvalidRequest, match="not assigned"):
             await consumer.getone(first)
-    async with Consumer(topic, bootstrap=cluster.bootstrap) as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap) as consumer:
         with pytest.raises(InvalidRequest, match="was given topics"):
             consumer.assign([first])
 
@@ -96,7 +96,7 @@ async def test_assign_reads_these_and_no_others(cluster: LocalCluster, new_topic
 async def test_positions_move_with_what_is_handed_out(cluster: LocalCluster, topic: str) -> None:
     await produce(cluster, topic, *numbered(0, 100))
     partition = TopicPartition(topic, 0)
-    async with Consumer(topic, bootstrap=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         assert await consumer.position(partition) == 0
         assert await take(consumer, 10) == numbered(0, 10)
         assert await consumer.position(partition) == 10
@@ -118,7 +118,7 @@ async def test_positions_move_with_what_is_handed_out(cluster: LocalCluster, top
 
 async def test_a_seek_interrupts_a_poll_that_waits(cluster: LocalCluster, topic: str) -> None:
     await produce(cluster, topic, *numbered(0, 3))
-    options: dict[str, Any] = {"bootstrap": cluster.bootstrap, "fetch_max_wait_ms": 20_000}
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "fetch_max_wait_ms": 20_000}
     async with Consumer(topic, **options) as consumer:
         assert await consumer.getmany(timeout_ms=20) == {}
         consumer.seek(TopicPartition(topic, 0), 1)
@@ -131,7 +131,7 @@ async def test_offsets_of_partitions_and_times(cluster: LocalCluster, topic: str
     async with Producer(cluster.bootstrap) as producer:
         for second in (10, 20, 20, 30):
             await producer.send(topic, b"x", timestamp_ms=1000 * second)
-    async with Consumer(bootstrap=cluster.bootstrap) as consumer:
+    async with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         assert await consumer.beginning_offsets([partition]) == {partition: 0}
         assert await consumer.end_offsets([partition]) == {partition: 4}
         assert await consumer.offsets_for_times({partition: 0}) == {partition: OffsetAndTimestamp(0, 10_000)}
@@ -149,7 +149,7 @@ async def test_offsets_of_partitions_and_times(cluster: LocalCluster, topic: str
 async def test_out_of_range_resets(cluster: LocalCluster, topic: str, policy: str, expected: bytes) -> None:
     await produce(cluster, topic, *numbered(0, 3))
     partition = TopicPartition(topic, 0)
-    async with Consumer(bootstrap=cluster.bootstrap, auto_offset_reset=policy) as consumer:
+    async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset=policy) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 1000)
         async with asyncio.timeout(10):
@@ -162,7 +162,7 @@ async def test_out_of_range_resets(cluster: LocalCluster, topic: str, policy: st
 async def test_out_of_range_is_raised_if_there_is_no_policy(cluster: LocalCluster, topic: str) -> None:
     await produce(cluster, topic, *numbered(0, 3))
     partition = TopicPartition(topic, 0)
-    async with Consumer(bootstrap=cluster.bootstrap, auto_offset_reset="none") as consumer:
+    async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 4)
         for _ in range(2):
@@ -178,7 +178,7 @@ async def test_out_of_range_is_raised_if_there_is_no_policy(cluster: LocalCluste
 
 
 async def test_waiting_ends_when_there_is_something(cluster: LocalCluster, topic: str) -> None:
-    options: dict[str, Any] = {"bootstrap": cluster.bootstrap, "fetch_max_wait_ms": 20_000}
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "fetch_max_wait_ms": 20_000}
     async with Consumer(topic, **options) as consumer, Producer(cluster.bootstrap) as producer:
         for number in range(5):
             waiting = asyncio.create_task(consumer.getmany(timeout_ms=20_000))
@@ -190,7 +190,7 @@ async def test_waiting_ends_when_there_is_something(cluster: LocalCluster, topic
 
 
 async def test_waiting_ends_with_its_time(cluster: LocalCluster, topic: str) -> None:
-    async with Consumer(topic, bootstrap=cluster.bootstrap) as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap) as consumer:
         async with asyncio.timeout(10):
             assert await consumer.getmany(timeout_ms=20) == {}
             assert await consumer.getmany() == {}
@@ -198,7 +198,7 @@ async def test_waiting_ends_with_its_time(cluster: LocalCluster, topic: str) -> 
 
 async def test_iteration_ends_when_the_consumer_is_closed(cluster: LocalCluster, topic: str) -> None:
     await produce(cluster, topic, *numbered(0, 2000))
-    consumer = Consumer(topic, bootstrap=cluster.bootstrap, auto_offset_reset="earliest")
+    consumer = Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
     await consumer.start()
     seen = []
 
@@ -219,7 +219,7 @@ async def test_iteration_ends_when_the_consumer_is_closed(cluster: LocalCluster,
 
 
 async def test_a_cancelled_call_has_taken_nothing(cluster: LocalCluster, topic: str) -> None:
-    async with Consumer(topic, bootstrap=cluster.bootstrap) as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap) as consumer:
         waiting = asyncio.create_task(consumer.getone())
         await asyncio.sleep(0.01)
         waiting.cancel()
@@ -233,7 +233,7 @@ async def test_paused_partitions_stay_where_they_are(cluster: LocalCluster, new_
     still, moving = TopicPartition(topic, 0), TopicPartition(topic, 1)
     for partition in range(2):
         await produce(cluster, topic, *numbered(0, 5), partition=partition)
-    async with Consumer(topic, bootstrap=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.pause(still)
         assert consumer.paused() == [still]
         assert await take(consumer, 5) == numbered(0, 5)
@@ -251,7 +251,7 @@ async def test_records_of_chosen_partitions_only(cluster: LocalCluster, new_topi
     topic = await new_topic(partitions=2)
     for partition in range(2):
         await produce(cluster, topic, b"%d" % partition, partition=partition)
-    async with Consumer(topic, bootstrap=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         for number in (1, 0):
             chosen = TopicPartition(topic, number)
             assert (await consumer.getone(chosen)).value == b"%d" % number
@@ -260,7 +260,7 @@ async def test_records_of_chosen_partitions_only(cluster: LocalCluster, new_topi
 
 async def test_more_partitions_than_polls_at_a_time(cluster: LocalCluster, new_topic: Any) -> None:
     topic = await new_topic(partitions=40)
-    options: dict[str, Any] = {"bootstrap": cluster.bootstrap, "fetch_max_wait_ms": 50}
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "fetch_max_wait_ms": 50}
     async with Consumer(topic, **options) as consumer, Producer(cluster.bootstrap) as producer:
         for number in range(40):
             await producer.send(topic, b"%d" % number, partition=number)
@@ -269,7 +269,7 @@ async def test_more_partitions_than_polls_at_a_time(cluster: LocalCluster, new_t
 
 async def test_a_record_larger_than_a_fetch(cluster: LocalCluster, topic: str) -> None:
     await produce(cluster, topic, b"x" * 300_000, b"small")
-    options: dict[str, Any] = {"bootstrap": cluster.bootstrap, "auto_offset_reset": "earliest"}
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "auto_offset_reset": "earliest"}
     async with Consumer(topic, max_partition_fetch_bytes=1000, **options) as consumer:
         assert [len(value or b"") for value in await take(consumer, 2)] == [300_000, 5]
 
@@ -280,7 +280,7 @@ async def test_a_record_larger_than_a_fetch(cluster: LocalCluster, topic: str) -
 async def test_partitions_added_later_are_read_from_their_beginning(
     cluster: LocalCluster, topic: str, admin: AdminClient
 ) -> None:
-    async with Consumer(topic, bootstrap=cluster.bootstrap, metadata_max_age_ms=50) as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, metadata_max_age_ms=50) as consumer:
         await admin.create_partitions(topic, 2)
         await produce(cluster, topic, b"first", partition=1)
         assert await take(consumer, 1) == [b"first"]
@@ -291,18 +291,18 @@ async def test_a_topic_that_is_deleted_is_an_error_every_time(
 ) -> None:
     topic = await new_topic()
     await produce(cluster, topic, b"x")
-    async with Consumer(topic, bootstrap=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         assert await take(consumer, 1) == [b"x"]
         await admin.delete_topic(topic)
         for _ in range(2):
             with pytest.raises(UnknownTopic):
                 await take(consumer, 1)
     with pytest.raises(UnknownTopic, match="does not exist"):
-        await Consumer(topic, bootstrap=cluster.bootstrap).start()
+        await Consumer(topic, bootstrap_servers=cluster.bootstrap).start()
 
 
 async def test_a_broker_that_restarts_is_waited_for(own_cluster: LocalCluster, own_topic: str) -> None:
-    async with Consumer(own_topic, bootstrap=own_cluster.bootstrap) as consumer:
+    async with Consumer(own_topic, bootstrap_servers=own_cluster.bootstrap) as consumer:
         await produce(own_cluster, own_topic, b"before")
         assert await take(consumer, 1) == [b"before"]
         own_cluster.kill()
@@ -321,7 +321,7 @@ async def test_damage_on_disk_is_raised_and_never_skipped(own_cluster: LocalClus
     flip_byte(own_cluster.broker().data_dir / "topics" / topic_id / "0" / f"{0:020}.log", b"value-2")
     await asyncio.to_thread(own_cluster.restart)
     partition = TopicPartition(own_topic, 0)
-    async with Consumer(own_topic, bootstrap=own_cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(own_topic, bootstrap_servers=own_cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         assert await take(consumer, 2) == [b"value-0", b"value-1"]
         for _ in range(2):
             async with asyncio.timeout(10):
@@ -332,7 +332,9 @@ async def test_damage_on_disk_is_raised_and_never_skipped(own_cluster: LocalClus
         assert await take(consumer, 2) == [b"value-3", b"value-4"]
 
 
-@pytest.mark.parametrize("options", [{"auto_offset_reset": "middle"}, {"fetch_max_wait_ms": -1}, {"bootstrap": ","}])
+@pytest.mark.parametrize(
+    "options", [{"auto_offset_reset": "middle"}, {"fetch_max_wait_ms": -1}, {"bootstrap_servers": ","}]
+)
 def test_settings_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         Consumer("t", **options)

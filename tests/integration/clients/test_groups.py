@@ -53,12 +53,12 @@ def url(site: Site) -> str:
 
 def consumer(site: Site, *topics: str, **options: Any) -> Consumer:
     given: dict[str, Any] = {
-        "group": "g",
+        "group_id": "g",
         "auto_offset_reset": "earliest",
         "fetch_max_wait_ms": 50,
         "session_timeout_ms": SESSION_MS,
     }
-    return Consumer(*topics, bootstrap=url(site), **given | options)
+    return Consumer(*topics, bootstrap_servers=url(site), **given | options)
 
 
 async def produce(site: Site, *values: bytes, topic: str = "t", partitions: int = 4) -> None:
@@ -457,7 +457,7 @@ async def test_errors_that_last_come_out_of_the_call_and_the_next_one_tries_agai
 @pytest.mark.parametrize(
     "options",
     [
-        {"group": "a/b"},
+        {"group_id": "a/b"},
         {"group_instance_id": ""},
         {"session_timeout_ms": 0},
         {"max_poll_interval_ms": -1},
@@ -466,11 +466,11 @@ async def test_errors_that_last_come_out_of_the_call_and_the_next_one_tries_agai
 )
 def test_settings_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
-        Consumer("t", **{"group": "g"} | options)
+        Consumer("t", **{"group_id": "g"} | options)
 
 
 async def test_what_needs_a_group_says_so() -> None:
-    without, within = Consumer(), Consumer(group="g")
+    without, within = Consumer(), Consumer(group_id="g")
     with pytest.raises(GroupNeeded, match="`group`"):
         await without.commit()
     with pytest.raises(GroupNeeded, match="`group`"):

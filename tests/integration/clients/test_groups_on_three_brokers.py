@@ -36,7 +36,7 @@ class Member(ConsumerRebalanceListener):
         self.changes += 1
 
     async def read(self, bootstrap: str) -> None:
-        async with Consumer(bootstrap=bootstrap, group="g", auto_offset_reset="earliest") as consumer:
+        async with Consumer(bootstrap_servers=bootstrap, group_id="g", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["t"], listener=self)
             async for record in consumer:
                 self._values[record.value] += 1

@@ -44,7 +44,7 @@ async def test_the_places_of_many_batches_survive_a_lost_answer(
     cluster: LocalCluster, topic: str, proxy: Any, read: Any
 ) -> None:
     """A broker remembers five batches of a producer; a request may hold more."""
-    async with Producer(proxy.bootstrap, batch_bytes=200, linger_ms=600_000) as producer:
+    async with Producer(proxy.bootstrap, batch_size=200, linger_ms=600_000) as producer:
         await producer.send_and_wait(topic, b"before")
         first = await producer.send(topic, b"x" * 100)
         proxy.answers_to_lose = 1
@@ -59,7 +59,7 @@ async def test_the_places_of_many_batches_survive_a_lost_answer(
 async def test_without_numbers_a_lost_answer_is_unknown_and_not_repeated(
     cluster: LocalCluster, topic: str, proxy: Any, read: Any
 ) -> None:
-    async with Producer(proxy.bootstrap, idempotent=False) as producer:
+    async with Producer(proxy.bootstrap, enable_idempotence=False) as producer:
         proxy.answers_to_lose = 1
         with pytest.raises(DeliveryUnknown) as caught:
             await producer.send_and_wait(topic, b"x")
@@ -114,7 +114,7 @@ async def test_a_killed_broker_costs_time_and_nothing_else(
 ) -> None:
     sent = 0
     deliveries = []
-    async with Producer(own_cluster.bootstrap, batch_bytes=1000) as producer:
+    async with Producer(own_cluster.bootstrap, batch_size=1000) as producer:
 
         async def produce(count: int) -> None:
             nonlocal sent
@@ -210,7 +210,7 @@ async def test_a_broker_that_lost_acknowledged_records_gets_the_next_ones_number
 
 
 async def test_a_full_buffer_holds_senders_up_and_then_lets_them_go(own_cluster: LocalCluster, own_topic: str) -> None:
-    options: dict[str, Any] = {"batch_bytes": 1000, "request_bytes_max": 4000, "buffer_memory": 8000}
+    options: dict[str, Any] = {"batch_size": 1000, "max_request_size": 4000, "buffer_memory": 8000}
     async with Producer(own_cluster.bootstrap, **options) as producer:
         await producer.send_and_wait(own_topic, b"0")
         own_cluster.pause()
@@ -236,7 +236,7 @@ async def test_a_full_buffer_holds_senders_up_and_then_lets_them_go(own_cluster:
 async def test_a_buffer_that_stays_full_is_an_error_in_time(
     own_cluster: LocalCluster, own_topic: str, read: Any
 ) -> None:
-    options: dict[str, Any] = {"batch_bytes": 1000, "request_bytes_max": 1000, "buffer_memory": 2000}
+    options: dict[str, Any] = {"batch_size": 1000, "max_request_size": 1000, "buffer_memory": 2000}
     async with Producer(own_cluster.bootstrap, max_block_ms=50, **options) as producer:
         await producer.send_and_wait(own_topic, b"0")
         own_cluster.pause()
@@ -255,7 +255,7 @@ async def test_a_buffer_that_stays_full_is_an_error_in_time(
 
 
 async def test_closing_lets_senders_that_wait_for_memory_go(own_cluster: LocalCluster, own_topic: str) -> None:
-    options: dict[str, Any] = {"batch_bytes": 1000, "request_bytes_max": 1000, "buffer_memory": 1000}
+    options: dict[str, Any] = {"batch_size": 1000, "max_request_size": 1000, "buffer_memory": 1000}
     producer = Producer(own_cluster.bootstrap, delivery_timeout_ms=300, request_timeout_ms=100, **options)
     await producer.start()
     await producer.send_and_wait(own_topic, b"0")

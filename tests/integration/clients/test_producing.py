@@ -51,7 +51,7 @@ async def test_acks(cluster: LocalCluster, topic: str, read: Any, acks: Any, dur
 
 
 async def test_many_records_keep_their_order_and_come_once(cluster: LocalCluster, topic: str, read: Any) -> None:
-    async with Producer(cluster.bootstrap, batch_bytes=2000) as producer:
+    async with Producer(cluster.bootstrap, batch_size=2000) as producer:
         deliveries = [await producer.send(topic, b"%d" % number) for number in range(20_000)]
         await producer.flush()
         assert all(delivery.done() for delivery in deliveries)
@@ -76,7 +76,7 @@ async def test_keys_choose_partitions_and_keep_their_order(cluster: LocalCluster
 
 async def test_records_without_a_key_reach_all_partitions(cluster: LocalCluster, new_topic: Any, read: Any) -> None:
     topic = await new_topic(partitions=3)
-    async with Producer(cluster.bootstrap, batch_bytes=1000) as producer:
+    async with Producer(cluster.bootstrap, batch_size=1000) as producer:
         for _ in range(1000):
             await producer.send(topic, b"x" * 50)
     counts = [len(await read(cluster.bootstrap, TopicPartition(topic, number))) for number in range(3)]
@@ -101,7 +101,7 @@ async def test_everything_a_record_can_be_comes_back(cluster: LocalCluster, topi
 @pytest.mark.parametrize("compression", [codec.label for codec in Compression])
 async def test_every_compression(cluster: LocalCluster, topic: str, read: Any, compression: str) -> None:
     values = [b"compressible " * 20 + b"%d" % number for number in range(500)]
-    async with Producer(cluster.bootstrap, compression=compression) as producer:
+    async with Producer(cluster.bootstrap, compression_type=compression) as producer:
         await producer.send_batch(topic, values)
     assert [record.value for record in await read(cluster.bootstrap, TopicPartition(topic, 0))] == values
     assert {header.compression.label for header in await raw_batches(cluster, topic)} == {compression}
@@ -111,7 +111,7 @@ async def test_send_batch_places_and_numbers_like_send(cluster: LocalCluster, ne
     topic = await new_topic(partitions=4)
     values = [b"%d" % number for number in range(5000)]
     keys = [b"k%d" % (number % 97) if number % 3 else None for number in range(5000)]
-    async with Producer(cluster.bootstrap, batch_bytes=1000) as producer:
+    async with Producer(cluster.bootstrap, batch_size=1000) as producer:
         placed = await (await producer.send_batch(topic, values, keys))
         [alone] = await (await producer.send_batch(topic, [None], partition=2))
         assert alone.partition == 2
@@ -166,7 +166,7 @@ async def test_cancelling_a_wait_cancels_nothing_else(cluster: LocalCluster, top
 
 
 async def test_closing_delivers_what_is_pending(cluster: LocalCluster, topic: str, read: Any) -> None:
-    producer = Producer(cluster.bootstrap, linger_ms=600_000, batch_bytes=500)
+    producer = Producer(cluster.bootstrap, linger_ms=600_000, batch_size=500)
     await producer.start()
     for number in range(100):
         await producer.send(topic, b"%d" % number)
@@ -186,7 +186,7 @@ async def test_a_record_over_the_topics_limit_fails_alone_and_numbers_go_on(
         with pytest.raises(TooLarge):
             await producer.send_and_wait(topic, b"x" * 6000)
         assert (await producer.send_and_wait(topic, b"after")).offset == 1
-        with pytest.raises(TooLarge, match="request_bytes_max"):
+        with pytest.raises(TooLarge, match="max_request_size"):
             await producer.send(topic, b"x" * (1 << 20))
     records = await read(cluster.bootstrap, TopicPartition(topic, 0))
     assert [record.value for record in records] == [b"before", b"after"]
@@ -285,11 +285,11 @@ async def test_bootstrap_takes_the_first_that_answers(cluster: LocalCluster, top
         {"acks": 2},
         {"compression": "brotli"},
         {"linger_ms": -1},
-        {"batch_bytes": 2 << 20},
-        {"batch_bytes": 10},
+        {"batch_size": 2 << 20},
+        {"batch_size": 10},
         {"buffer_memory": 1000},
         {"delivery_timeout_ms": 0},
-        {"bootstrap": ""},
+        {"bootstrap_servers": ""},
     ],
 )
 def test_settings_that_make_no_sense(options: dict[str, Any]) -> None:
@@ -317,7 +317,10 @@ async def test_a_tight_loop_of_sends_starves_nobody(cluster: LocalCluster, topic
 
 
 async def test_consumers_see_only_what_is_committed_in_order_while_producing(cluster: LocalCluster, topic: str) -> None:
-    async with Consumer(topic, bootstrap=cluster.bootstrap) as consumer, Producer(cluster.bootstrap) as producer:
+    async with (
+        Consumer(topic, bootstrap_servers=cluster.bootstrap) as consumer,
+        Producer(cluster.bootstrap) as producer,
+    ):
 
         async def produce() -> None:
             for number in range(3000):

@@ -103,7 +103,7 @@ async def test_records_for_a_partition_without_leader_are_surely_not_appended(tw
 
 async def test_an_answer_lost_between_brokers_is_unknown_to_a_producer_without_numbers(two: Cluster) -> None:
     await stop_listening(two, 1)
-    async with Producer(two.nodes[3].url, linger_ms=0, idempotent=False) as producer:
+    async with Producer(two.nodes[3].url, linger_ms=0, enable_idempotence=False) as producer:
         two.net.troubles = [Trouble.ANSWER_LOST]
         with pytest.raises(DeliveryUnknown, match="may have done it"):
             await producer.send_and_wait("t", b"a", partition=0)
@@ -137,7 +137,9 @@ async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
 
 async def test_a_consumer_goes_on_when_a_broker_dies_and_when_a_leader_moves(two: Cluster, producer: Producer) -> None:
     bootstrap = ",".join(node.url for node in two.nodes.values())
-    async with Consumer("t", bootstrap=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
+    async with Consumer(
+        "t", bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50
+    ) as consumer:
         await producer.send_and_wait("t", b"a", partition=0)
         await producer.send_and_wait("t", b"b", partition=1)
         assert sorted(record.value or b"" for record in await read(consumer, 2)) == [b"a", b"b"]
@@ -154,7 +156,7 @@ async def test_a_consumer_goes_on_when_a_broker_dies_and_when_a_leader_moves(two
 async def test_ends_and_beginnings_come_through_any_broker(two: Cluster, producer: Producer) -> None:
     for partition in (0, 1):
         await producer.send_and_wait("t", b"a", partition=partition)
-    async with Consumer(bootstrap=two.nodes[3].url) as consumer:
+    async with Consumer(bootstrap_servers=two.nodes[3].url) as consumer:
         assert await consumer.end_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 1)
         assert await consumer.beginning_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 0)
     assert {kind for _, kind in forwarded(two)} == {"ForwardOffsets"}

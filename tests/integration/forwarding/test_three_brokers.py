@@ -112,7 +112,7 @@ async def test_clients_go_on_when_a_leader_stops_and_comes_back(three: dict[int,
     others = [partition for partition in range(3) if partition != 1]
     async with (
         Producer(bootstrap, linger_ms=0) as producer,
-        Consumer("t", bootstrap=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer,
+        Consumer("t", bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer,
     ):
         for partition in range(3):
             await producer.send_and_wait("t", b"before", partition=partition)

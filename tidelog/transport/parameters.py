@@ -1,0 +1,62 @@
+"""The keyword parameters of the clients: Kafka's names, the short names of old, and a word for those that are neither.
+
+A constructor's signature has Kafka's names only, for readers, editors and type checkers. `client_parameters` wraps it:
+an alias becomes the name that it stands for, and a name that nobody knows is answered with the nearest one.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+Client = TypeVar("Client")
+NEAR: Final = 0.5
+"""How alike a suggestion must be, of 1 for the same (`difflib`)."""
+
+
+def client_parameters(
+    **aliases: str,
+) -> Callable[[Callable[Concatenate[Client, P], None]], Callable[Concatenate[Client, P], None]]:
+    """Decorates an `__init__`: each keyword is an old name, its value the parameter's name today.
+
+    A call that gives both, or a parameter that there is not, raises `TypeError`.
+    """
+
+    def decorate(init: Callable[Concatenate[Client, P], None]) -> Callable[Concatenate[Client, P], None]:
+        parameters = list(inspect.signature(init).parameters.values())[1:]
+        names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+
+        @functools.wraps(init)
+        def wrapped(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            if not names_known.issuperset(kwargs):
+                _rename(type(client).__name__, kwargs, names, aliases)
+            init(client, *args, **kwargs)
+
+        names_known = frozenset(names)
+        return wrapped
+
+    return decorate
+
+
+def _rename(client: str, given: dict[str, Any], names: list[str], aliases: dict[str, str]) -> None:
+    for name in [name for name in given if name not in names]:
+        if name not in aliases:
+            raise TypeError(f"{client} has no parameter {name!r}; {_nearest(name, names)}")
+        if aliases[name] in given:
+            raise TypeError(f"{client}: {name} is an alias of {aliases[name]}; give one of them")
+        given[aliases[name]] = given.pop(name)
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """Suggests the parameter whose words are most alike, in whatever order they come, or else names all there are."""
+    by_words = {_words(known): known for known in names}
+    near = get_close_matches(_words(name), by_words, n=1, cutoff=NEAR)
+    return f"did you mean {by_words[near[0]]!r}?" if near else f"there are {', '.join(sorted(by_words.values()))}"
+
+
+def _words(name: str) -> str:
+    return " ".join(sorted(name.lower().replace(".", "_").split("_")))
