@@ -471,11 +471,11 @@ def test_settings_that_make_no_sense(options: dict[str, Any]) -> None:
 
 async def test_what_needs_a_group_says_so() -> None:
     without, within = Consumer(), Consumer(group_id="g")
-    with pytest.raises(GroupNeeded, match="`group`"):
+    with pytest.raises(GroupNeeded, match="`group_id`"):
         await without.commit()
-    with pytest.raises(GroupNeeded, match="`group`"):
+    with pytest.raises(GroupNeeded, match="`group_id`"):
         await without.committed(T0)
-    with pytest.raises(GroupNeeded, match="`group`"):
+    with pytest.raises(GroupNeeded, match="`group_id`"):
         without.subscribe(["t"])
     topics: Sequence[str]
     for topics in ("t", (), ("a/b",)):
