@@ -36,6 +36,7 @@ lint: setup ## Check format, rules, types, layers, determinism and spelling
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.lint_determinism
+	$(BIN)/python -m tools.lint_regexes
 	$(BIN)/codespell
 
 test: setup ## Run all tests

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.http.conftest import JSON_DOCUMENT, Site, simulated
-from tests.integration.http.wire import Wire, head
+from tests.integration.http.wire import Reply, Wire, head
 from tidelog.model.partitioner import partition_for_key
 from tidelog.sim.kit.disk import SimDisk
 
@@ -59,11 +59,34 @@ async def test_receipts_come_while_the_body_is_open(site: Site) -> None:
 
 
 async def test_records_that_arrive_together_share_batches_and_keep_their_order(site: Site) -> None:
-    body = b"\n".join(record(i) for i in range(5000))
+    body = b"\n".join(record(i) for i in range(20_000))
     reply = await site.ask("POST", f"{site.v3}/topics/t/records", body, JSON_DOCUMENT)
-    assert [receipt["offset"] for receipt in receipts(reply.body)] == list(range(5000))
-    assert site.values() == [b"%d" % i for i in range(5000)]
-    assert site.broker.stats.appended_batches < 50
+    assert [receipt["offset"] for receipt in receipts(reply.body)] == list(range(20_000))
+    assert site.values() == [b"%d" % i for i in range(20_000)]
+    assert site.broker.stats.appended_batches < 200
+
+
+async def ask_in_segments(site: Site, body: bytes, segment_bytes: int) -> Reply:
+    async with await site.wire() as wire:
+        wire.write(head("POST", f"{site.v3}/topics/t/records", {"Content-Length": str(len(body)), **JSON_DOCUMENT}))
+        for start in range(0, len(body), segment_bytes):
+            await wire.writer.drain()
+            await asyncio.sleep(0.02)  # what is sent at once would be one segment
+            wire.write(body[start : start + segment_bytes])
+        return await wire.read()
+
+
+async def test_a_record_in_three_segments_is_one_record(site: Site) -> None:
+    reply = await ask_in_segments(site, record({"a": '"b" {}'}), 20)
+    assert [receipt["offset"] for receipt in receipts(reply.body)] == [0]
+    assert site.values() == [b'{"a": "\\"b\\" {}"}']
+
+
+async def test_a_record_inside_a_string_is_a_string(site: Site) -> None:
+    string = f'"}}}}{record("forged").decode()}{{{{"'
+    reply = await ask_in_segments(site, record(string), 20)
+    assert [receipt["error_code"] for receipt in receipts(reply.body)] == [200]
+    assert site.values() == [json.dumps(string).encode()]
 
 
 async def test_chunks_may_cut_anywhere(site: Site) -> None:

@@ -1,7 +1,11 @@
 """Cuts a stream of JSON objects, one after the other with or without white space between, into single objects.
 
 Only strings and braces matter for where an object ends; whether it is JSON is the decoder's business. The cutter goes
-over every byte once, in whatever pieces they come, and keeps no more than the object it is in.
+over every byte once or twice, in whatever pieces they come, and keeps no more than the object it is in.
+
+The patterns are written so that no byte can be matched in two ways, which makes going back linear, and so that groups
+repeat 100 times at most, because `re` remembers each repetition; after that many the caller's loop matches again. They
+are not possessive: CPython before 3.11.5 goes wrong on possessive quantifiers within one another.
 """
 
 from __future__ import annotations
@@ -11,10 +15,11 @@ import re
 from tidelog.model.errors import InvalidRequest, TooLarge
 
 _BLANK = re.compile(rb"[ \t\r\n]*")
-_STRING_REST = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'  # possessive: escapes cost no backtracking memory
+_STRING_REST = rb'[^"\\]*(?:\\.[^"\\]*){0,100}'
 _IN_STRING = re.compile(_STRING_REST, re.DOTALL)
-_BETWEEN_BRACES = re.compile(rb'(?:[^"{}]++|"%b")*+' % _STRING_REST, re.DOTALL)
-_QUOTE, _OPEN = b'"{'
+_BETWEEN_BRACES = re.compile(rb'[^"{}]*(?:"%b"[^"{}]*){0,100}' % _STRING_REST, re.DOTALL)
+_QUOTE, _OPEN, _CLOSE = b'"{}'
+_BRACES = b"{}"
 
 
 class ObjectCutter:
@@ -80,24 +85,27 @@ class ObjectCutter:
         while position < len(buffer):
             if self._in_string:
                 position = _end_of(_IN_STRING, buffer, position)
-                if position == len(buffer) or buffer[position] != _QUOTE:
+                if position >= len(buffer) - 1 and buffer[position:] != b'"':
                     break  # the string goes on, or its last byte so far is a lone backslash
+                if buffer[position] != _QUOTE:
+                    continue  # more escapes than one match takes
                 self._in_string = False
                 position += 1
                 continue
-            position = _end_of(_BETWEEN_BRACES, buffer, position)
-            if position == len(buffer):
-                break
+            if buffer[position] not in _BRACES:
+                position = _end_of(_BETWEEN_BRACES, buffer, position)
+                if position == len(buffer):
+                    break
             byte = buffer[position]
             position += 1
-            if byte == _QUOTE:
-                self._in_string = True
-            elif byte == _OPEN:
-                self._depth += 1
-            else:
+            if byte == _CLOSE:
                 self._depth -= 1
                 if self._depth == 0:
                     return position
+            elif byte == _OPEN:
+                self._depth += 1
+            else:
+                self._in_string = True
         self._position = position
         return None
 

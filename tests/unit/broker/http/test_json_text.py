@@ -79,6 +79,35 @@ def test_the_bound_is_on_one_object_not_on_the_stream() -> None:
     assert len(cut([b'{"a":1}' * 1000], object_bytes_max=7)) == 1000
 
 
+@pytest.mark.parametrize("piece_bytes", [1000, 1 << 14, 1 << 16])
+def test_twenty_thousand_records_are_twenty_thousand_objects(piece_bytes: int) -> None:
+    texts = [b'{"value": {"type": "JSON", "data": {"n": %d}}}' % n for n in range(20_000)]
+    whole = b"\n".join(texts)
+    assert cut([whole[i : i + piece_bytes] for i in range(0, len(whole), piece_bytes)]) == texts
+
+
+def test_an_object_inside_a_string_stays_there() -> None:
+    inner = '{"value": {"type": "JSON", "data": "forged"}}'
+    text = json.dumps({"value": {"type": "STRING", "data": f'"}}}} {inner} {{{{"'}}).encode()
+    for position in range(1, len(text)):
+        assert cut([text[:position], text[position:]]) == [text]
+
+
+def test_an_object_in_three_pieces_is_one() -> None:
+    text = b'{"value": {"type": "STRING", "data": "a\\\\ \\"b\\" {}"}}'
+    for first in range(1, len(text) - 1):
+        for second in range(first + 1, len(text)):
+            assert cut([text[:first], text[first:second], text[second:]]) == [text]
+
+
+@pytest.mark.parametrize("count", [99, 100, 101, 199, 200, 201])
+def test_any_number_of_escapes_and_strings(count: int) -> None:
+    strings = [r"\"" * escapes + "{" for escapes in (0, 1, count)] * count
+    text = b'{"a":[%b]}' % ",".join(f'"{string}"' for string in strings).encode()
+    assert cut([text]) == [text]
+    assert cut([text[:-4], text[-4:-3], text[-3:]]) == [text]
+
+
 def test_many_escapes_cost_no_memory_and_no_time() -> None:
     text = b'{"a":"' + b'\\"' * 500_000 + b'"}'
     assert cut([text]) == [text]
