@@ -437,8 +437,8 @@ class BrokerConfig(Settings):
     http_body_budget_bytes: Bytes = setting(
         "http.body.budget.bytes",
         256 * MIB,
-        "Memory for all request bodies that are in the broker at one time; a request beyond it is refused with 503 "
-        "before its body is read.",
+        "Memory for all request bodies that are in the broker at one time; a request beyond it is refused with 503, "
+        "before its body is read if that has a Content-Length.",
         unit="bytes",
     )
     http_connections_max: Count = setting(

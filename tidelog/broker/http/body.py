@@ -5,12 +5,16 @@ budget that all requests share; only then is the client told to send (`100 Conti
 the buffer that a record batch will be patched in and written from. So a flood costs no memory, and a refusal costs no
 bandwidth where the client waits for `100 Continue`, as curl does for large bodies.
 
+A body in chunks does not say how long it will be, so bound and budget are asked for each piece that has come, before
+it is kept. It may be refused half-way, and then the connection ends with the refusal.
+
 A body that stops half-way is a client that is gone, or that will be told 408: nothing of it reaches a handler.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from aiohttp import StreamReader, web
 
@@ -25,32 +29,23 @@ async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional
     """The whole body, at most `bytes_max` bytes; empty if there is none and `is_optional`.
 
     Raises `LengthRequired` (411), `UnsupportedMediaType` (415, content encodings), `TooLarge` (413), `Overloaded`
-    (503) with the body unread; `RequestTimeout` (408) if it does not come in time; `ConnectionError` if the client
-    goes away.
+    (503) with the body unread, or read in part if it comes in chunks; `RequestTimeout` (408) if it does not come in
+    time; `ConnectionError` if the client goes away.
     """
-    request = call.request
-    check_encoding(request)
-    size = _declared_size(request, is_optional)
+    check_encoding(call.request)
+    if "Transfer-Encoding" in call.request.headers:  # the parser lets none but chunked through, and no length beside it
+        body = bytearray()
+        await _receive(context, call, lambda: _gather(context, call, body, bytes_max))
+        return body
+    size = _declared_size(call.request, is_optional)
     if size > bytes_max:
-        raise TooLarge(f"a body of {size} bytes is over the limit of {bytes_max}; send it in smaller requests")
+        raise _too_large(f"of {size} bytes", bytes_max)
     body = bytearray(size)
-    if size == 0:
-        return body
-    context.bodies.take(size)
-    call.body_bytes += size
-    call.received_bytes = size
-    content = request.content
-    if content.is_eof():  # it came with the head, as small bodies do: no timer needed
-        await _fill(body, content)
-        return body
-    await invite_body(request)
-    try:
-        async with asyncio.timeout(context.limits.body_timeout_s):
-            await _fill(body, content)
-    except TimeoutError:
-        raise RequestTimeout(
-            f"the body did not arrive within {context.limits.body_timeout_s:g} s; nothing of it was used"
-        ) from None
+    if size:
+        context.bodies.take(size)
+        call.body_bytes += size
+        call.received_bytes = size
+        await _receive(context, call, lambda: _fill(body, call.request.content))
     return body
 
 
@@ -71,14 +66,32 @@ async def invite_body(request: web.BaseRequest) -> None:
         writer.output_size = 0  # so that an error can still be answered
 
 
+async def _receive(context: Context, call: Call, read: Callable[[], Awaitable[None]]) -> None:
+    """Has `read` take the body in, inviting the client to send it. `RequestTimeout` if that is not soon."""
+    if call.request.content.is_eof():  # it came with the head, as small bodies do: no timer needed
+        await read()
+        return
+    await invite_body(call.request)
+    try:
+        async with asyncio.timeout(context.limits.body_timeout_s):
+            await read()
+    except TimeoutError:
+        raise RequestTimeout(
+            f"the body did not arrive within {context.limits.body_timeout_s:g} s; nothing of it was used"
+        ) from None
+
+
 def _declared_size(request: web.BaseRequest, is_optional: bool) -> int:
-    headers = request.headers
-    length = headers.get("Content-Length")
+    length = request.headers.get("Content-Length")
     if length is not None:
         return int(length)  # the parser has checked that these are digits
-    if is_optional and "Transfer-Encoding" not in headers:
+    if is_optional:
         return 0
-    raise LengthRequired("send a Content-Length header: this request cannot be chunked")
+    raise LengthRequired("send a body, with a Content-Length header or in chunks")
+
+
+def _too_large(size: str, bytes_max: int) -> TooLarge:
+    return TooLarge(f"a body {size} is over the limit of {bytes_max}; send it in smaller requests")
 
 
 async def _fill(body: bytearray, content: StreamReader) -> None:
@@ -91,3 +104,16 @@ async def _fill(body: bytearray, content: StreamReader) -> None:
             raise ConnectionResetError("the body ended before its Content-Length")
         view[filled : filled + len(chunk)] = chunk
         filled += len(chunk)
+
+
+async def _gather(context: Context, call: Call, body: bytearray, bytes_max: int) -> None:
+    """Appends what comes to the body, up to its last chunk. However small the chunks are, a piece is all that has
+    come since the last one; other requests get their turn between two."""
+    while piece := await call.request.content.readany():
+        call.received_bytes += len(piece)
+        if call.received_bytes > bytes_max:
+            raise _too_large("in chunks", bytes_max)
+        context.bodies.take(len(piece), held=call.body_bytes)
+        call.body_bytes += len(piece)
+        body += piece
+        await asyncio.sleep(0)

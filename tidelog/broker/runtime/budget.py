@@ -19,10 +19,10 @@ class ByteBudget:
         """Bytes that are taken now."""
         return self._used
 
-    def take(self, size: int) -> None:
-        """Takes `size` bytes. `Overloaded` if they do not fit beside what is taken; a budget that is free lets any
-        size in, so that nothing is refused for ever."""
-        if self._used + size > self.bytes_max and self._used:
+    def take(self, size: int, *, held: int = 0) -> None:
+        """Takes `size` bytes for a request that has taken `held` before. `Overloaded` if they do not fit beside what is
+        taken; a budget of which others have nothing lets any size in, so that nothing is refused for ever."""
+        if self._used + size > self.bytes_max and self._used > held:
             raise Overloaded(f"the memory for {self._purpose} is in use by other requests; try again in a moment")
         self._used += size
 
