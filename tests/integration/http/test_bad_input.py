@@ -155,7 +155,8 @@ async def test_what_is_not_there(site: Site) -> None:
         "/v3/",
         "/v2/topics",
         "/topics/t/partitions/0/nothing",
-        "/topics/",
+        "/topics//",
+        "//topics",
         "//",
         "/%2e%2e/etc",
     ):

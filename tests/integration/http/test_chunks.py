@@ -1,4 +1,4 @@
-"""Bodies in chunks, as programs send them that do not know the length: taken wherever a body is, bounded as it comes."""
+"""Bodies in chunks, as programs send them that do not know the length: taken wherever a body is, and bounded."""
 
 from __future__ import annotations
 

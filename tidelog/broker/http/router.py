@@ -3,7 +3,7 @@
 Why not aiohttp's router: it decodes `%2f` and `%00` before it compares, so that what looks like a name may be a path,
 and it costs a quarter of what a small request costs at all. Here a path is cut at its literal slashes first and each
 segment is decoded by itself, so a placeholder gets exactly one segment, whatever is in it; its meaning is checked by
-whoever asks for it (`Call.topic_name`).
+whoever asks for it (`Call.topic_name`). One `/` at the end of a path means nothing, as with most servers of REST.
 
 Paths of one length have few *shapes* (which segments are literal, which are placeholders). For each shape a
 dictionary leads from the literals to the routes, so a request costs a look-up or two, however many routes there are.
@@ -59,6 +59,8 @@ class Router:
         Raises `NotFound`, `WrongMethod`, or `InvalidRequest` for a path that is badly escaped.
         """
         segments = raw_path.split("/")
+        if not segments[-1] and len(segments) > 2 and segments[-2]:
+            segments.pop()
         if "%" in raw_path:
             segments = [percent_decoded(segment) for segment in segments]
         for shape in self._shapes.get(len(segments), ()):

@@ -21,6 +21,8 @@ def test_every_route_finds_itself(route) -> None:  # type: ignore[no-untyped-def
     found, values = ROUTER.match(route.method, path)
     assert found is route
     assert all(value == name for name, value in values.items())
+    if route.path != "/":
+        assert ROUTER.match(route.method, path + "/") == (found, values)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +48,8 @@ def test_a_literal_is_preferred() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["", "*", "//", "/topics/", "//topics", "/topics//partitions", "/topics/t/", "/Topics", "/v3", "/topics/a/b",
-     "/topics%2ft", "/v3/clusters//topics"],
+    ["", "*", "//", "/topics//", "//topics", "/topics//partitions", "/topics/t//", "/Topics", "/v3", "/v3/",
+     "/topics/a/b", "/topics%2ft", "/v3/clusters//topics", "/v3/clusters//topics/"],
 )  # fmt: skip
 def test_other_paths_are_not_found(path: str) -> None:
     with pytest.raises(NotFound):
