@@ -26,6 +26,7 @@ from tidelog.config.values import (
     CommitSemantics,
     CompressionType,
     Count,
+    Hosts,
     Limit,
     Milliseconds,
     Never,
@@ -89,6 +90,15 @@ class BrokerConfig(Settings):
         "The address that the metadata tells HTTP clients, HOST:PORT, where it is not the one listened on: behind a "
         "load balancer, or on a machine with several names. Default: http.listener; if that is all addresses "
         "(0.0.0.0 or [::]), this machine's name. (Kafka: advertised.listeners.)",
+    )
+    http_hosts: Hosts = setting(
+        "http.hosts",
+        (),
+        "Further names that HTTP clients reach this broker by, without ports: `tidelog.example.com`, or "
+        "`*.svc.cluster.local` for all names that end so. A request whose Host header has another name is refused with "
+        "421, so that no web page can reach the broker under a name of its own. Always known: IP addresses, names "
+        "without a dot, and every host that a broker of the cluster advertises. `*` lets all names in. (Not in "
+        "Kafka.)",
     )
     peer_listener: Address = setting(
         "peer.listener",

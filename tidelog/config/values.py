@@ -16,6 +16,7 @@ INT64_MAX = 2**63 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _URL = re.compile(r"https?://(?P<address>[^/?#@]+)/?")
+_HOST = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63}){0,126}")
 _PRINTABLE = re.compile(r"[!-~]{1,255}")
 
 
@@ -72,6 +73,16 @@ def _read_voters(value: object) -> object:
     return tuple(voters)
 
 
+def _read_hosts(value: object) -> object:
+    hosts = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(hosts, list | tuple) or not all(isinstance(host, str) for host in hosts):
+        raise ValueError('must be a list such as ["tidelog.example.com", "*.svc.cluster.local"]')
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise ValueError(f"{host} must be a name without a port, as in tidelog.example.com, *.example.com, or *")
+    return tuple(host.lower() for host in hosts)
+
+
 def _is_url(value: str) -> str:
     match = _URL.fullmatch(value)
     if match is None:
@@ -126,6 +137,7 @@ SegmentBytes = Annotated[Integer, Field(ge=1024, le=INT32_MAX)]
 BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
+Hosts = Annotated[tuple[str, ...], BeforeValidator(_read_hosts)]
 Url = Annotated[str, AfterValidator(_is_url)]
 Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
 Rack = Annotated[str, Field(pattern=f"^{_PRINTABLE.pattern}$")]

@@ -69,6 +69,18 @@ class InvalidTimestamp(TidelogError):
     code = 40004
 
 
+class ForeignOrigin(TidelogError):
+    """A browser says that a web page of another origin sends a request that may change something."""
+
+    code = 40302
+
+
+class UnknownHost(TidelogError):
+    """The `Host` header is a name that this broker is not known by (HTTP: Misdirected Request)."""
+
+    code = 42101
+
+
 class UnknownTopic(TidelogError):
     code = 40401
 

@@ -22,10 +22,10 @@ async def create_at(site: Site, host: str, body: str = "") -> Reply:
 
 
 async def test_creation(site: Site, client: Client) -> None:
-    reply = await create_at(site, "a.host:80", '{"name": "i"}')
+    reply = await create_at(site, "a-host:80", '{"name": "i"}')
     assert reply.status == 200
     assert reply.headers["content-type"] == V2
-    assert reply.json() == {"instance_id": "i", "base_uri": "http://a.host:80/consumers/g/instances/i"}
+    assert reply.json() == {"instance_id": "i", "base_uri": "http://a-host:80/consumers/g/instances/i"}
     host, port = site.address
     for strange in ("", "x@y", "a,b"):
         made_up = (await create_at(site, strange)).json()

@@ -69,6 +69,9 @@ def test_voters_are_a_list_in_a_file_and_comma_separated_elsewhere(tmp_path: Pat
     from_file = load_config(file, {}, {})
     from_flag = load_config(None, {}, {"cluster.voters": " 1@127.0.0.1:9192 ,"})
     assert from_file.cluster_voters == from_flag.cluster_voters == ("1@127.0.0.1:9192",)
+    file = write(tmp_path, 'http.hosts = ["Tidelog.example.com", "*.local"]')
+    for config in (load_config(file, {}, {}), load_config(None, {}, {"http.hosts": "tidelog.example.com, *.LOCAL"})):
+        assert config.http_hosts == ("tidelog.example.com", "*.local")
 
 
 def test_no_name_can_hide_another_in_a_nested_table() -> None:
@@ -134,6 +137,10 @@ def test_every_bad_value_is_named_at_once() -> None:
         "broker.rack = 7",
         'broker.rack = ""',
         'log.dir = ""',
+        'http.hosts = "tidelog.example.com:8082"',
+        'http.hosts = "http://tidelog.example.com"',
+        'http.hosts = ["*.*.example.com"]',
+        "http.hosts = [1]",
         'cluster.voters = "127.0.0.1:9192"',
         'cluster.voters = "one@127.0.0.1:9192"',
         "cluster.voters = [1]",

@@ -16,15 +16,18 @@ from aiohttp import web
 from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, cut, error_answer
 from tidelog.broker.http.context import Call, Context
 from tidelog.broker.http.metrics import RouteStats
-from tidelog.broker.http.route import Route
+from tidelog.broker.http.origin import KnownHosts, check_origin
+from tidelog.broker.http.route import Operation, Route
 from tidelog.broker.http.router import Router, WrongMethod
 from tidelog.model.errors import InternalError, InvalidRequest, LeaderNotAvailable, TidelogError
 
 REFUSALS: Final = {
+    403: "foreign origin",
     408: "slow body",
     411: "no length",
     413: "too large",
     415: "media type",
+    421: "unknown host",
     503: "not now",
     507: "disk full",
 }
@@ -36,6 +39,10 @@ class Edge:
     def __init__(self, context: Context, routes: Sequence[Route]) -> None:
         self._context = context
         self._clock = context.broker.clock
+        self._hosts = KnownHosts(
+            context.broker.config.http_hosts,
+            lambda: [broker.host for broker in context.broker.image.brokers.values()],
+        )
         self._router = Router(routes)
         self._stats = {route: context.metrics.route(route.template, route.method) for route in routes}
         self._unmatched = context.metrics.route("unmatched", "any")
@@ -51,6 +58,9 @@ class Edge:
             route, path = self._router.match(request.method, request.rel_url.raw_path)
             stats = self._stats[route]
             call = Call(request, route, path, asyncio.get_running_loop().time())
+            if route.operation is not Operation.NONE:  # probes ask for health under any name
+                self._hosts.check(request.headers.get("Host"))
+                check_origin(request.method, request.headers)
             if not (self._context.broker.is_ready or route.is_always_on):
                 why = self._context.broker.stage
                 raise LeaderNotAvailable(f"this broker is not ready: {why}; try again in a moment")

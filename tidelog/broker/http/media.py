@@ -2,7 +2,7 @@
 
 Confluent's rule is kept: the media type names the *embedded format* of keys and values, and binary (base64) is what
 one gets without saying anything. `application/json` is taken as the json form, because that is what people type.
-Forms that browsers send without asking are refused, so that no web page can write to a broker on its reader's machine.
+Forms that browsers send without asking are refused; which pages a browser may send requests from is in `origin.py`.
 """
 
 from __future__ import annotations
