@@ -27,7 +27,7 @@ import msgspec
 import tidelog
 from tidelog.bench.log_replica import APPEND_S_MAX, Appends, Measured, measure
 from tidelog.bench.result import Result, percentiles_ms
-from tidelog.broker.metadata.origin import Address
+from tidelog.broker.consensus.founding import Address
 from tidelog.model.errors import TidelogError
 from tidelog.standalone.process import make_client
 

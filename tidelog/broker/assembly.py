@@ -22,9 +22,9 @@ from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
+from tidelog.broker.consensus.founding import no_contacts
 from tidelog.broker.http.server import HttpServer, start_http
 from tidelog.broker.joining import peer_contacts
-from tidelog.broker.metadata.origin import no_contacts
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.storage.disk_files import DiskFiles

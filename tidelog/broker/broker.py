@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from tidelog.broker.consensus.founding import Contacts, no_contacts
 from tidelog.broker.controller.active import ActiveController
 from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
@@ -23,7 +24,6 @@ from tidelog.broker.membership.administration import Administration
 from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.membership.registration import Registration, Situation, leave_clean_mark, take_clean_mark
 from tidelog.broker.metadata.metadata import ClusterMetadata
-from tidelog.broker.metadata.origin import Contacts, no_contacts
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.peer_service import PEER_MESSAGES, PeerService

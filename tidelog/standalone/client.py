@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidelog.broker.consensus.founding import Address
 from tidelog.broker.consensus.messages import DescribeQuorum, QuorumDescribed
-from tidelog.broker.metadata.origin import Address
 from tidelog.model.errors import ControllerLost, InvalidRequest, NotController, Overloaded, TidelogError
 from tidelog.model.ports import Clock, Entropy, Network
 from tidelog.standalone.entries import LogEntry

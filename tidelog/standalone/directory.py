@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.broker.metadata.origin import Facts
+from tidelog.broker.consensus.founding import Facts
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Clock, Entropy, Files
 from tidelog.replication.paxos.state import Metadata

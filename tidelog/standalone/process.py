@@ -13,7 +13,7 @@ import uvloop
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.adapters.tcp_network import TcpNetwork
-from tidelog.broker.metadata.origin import Address
+from tidelog.broker.consensus.founding import Address
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.standalone.client import LogClient
 from tidelog.standalone.directory import ReplicaDirectory, facts_of, initialise

@@ -21,11 +21,11 @@ from typing import Any
 import msgspec
 
 from tidelog.broker.consensus.disk import ReplicaDisk
+from tidelog.broker.consensus.elected_log import QuorumLog
+from tidelog.broker.consensus.founding import Address, Facts, NamedVoter, find_origin, founders_of
 from tidelog.broker.consensus.messages import DescribeQuorum, ElectionFrame, PaxosFrame, QuorumDescribed
 from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.stored import stored_log
-from tidelog.broker.metadata.origin import Address, Facts, NamedVoter, find_origin, founders_of
-from tidelog.broker.metadata.quorum_log import QuorumLog
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.controller.records import VoterAssigned

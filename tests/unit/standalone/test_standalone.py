@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tidelog.adapters.disk_threads import DiskThreads
-from tidelog.broker.metadata.origin import Address
+from tidelog.broker.consensus.founding import Address
 from tidelog.config.errors import ConfigError
 from tidelog.model.errors import NotController, TooLarge
 from tidelog.replication.election_settings import ElectionSettings

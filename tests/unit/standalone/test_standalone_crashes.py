@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
-from tidelog.broker.metadata.origin import Address
+from tidelog.broker.consensus.founding import Address
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import Voter
 from tidelog.model.errors import ControllerLost, NotController

@@ -17,6 +17,8 @@ import msgspec
 import structlog
 
 from tidelog.broker.consensus.disk import ReplicaDisk
+from tidelog.broker.consensus.elected_log import QuorumLog
+from tidelog.broker.consensus.founding import Address, Contacts, Facts, NamedVoter, find_origin, founders_of
 from tidelog.broker.consensus.messages import (
     DescribeQuorum,
     ElectionFrame,
@@ -26,8 +28,6 @@ from tidelog.broker.consensus.messages import (
 )
 from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.stored import stored_log
-from tidelog.broker.metadata.origin import Address, Contacts, Facts, NamedVoter, find_origin, founders_of
-from tidelog.broker.metadata.quorum_log import QuorumLog
 from tidelog.broker.metadata.snapshots import SnapshotKeeper, Standing
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.config.errors import ConfigError

@@ -9,9 +9,9 @@ from typing import Any
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.paxos.applied_log import AppliedLog
+from tidelog.broker.paxos.context import ReplicaSurroundings
 from tidelog.broker.paxos.copying import Copier
 from tidelog.broker.paxos.journal import Floor
-from tidelog.broker.paxos.surroundings import ReplicaSurroundings
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied

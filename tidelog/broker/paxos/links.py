@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
 from tidelog.broker.consensus.routes import Routes
+from tidelog.broker.paxos.context import ReplicaIdentity, ReplicaPeers
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame
-from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaPeers
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied

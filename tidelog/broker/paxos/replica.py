@@ -26,13 +26,13 @@ from tidelog.broker.consensus.messages import PaxosFrame
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
+from tidelog.broker.paxos.context import ReplicaIdentity, ReplicaSurroundings
 from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory
+from tidelog.broker.paxos.journal_truncator import Trimmer
 from tidelog.broker.paxos.links import Links
 from tidelog.broker.paxos.opening import ReplicaFiles
 from tidelog.broker.paxos.partition import WINDOW, PaxosPartition
 from tidelog.broker.paxos.proposing import Proposer
-from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings
-from tidelog.broker.paxos.trimming import Trimmer
 from tidelog.broker.paxos.voting import Voting
 from tidelog.config.schema import TopicConfig
 from tidelog.replication.paxos.events import (

@@ -15,13 +15,13 @@ import msgspec
 from tidelog.broker.partitions.led_partition import Facilities
 from tidelog.broker.partitions.replica_logs import ReplicaLogs, log_settings
 from tidelog.broker.partitions.roles import Assignment
+from tidelog.broker.paxos.context import ReplicaIdentity, ReplicaSurroundings, voters_of
+from tidelog.broker.paxos.journal_truncation import SpaceSettings
 from tidelog.broker.paxos.messages import ReadApplied
+from tidelog.broker.paxos.move_throttle import Pace, PacedPeers
 from tidelog.broker.paxos.opening import open_replica
-from tidelog.broker.paxos.pace import Pace, PacedPeers
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
-from tidelog.broker.paxos.space import SpaceSettings
-from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings, voters_of
 from tidelog.broker.runtime.role_tasks import RoleTasks
 from tidelog.controller.partition_commands import UnfitReason
 from tidelog.model.cluster import ClusterImage, PartitionInfo

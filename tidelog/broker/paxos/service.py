@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from tidelog.broker.paxos.messages import AppliedDurable, AppliedRead, PartitionFrame, ReadApplied
-from tidelog.broker.paxos.pace import Pace, where
+from tidelog.broker.paxos.move_throttle import Pace, where
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import PartitionId, TopicId

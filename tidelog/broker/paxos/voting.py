@@ -13,10 +13,10 @@ import asyncio
 from collections.abc import Callable
 
 from tidelog.broker.consensus.engine import Engine
-from tidelog.broker.consensus.outcomes import fail, resolve
+from tidelog.broker.consensus.inflight import fail, resolve
 from tidelog.broker.consensus.routes import Routes
+from tidelog.broker.paxos.ballots import Reigns
 from tidelog.broker.paxos.journal import Floor, VoterHistory
-from tidelog.broker.paxos.reigns import Reigns
 from tidelog.model.errors import ControllerLost, LeaderNotAvailable
 from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.apply import Verdict

@@ -25,11 +25,11 @@ from tidelog.broker.partitions.partition_handle import ReadHandle
 from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.roles import Assignment
 from tidelog.broker.partitions.throttle import Throttle
-from tidelog.broker.paxos.pace import Pace
+from tidelog.broker.paxos.journal_truncation import SpaceSettings
+from tidelog.broker.paxos.move_throttle import Pace
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
-from tidelog.broker.paxos.space import SpaceSettings
-from tidelog.broker.paxos.steward import Steward
+from tidelog.broker.paxos.voter_reconciler import Steward
 from tidelog.broker.repair.copies import Copies
 from tidelog.broker.repair.repairer import Repairer
 from tidelog.broker.repair.scrubbing import BackgroundScrubber

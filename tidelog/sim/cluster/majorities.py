@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 
-from tidelog.broker.paxos.surroundings import voters_of
+from tidelog.broker.paxos.context import voters_of
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.book import Book

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tidelog.broker.consensus.delivery import Delivery
-from tidelog.broker.consensus.outcomes import Outcomes
+from tidelog.broker.consensus.inflight import Outcomes
 from tidelog.broker.controller import active
 from tidelog.broker.controller.active import ActiveController
 from tidelog.broker.membership.controller_channel import ControllerChannel

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from tidelog.broker.paxos.reigns import epoch_of
+from tidelog.broker.paxos.ballots import epoch_of
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied, Elected, Jumped, Proposed
 from tidelog.replication.paxos.messages import PromiseResponse, WriteResponse

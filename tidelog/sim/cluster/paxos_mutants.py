@@ -14,13 +14,13 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tidelog.broker.consensus.disk import ReplicaDisk
-from tidelog.broker.paxos import steward
+from tidelog.broker.paxos import voter_reconciler
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
+from tidelog.broker.paxos.journal_truncation import JournalSpace
 from tidelog.broker.paxos.opening import ReplicaFiles
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.roles import PaxosRoles
-from tidelog.broker.paxos.space import JournalSpace
 from tidelog.broker.paxos.voting import Voting
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.ports import Buffer
@@ -126,7 +126,7 @@ def apply_around_what_cannot_be_read() -> AbstractContextManager[None]:
 
 def member_before_it_has_caught_up() -> AbstractContextManager[None]:
     """Whoever is wanted is made a member at once."""
-    return patched(steward, "_has_caught_up", lambda replica, end, member: True)
+    return patched(voter_reconciler, "_has_caught_up", lambda replica, end, member: True)
 
 
 MUTANTS: tuple[Mutant, ...] = (

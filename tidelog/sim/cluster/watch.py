@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from tidelog.broker.consensus.campaign import Campaigner
 from tidelog.broker.consensus.delivery import Delivery
+from tidelog.broker.consensus.elected_log import QuorumLog
 from tidelog.broker.consensus.engine import Engine
-from tidelog.broker.metadata.campaign import Campaigner
 from tidelog.broker.metadata.metadata import ClusterMetadata
-from tidelog.broker.metadata.quorum_log import QuorumLog
 from tidelog.controller.records import decode_record
 from tidelog.replication.election import Election, Role
 from tidelog.replication.election_events import ElectionEvent, LostReign, PreVoteAnswer, Resign, Tell, Tick

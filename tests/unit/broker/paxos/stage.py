@@ -15,14 +15,14 @@ from tests.unit.broker.conftest import batch
 from tests.unit.broker.isr.stage import PARTITION, until
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.partitions.throttle import Throttle
+from tidelog.broker.paxos.context import ReplicaIdentity, ReplicaSurroundings, voters_of
+from tidelog.broker.paxos.journal_truncation import SpaceSettings
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
+from tidelog.broker.paxos.move_throttle import Pace, PacedPeers
 from tidelog.broker.paxos.opening import open_replica
-from tidelog.broker.paxos.pace import Pace, PacedPeers
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.service import PaxosService
-from tidelog.broker.paxos.space import SpaceSettings
-from tidelog.broker.paxos.surroundings import ReplicaIdentity, ReplicaSurroundings, voters_of
 from tidelog.broker.repair.copies import Copies
 from tidelog.broker.repair.repair_messages import RecoverQuery
 from tidelog.broker.repair.repairer import Repairer

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.broker.isr.stage import until
 from tests.unit.broker.paxos.stage import Site, Stage, play, random_of
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.paxos.space import SpaceSettings
+from tidelog.broker.paxos.journal_truncation import SpaceSettings
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches

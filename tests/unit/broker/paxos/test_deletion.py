@@ -8,7 +8,7 @@ from tests.unit.broker.conftest import batch
 from tests.unit.broker.isr.stage import until
 from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.paxos.space import SpaceSettings
+from tidelog.broker.paxos.journal_truncation import SpaceSettings
 from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import LeaderNotAvailable, OffsetOutOfRange, TimedOutAfterAppend
 

@@ -10,7 +10,7 @@ from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.partitions.partition_handle import Offsets
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.paxos.space import SpaceSettings
+from tidelog.broker.paxos.journal_truncation import SpaceSettings
 from tidelog.broker.routing.gathering import offsets_of
 from tidelog.model.errors import (
     ControllerLost,

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from tidelog.broker.partitions.proposals import Proposal
+from tidelog.broker.paxos.ballots import ATTEMPTS_MAX, epoch_of, number_of
 from tidelog.broker.paxos.flights import Flight, Flights
 from tidelog.broker.paxos.journal import VoterHistory, decode_floor
-from tidelog.broker.paxos.reigns import ATTEMPTS_MAX, epoch_of, number_of
-from tidelog.broker.paxos.space import JournalSpace, SpaceSettings, Usage
+from tidelog.broker.paxos.journal_truncation import JournalSpace, SpaceSettings, Usage
 from tidelog.model.cluster import Voter
 from tidelog.replication.paxos.numbers import owner_of
 from tidelog.replication.paxos.state import Kind, Prefix, Value

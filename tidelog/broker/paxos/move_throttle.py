@@ -21,8 +21,8 @@ from msgspec import structs
 
 from tidelog.broker.consensus.messages import PaxosFrame
 from tidelog.broker.partitions.throttle import Direction, Throttle
+from tidelog.broker.paxos.context import Peers
 from tidelog.broker.paxos.messages import PartitionFrame, ReadApplied
-from tidelog.broker.paxos.surroundings import Peers
 from tidelog.model.errors import Overloaded
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tidelog.broker.paxos.space import JournalSpace, SpaceSettings, Usage
+from tidelog.broker.paxos.journal_truncation import JournalSpace, SpaceSettings, Usage
 from tidelog.replication.paxos.events import Applied, Event, Proposed, Truncate
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import Kind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from tidelog.broker.consensus.campaign import Campaigner
 from tidelog.broker.consensus.messages import ElectionFrame
-from tidelog.broker.metadata.campaign import Campaigner
 from tidelog.replication.election import Election
 from tidelog.replication.election_events import PreVote, Reconfigured
 from tidelog.replication.election_settings import ElectionSettings

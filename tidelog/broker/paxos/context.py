@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import msgspec
 
 from tidelog.broker.partitions.led_partition import Facilities
+from tidelog.broker.paxos.journal_truncation import SpaceSettings
 from tidelog.broker.paxos.messages import ReadApplied
-from tidelog.broker.paxos.space import SpaceSettings
 from tidelog.model.cluster import Voter
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer, Entropy

@@ -10,10 +10,10 @@ from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.paxos.journal_truncation import SpaceSettings
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.roles import PaxosRoles
-from tidelog.broker.paxos.space import SpaceSettings
-from tidelog.broker.paxos.steward import Steward
+from tidelog.broker.paxos.voter_reconciler import Steward
 from tidelog.config.schema import TopicConfig
 from tidelog.controller.commands import Command, CommandAnswer
 from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember

@@ -10,8 +10,8 @@ from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.consensus.messages import PaxosFrame
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.paxos.pace import cut
-from tidelog.broker.paxos.space import SpaceSettings
+from tidelog.broker.paxos.journal_truncation import SpaceSettings
+from tidelog.broker.paxos.move_throttle import cut
 from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember, Topic
 from tidelog.model.ids import NodeId
 from tidelog.replication.paxos.messages import LearnResponse

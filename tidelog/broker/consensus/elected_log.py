@@ -16,15 +16,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from tidelog.broker.consensus.campaign import Campaigner
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.engine import Engine, Told
+from tidelog.broker.consensus.founding import founders_of
+from tidelog.broker.consensus.inflight import Outcomes, fail, resolve
 from tidelog.broker.consensus.listener import LogListener
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
-from tidelog.broker.consensus.outcomes import Outcomes, fail, resolve
 from tidelog.broker.consensus.routes import Routes
-from tidelog.broker.metadata.campaign import Campaigner
-from tidelog.broker.metadata.origin import founders_of
 from tidelog.model.cluster import Voter
 from tidelog.model.errors import ControllerLost, NotController
 from tidelog.model.ports import Buffer, Clock, Entropy

@@ -21,9 +21,9 @@ from typing import Any
 import structlog
 
 from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.broker.paxos.context import voter_of
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.roles import PaxosRoles
-from tidelog.broker.paxos.surroundings import voter_of
 from tidelog.controller.commands import Command, CommandAnswer, Done
 from tidelog.controller.member_steps import MemberSet, is_report_due, next_step
 from tidelog.controller.partition_commands import (
