@@ -28,10 +28,11 @@ from tidelog.admin.results import (
     TopicPlacement,
     VoterDescription,
 )
-from tidelog.model.errors import NotFound, TidelogError, UnknownTopic
+from tidelog.model.errors import InvalidRequest, NotFound, TidelogError, TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.errors import decode_answer
+from tidelog.transport.metadata import TopicMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.session import ClusterSession
@@ -125,10 +126,12 @@ class AdminClient(GroupCalls):
         replicas_assignments: Mapping[int, Sequence[int]] | None = None,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
+        exist_ok: bool = False,
     ) -> TopicPlacement:
         """Creates a topic; every live broker knows it when this returns. With `validate_only` nothing is created.
 
-        Raises `InvalidRequest` if it exists, or cannot be made as asked.
+        With `exist_ok` a topic of this name is returned as it is, whatever else was asked for. Raises `TopicExists`, or
+        `InvalidRequest` if it cannot be made as asked.
         """
         topic = NewTopic(
             topic_name=name,
@@ -137,13 +140,34 @@ class AdminClient(GroupCalls):
             replicas_assignments=replicas_assignments,
             configs=configs or {},
         )
-        return await self._create(topic, validate_only=validate_only)
+        return await self._create(topic, validate_only=validate_only, exist_ok=exist_ok)
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicPlacement]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, exist_ok: bool = False
+    ) -> list[TopicPlacement]:
         """Creates topics one after the other; the first error ends it, and what was created before stays."""
-        return [await self._create(topic, validate_only=validate_only) for topic in topics]
+        return [await self._create(topic, validate_only=validate_only, exist_ok=exist_ok) for topic in topics]
 
-    async def _create(self, topic: NewTopic, *, validate_only: bool) -> TopicPlacement:
+    async def _create(self, topic: NewTopic, *, validate_only: bool, exist_ok: bool) -> TopicPlacement:
+        try:
+            return await self._ask_to_create(topic, validate_only=validate_only)
+        except InvalidRequest as error:
+            existing = await self._existing(topic.topic_name)
+            if existing is None:
+                raise
+            if not exist_ok:
+                raise TopicExists(f"topic {topic.topic_name} exists already") from error
+            return TopicPlacement.of(existing)
+
+    async def _existing(self, name: str) -> TopicMetadata | None:
+        """Returns the topic of this name, if there is one; a name that no topic can have finds none."""
+        try:
+            found = (await self._session.metadata(name)).topics
+        except InvalidRequest:
+            return None
+        return next((topic for topic in found if topic.name == name), None)
+
+    async def _ask_to_create(self, topic: NewTopic, *, validate_only: bool) -> TopicPlacement:
         asked: dict[str, Any] = {
             "topic_name": topic.topic_name,
             "partitions_count": topic.partitions_count,
@@ -179,7 +203,8 @@ class AdminClient(GroupCalls):
         return [TopicDescription.of(found[name]) for name in names]
 
     async def create_partitions(self, name: str, total: int) -> TopicPlacement:
-        """Grows a topic to `total` partitions. Keys may change partition. Raises `UnknownTopic`, `InvalidRequest`."""
+        """Grows a topic to `total` partitions. Adding partitions changes where keys go: records of one key may end up
+        in two partitions. Raises `UnknownTopic`, `InvalidRequest`."""
         body = await self._change("PATCH", f"/topics/{quote(name, safe='')}", {"partitions_count": total}, safe=False)
         return decode_answer(_PLACEMENT, body)
 

@@ -31,7 +31,7 @@ class ReplicaPlacement(msgspec.Struct, frozen=True):
 
 
 class TopicPlacement(msgspec.Struct, frozen=True):
-    """A topic as it was, or would be, created."""
+    """A topic as it was, or would be, created, or as it is."""
 
     topic_name: str
     topic_id: str
@@ -39,6 +39,18 @@ class TopicPlacement(msgspec.Struct, frozen=True):
     replication_factor: int
     partitions_count: int
     partitions: tuple[ReplicaPlacement, ...]
+
+    @classmethod
+    def of(cls, topic: TopicMetadata) -> TopicPlacement:
+        """Returns the placement of a topic that is there."""
+        return cls(
+            topic.name,
+            topic.topic_id,
+            topic.is_internal,
+            len(topic.partitions[0].replicas),
+            len(topic.partitions),
+            tuple(ReplicaPlacement(found.partition, found.replicas) for found in topic.partitions),
+        )
 
 
 class PartitionDescription(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from tidelog.cli.connection import connected, run
 from tidelog.cli.options import Bootstrap, Json, Protocol, TopicName, parse_settings
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import UsageError, counted, print_json
+from tidelog.model.errors import TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.metadata import PartitionVoter
@@ -33,6 +34,9 @@ def create(
     protocol: Annotated[Protocol | None, typer.Option(help="How partitions commit; fixed for ever.")] = None,
     configs: TopicConfigs = None,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Only show what would be created.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="If there is one of this name, leave it as it is: no error.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -42,23 +46,31 @@ def create(
     Examples:
       tidelog topic create flights --partitions 3
       tidelog topic create audit --config retention.ms=-1 --config compression.type=zstd
+      tidelog topic create flights --partitions 3 --if-not-exists
       tidelog topic create flights --partitions 3 --validate-only --json
     """
     settings = parse_settings(configs, "--config")
     if protocol is not None and settings.setdefault("commit.protocol", protocol.value) != protocol.value:
         raise UsageError("--protocol and --config commit.protocol say different things; keep one")
 
-    async def create_it() -> TopicPlacement:
+    async def create_it() -> tuple[TopicPlacement, bool]:
+        """Returns the placement, and whether the topic is new."""
         async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            return await admin.create_topic(
-                topic,
-                partitions=partitions,
-                replication_factor=replication_factor,
-                configs=settings,
-                validate_only=validate_only,
-            )
+            try:
+                created = await admin.create_topic(
+                    topic,
+                    partitions=partitions,
+                    replication_factor=replication_factor,
+                    configs=settings,
+                    validate_only=validate_only,
+                )
+            except TopicExists:
+                if not if_not_exists:
+                    raise
+                return await admin.create_topic(topic, validate_only=validate_only, exist_ok=True), False
+            return created, True
 
-    placement = run(create_it())
+    placement, is_new = run(create_it())
     if as_json:
         print_json(msgspec.to_builtins(placement))
     elif validate_only:
@@ -66,7 +78,7 @@ def create(
             ["partition", "replicas"], [[found.partition_id, _nodes(found.replicas)] for found in placement.partitions]
         )
     else:
-        print(f"created topic {topic}: {shape_of(placement)}")
+        print(f"{f'created topic {topic}' if is_new else f'topic {topic} exists already'}: {shape_of(placement)}")
 
 
 @app.command("list")
@@ -136,7 +148,7 @@ def alter(
 ) -> None:
     """Change a topic's settings, or give it more partitions.
 
-    With more partitions, keys may change theirs: records of one key are then in two.
+    Adding partitions changes where keys go: records of one key may end up in two partitions.
 
     \b
     Examples:
@@ -169,23 +181,35 @@ def alter(
 
 
 @app.command()
-def delete(topic: TopicName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+def delete(
+    topic: TopicName,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="If there is none of this name: no error.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
     """Delete a topic and all its records.
 
     \b
-    Example:
+    Examples:
       tidelog topic delete flights
+      tidelog topic delete flights --if-exists
     """
 
-    async def remove() -> None:
+    async def remove() -> bool:
         async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            await admin.delete_topic(topic)
+            try:
+                await admin.delete_topic(topic)
+            except UnknownTopic:
+                if not if_exists:
+                    raise
+                return False
+            return True
 
-    run(remove())
+    was_there = run(remove())
     if as_json:
         print_json({"topic_name": topic})
     else:
-        print(f"deleted topic {topic}")
+        print(f"deleted topic {topic}" if was_there else f"there is no topic {topic}")
 
 
 class _Description(msgspec.Struct, frozen=True):

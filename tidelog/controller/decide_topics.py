@@ -30,7 +30,7 @@ from tidelog.controller.records import (
     TopicRemoved,
 )
 from tidelog.model.cluster import NO_LEADER, PAXOS, BrokerInfo, ClusterImage, Topic
-from tidelog.model.errors import InvalidRequest, UnknownTopic
+from tidelog.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from tidelog.model.ids import NodeId
 from tidelog.model.names import check_topic_name, is_internal
 from tidelog.placement.striped import UsableBroker, arrange, least_leading, place
@@ -45,7 +45,7 @@ def topic_named(image: ClusterImage, name: str) -> Topic:
     """Raises `UnknownTopic`."""
     topic = image.topics.get(name)
     if topic is None:
-        raise UnknownTopic(f"there is no topic {name!r}; create it first")
+        raise UnknownTopic(f"there is no topic {name!r}")
     return topic
 
 
@@ -82,7 +82,7 @@ def _check_new_topic(image: ClusterImage, request: NewTopic) -> None:
     if is_internal(request.name):
         raise InvalidRequest(f"topic names that begin with two underscores are the brokers' own: {request.name}")
     if request.name in image.topics:
-        raise InvalidRequest(f"topic {request.name} exists already")
+        raise TopicExists(f"topic {request.name} exists already")
     if len(image.topics) >= TOPICS_MAX:
         raise InvalidRequest(f"there are {TOPICS_MAX} topics, the most a cluster may have; delete some first")
 

@@ -52,9 +52,17 @@ class ConsumerConfigOutOfRange(TidelogError):
 
 
 class InvalidRequest(TidelogError):
-    """Syntax, type, integer range, name, or an option that contradicts another; also "topic exists"."""
+    """Syntax, type, integer range, name, or an option that contradicts another."""
 
     code = 40002
+
+
+class TopicExists(InvalidRequest):
+    """A topic cannot be created because there is one of this name (Kafka: TOPIC_ALREADY_EXISTS).
+
+    It has its parent's code, as with Confluent's REST proxy, so a code alone never becomes this class: the admin client
+    looks at the metadata to tell the two apart.
+    """
 
 
 class InvalidBatch(TidelogError):

@@ -78,7 +78,10 @@ _BY_CODE: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
     {
         kind.code: kind
         for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, TidelogError) and kind is not TidelogError
+        if isinstance(kind, type)
+        and issubclass(kind, TidelogError)
+        and kind is not TidelogError
+        and "code" in vars(kind)
     }
 )
 

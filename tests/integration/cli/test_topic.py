@@ -58,13 +58,24 @@ def test_list_as_json_is_one_array_of_objects(cli: Cli, topic: str) -> None:
     assert (found["partitions_count"], found["replication_factor"], found["is_internal"]) == (2, 1, False)
 
 
+def test_what_is_there_or_gone_already_is_no_error_if_so_asked(cli: Cli, topic: str) -> None:
+    again = cli.succeed("topic", "create", topic, "--partitions", "5", "--if-not-exists").decode()
+    assert again == f"topic {topic} exists already: 2 partitions, 1 replica\n"
+    shown = json.loads(cli.succeed("topic", "create", topic, "--if-not-exists", "--json"))
+    assert shown["topic_id"] == json.loads(cli.succeed("topic", "describe", topic, "--json"))["topic_id"]
+    assert cli.succeed("topic", "delete", topic, "--if-exists").decode() == f"deleted topic {topic}\n"
+    assert cli.succeed("topic", "delete", topic, "--if-exists").decode() == f"there is no topic {topic}\n"
+    made = cli.succeed("topic", "create", topic, "--partitions", "3", "--if-not-exists").decode()
+    assert made == f"created topic {topic}: 3 partitions, 1 replica\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["create", "{topic}"], "exists already (40002)"),
         (["create", "c", "--config", "retention.mss=1"], "did you mean retention.ms?"),
         (["alter", "{topic}", "--partitions", "1"], "(40002)"),
-        (["delete", "no-such-topic"], "(40401)"),
+        (["delete", "no-such-topic"], "error: there is no topic 'no-such-topic' (40401)"),
     ],
 )
 def test_what_a_broker_refuses_is_one_line_with_its_code(cli: Cli, topic: str, words: list[str], said: str) -> None:

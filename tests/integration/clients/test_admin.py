@@ -15,6 +15,7 @@ from tidelog.model.errors import (
     InvalidRequest,
     NotFound,
     OffsetOutOfRange,
+    TopicExists,
     UnknownGroup,
     UnknownTopic,
 )
@@ -51,15 +52,31 @@ async def test_creating_is_checked_and_can_be_tried_out(admin: AdminClient) -> N
         [NewTopic(topic_name="one"), NewTopic(topic_name="two", replicas_assignments={0: [1], 1: [1]})]
     )
     assert [topic.partitions_count for topic in created] == [1, 2]
-    with pytest.raises(InvalidRequest, match="one"):
-        await admin.create_topic("one")
-    with pytest.raises(InvalidRequest, match="no topic name"):
+    with pytest.raises(InvalidRequest, match="no topic name") as refused:
         await admin.create_topic("../one")
+    assert not isinstance(refused.value, TopicExists)
     with pytest.raises(InvalidRequest, match="retention"):
         await admin.create_topic("three", configs={"retention.msec": "1"})
     described = await admin.describe_topics(["two", "one"])
     assert [topic.topic_name for topic in described] == ["two", "one"]
     assert {"one", "two"} <= {topic.topic_name for topic in await admin.describe_topics()}
+
+
+async def test_a_topic_that_exists_is_told_from_one_that_cannot_be(admin: AdminClient, topic: str) -> None:
+    for validate_only in (False, True):
+        with pytest.raises(TopicExists, match=f"topic {topic} exists already") as exists:
+            await admin.create_topic(topic, validate_only=validate_only)
+        assert (exists.value.code, exists.value.definite) == (40002, True)
+    described = await admin.describe_topic(topic)
+    found = await admin.create_topic(topic, partitions=7, exist_ok=True)
+    assert (found.topic_id, found.partitions_count) == (described.topic_id, 1)
+    assert [at.replicas for at in found.partitions] == [at.replicas for at in described.partitions]
+    await admin.delete_topic(topic)
+    assert [
+        made.partitions_count for made in await admin.create_topics([NewTopic(topic_name=topic)], exist_ok=True)
+    ] == [1]
+    with pytest.raises(InvalidRequest, match="no topic name"):
+        await admin.create_topic("../one", exist_ok=True)
 
 
 async def test_settings_are_changed_together_or_not_at_all(admin: AdminClient, topic: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tidelog.model import errors
-from tidelog.model.errors import InternalError, InvalidRequest, OffsetOutOfRange, TidelogError
+from tidelog.model.errors import InternalError, InvalidRequest, OffsetOutOfRange, TidelogError, TopicExists
 from tidelog.transport.errors import ConnectFailed, DeliveryUnknown, NoAnswer, error_from_answer, error_from_code
 
 KINDS = [
     kind
     for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, TidelogError) and kind is not TidelogError
+    if isinstance(kind, type) and issubclass(kind, TidelogError) and kind is not TidelogError and "code" in vars(kind)
 ]
 
 
@@ -24,6 +24,11 @@ def test_every_code_comes_back_as_its_exception(kind: type[TidelogError]) -> Non
     error = error_from_answer(kind.code // 100, {}, answer(kind.code))
     assert type(error) is kind
     assert error.message == "why"
+
+
+def test_a_code_that_an_exception_shares_comes_back_as_its_parent() -> None:
+    assert issubclass(TopicExists, InvalidRequest)
+    assert type(error_from_code(TopicExists.code, "why")) is InvalidRequest
 
 
 def test_the_range_comes_from_the_headers() -> None:

@@ -144,7 +144,7 @@ class Administration:
     def _topic(self, name: str) -> Topic:
         topic = self._image().topics.get(name)
         if topic is None:
-            raise UnknownTopic(f"there is no topic {name!r}; create it first")
+            raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
 
