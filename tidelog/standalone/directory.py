@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.broker.consensus.founding import Facts
+from tidelog.broker.consensus.founding import LogFacts
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Clock, Entropy, Files
 from tidelog.replication.paxos.state import Metadata
@@ -26,9 +26,9 @@ from tidelog.storage.slot_store import SlotStore, StoredSlots
 OPEN_FILES_MAX = 64
 
 
-def facts_of(stored: StoredSlots) -> Facts | None:
+def facts_of(stored: StoredSlots) -> LogFacts | None:
     """What a replica remembers of itself; None if it was never initialised, and never joined a log."""
-    return None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=Facts)
+    return None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=LogFacts)
 
 
 class DirectoryRefused(TidelogError):
@@ -78,7 +78,7 @@ def initialise(files: Files, clock: Clock, entropy: Entropy) -> str:
         _check_unused(stored)
     directory = ReplicaDirectory(files, clock, entropy)
     try:
-        new = Facts(0, "", Metadata(directory.store.incarnation), b"", b"")
+        new = LogFacts(0, "", Metadata(directory.store.incarnation), b"", b"")
         directory.store.store_facts(msgspec.msgpack.encode(new))()
         return directory.store.incarnation
     finally:

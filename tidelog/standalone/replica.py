@@ -6,8 +6,9 @@
 
 *Joining.* A disk votes under an id that no other disk ever had. A replica without one asks the leader, who first has an
 id for it noted in the log: then it is used up, whatever becomes of the rest. Whoever reads there that an id is his
-writes it down, and may vote under it. When he has caught up, the leader changes the voters (`QuorumLog.change_voters`):
-the new disk in the place of that node's old one. A leader takes one entry, or one change, at a time, as Mesos' does.
+writes it down, and may vote under it. When he has caught up, the leader changes the voters
+(`ElectedLog.change_voters`): the new disk in the place of that node's old one. A leader takes one entry, or one change,
+at a time, as Mesos' does.
 
 The log begins at 0 for ever: there is no state machine whose snapshot could stand for its head.
 """
@@ -21,8 +22,8 @@ from typing import Any
 import msgspec
 
 from tidelog.broker.consensus.disk import ReplicaDisk
-from tidelog.broker.consensus.elected_log import QuorumLog
-from tidelog.broker.consensus.founding import Address, Facts, NamedVoter, find_origin, founders_of
+from tidelog.broker.consensus.elected_log import ElectedLog
+from tidelog.broker.consensus.founding import Address, LogFacts, NamedVoter, find_origin, founders_of
 from tidelog.broker.consensus.messages import DescribeQuorum, ElectionFrame, PaxosFrame, QuorumDescribed
 from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.stored import stored_log
@@ -95,7 +96,7 @@ class LogReplica:
         self._peers.on_peer_down.append(lambda node: None if self._log is None else self._log.peer_down(node))
         self._named: list[NamedVoter] = []
         self._may_found = False
-        self._log: QuorumLog | None = None
+        self._log: ElectedLog | None = None
         self._view: LogView
         self._disk: ReplicaDisk
         self._founders = b""
@@ -151,7 +152,7 @@ class LogReplica:
             self._take_part(self._unsure(), metadata, 0)
             await self._writer.perform(self._store.store_facts(self._facts(metadata)))
 
-    def _resume(self, facts: Facts) -> None:
+    def _resume(self, facts: LogFacts) -> None:
         if facts.node_id != self.node_id:
             raise DirectoryRefused(f"it belongs to server {facts.node_id} of log {facts.cluster_id}, by their order")
         self.log_id = facts.cluster_id
@@ -178,7 +179,7 @@ class LogReplica:
             window=WINDOW,
         )
         self._view = LogView(node.replica.floor, node.replica.slots)
-        self._log = QuorumLog(
+        self._log = ElectedLog(
             self.node_id,
             self._store.incarnation,
             node,
@@ -201,7 +202,7 @@ class LogReplica:
     def _facts(self, metadata: Metadata) -> bytes:
         voter_id = 0 if self._log is None else self._log.voter_id
         contacts = encode_voters(self._contacts)
-        return msgspec.msgpack.encode(Facts(self.node_id, self.log_id, metadata, self._founders, contacts, voter_id))
+        return msgspec.msgpack.encode(LogFacts(self.node_id, self.log_id, metadata, self._founders, contacts, voter_id))
 
     async def _ask(self, address: Address) -> QuorumDescribed:
         answer = await self._peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
@@ -303,7 +304,7 @@ class LogReplica:
         elif self._log is not None and isinstance(message, ElectionFrame):
             self._log.receive_election(caller.node_id, message)
 
-    def _known(self) -> QuorumLog:
+    def _known(self) -> ElectedLog:
         if self._log is None:
             raise NotController("this replica does not know its log yet")
         return self._log

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from tidelog.broker.consensus.campaign import Campaigner
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.disk import ReplicaDisk
-from tidelog.broker.consensus.engine import Engine, Told
+from tidelog.broker.consensus.engine import Engine, LogEffect
 from tidelog.broker.consensus.founding import founders_of
 from tidelog.broker.consensus.inflight import Outcomes, fail, resolve
 from tidelog.broker.consensus.listener import LogListener
@@ -76,7 +76,7 @@ from tidelog.replication.paxos.voters import (
 CHANGE_S_MAX = 10.0
 
 
-class QuorumLog:
+class ElectedLog:
     """Made with what the disk gave back; `start` before anything else. Not thread-safe: for the loop alone."""
 
     def __init__(
@@ -281,7 +281,7 @@ class QuorumLog:
 
     # -- what the engine says ----------------------------------------------------------------------------------------
 
-    def on_effect(self, effect: Told) -> None:
+    def on_effect(self, effect: LogEffect) -> None:
         """For the engine."""
         match effect:
             case Applied():

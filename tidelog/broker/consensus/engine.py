@@ -58,14 +58,16 @@ NOTICE_S = 0.005
 Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
 
 
-Told = Applied | Chosen | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged | Halted
+LogEffect = (
+    Applied | Chosen | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged | Halted
+)
 """What the owner of an engine hears of."""
 
 
 class EngineListener(Protocol):
     """Who owns the engine, and is told what its log does."""
 
-    def on_effect(self, effect: Told) -> None: ...
+    def on_effect(self, effect: LogEffect) -> None: ...
 
 
 class Engine:

@@ -46,7 +46,7 @@ async def no_contacts() -> Sequence[Address]:
     return ()
 
 
-class Facts(msgspec.Struct, frozen=True):
+class LogFacts(msgspec.Struct, frozen=True):
     """What a broker's metadata disk must remember of itself; two copies of it are kept (`SlotStore.store_facts`)."""
 
     node_id: int
@@ -73,7 +73,7 @@ class NamedVoter:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class LogOrigin:
     """How to begin."""
 
     cluster_id: str
@@ -91,7 +91,7 @@ async def find_origin(
     entropy: Entropy,
     *,
     named_by: str = "cluster.voters",
-) -> Origin:
+) -> LogOrigin:
     """Asks until it is clear whether there is a cluster to join, or one to be founded. For a new disk only.
 
     `contacts` are brokers of an existing cluster (`--join`); `named_by` says to people what named the voters. Raises
@@ -128,7 +128,7 @@ async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
         return None
 
 
-def _joining(answers: Sequence[QuorumDescribed], named_by: str) -> Origin | None:
+def _joining(answers: Sequence[QuorumDescribed], named_by: str) -> LogOrigin | None:
     """The newest voter set of a cluster that somebody belongs to."""
     sets = [
         (decode_voters(answer.voters), answer.cluster_id, answer.voters_position) for answer in answers if answer.voters
@@ -142,12 +142,12 @@ def _joining(answers: Sequence[QuorumDescribed], named_by: str) -> Origin | None
             f"{named_by} or --join"
         )
     newest = max(sets, key=lambda found: found[2])[0]
-    return Origin(clusters[0], newest, is_founder=False)
+    return LogOrigin(clusters[0], newest, is_founder=False)
 
 
 def _from_answers(
     node_id: int, incarnation: str, named: Sequence[NamedVoter], answers: Sequence[QuorumDescribed], named_by: str
-) -> Origin | None:
+) -> LogOrigin | None:
     """A founding, if all named voters are new, or are in the midst of founding with this very disk."""
     ours = tuple(map(str, named))
     for answer in answers if named else ():
@@ -177,7 +177,7 @@ def _identities(incarnations: dict[int, str], named: Sequence[NamedVoter]) -> li
     return [(number, incarnations[node]) for number, node in enumerate(nodes, start=1)]
 
 
-def _founding(incarnations: dict[int, str], named: Sequence[NamedVoter], cluster_id: str) -> Origin:
+def _founding(incarnations: dict[int, str], named: Sequence[NamedVoter], cluster_id: str) -> LogOrigin:
     addresses = {voter.node_id: voter.address for voter in named}
     identities = _identities(incarnations, named)
     voters = [
@@ -185,7 +185,7 @@ def _founding(incarnations: dict[int, str], named: Sequence[NamedVoter], cluster
         for (voter_id, identity), node in zip(identities, sorted(addresses), strict=True)
     ]
     drawn = xxh3_64_hexdigest(encode_voters(VoterSet(tuple(voters), len(voters) + 1)))
-    return Origin(cluster_id or drawn, VoterSet(tuple(voters), len(voters) + 1), is_founder=True)
+    return LogOrigin(cluster_id or drawn, VoterSet(tuple(voters), len(voters) + 1), is_founder=True)
 
 
 def founders_of(metadata: Metadata, voters: VoterSet) -> VoterSet:

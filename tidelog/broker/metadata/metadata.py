@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from tidelog.broker.consensus.disk import ReplicaDisk
-from tidelog.broker.consensus.elected_log import QuorumLog
-from tidelog.broker.consensus.founding import Address, Contacts, Facts, NamedVoter, find_origin, founders_of
+from tidelog.broker.consensus.elected_log import ElectedLog
+from tidelog.broker.consensus.founding import Address, Contacts, LogFacts, NamedVoter, find_origin, founders_of
 from tidelog.broker.consensus.messages import (
     DescribeQuorum,
     ElectionFrame,
@@ -28,7 +28,7 @@ from tidelog.broker.consensus.messages import (
 )
 from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.stored import stored_log
-from tidelog.broker.metadata.snapshots import SnapshotKeeper, Standing
+from tidelog.broker.metadata.snapshots import SnapshotKeeper, SnapshotVoters
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
@@ -107,8 +107,8 @@ class ClusterMetadata:
         self._named = [NamedVoter(node, (host, port)) for node, host, port in config.named_voters]
         self._store: SlotStore
         self._disk: ReplicaDisk
-        self._log: QuorumLog
-        self._standing: Standing | None = None
+        self._log: ElectedLog
+        self._snapshot_voters: SnapshotVoters | None = None
         """The voters by the last snapshot, or by what was delivered since."""
         self._founders = b""
         self._contacts: VoterSet
@@ -133,7 +133,7 @@ class ClusterMetadata:
         """
         self._store, stored = self._open_disk()
         self.incarnation = self._store.incarnation
-        facts = None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=Facts)
+        facts = None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=LogFacts)
         if facts is not None and facts.cluster_id:
             await self._resume(facts, stored, address, contacts)
         else:
@@ -155,7 +155,7 @@ class ClusterMetadata:
         logger.error("the metadata disk has lost what it promised; this broker joins its cluster anew")
         return self._manager.open_slots(self._clock.wall_ms(), anew=True)
 
-    async def _resume(self, facts: Facts, stored: StoredSlots, me: Address, contacts: Contacts) -> None:
+    async def _resume(self, facts: LogFacts, stored: StoredSlots, me: Address, contacts: Contacts) -> None:
         if facts.node_id != self._node_id:
             raise ConfigError(
                 f"this data directory belongs to node {facts.node_id} of cluster {facts.cluster_id}, not to node "
@@ -165,12 +165,12 @@ class ClusterMetadata:
         loaded = self._keeper.load()
         position = 0
         if loaded is not None:
-            self.image, position, self._standing = loaded
+            self.image, position, self._snapshot_voters = loaded
         elif facts.founders:
             founders = decode_voters(facts.founders)
             if facts.metadata.founders:
                 founders = founders_of(facts.metadata, founders)
-            self._standing = Standing(founders, -1)
+            self._snapshot_voters = SnapshotVoters(founders, -1)
         self._founders, self._contacts = facts.founders, decode_voters(facts.contacts)
         self._build(facts.metadata, stored, position, facts.voter_id)
         self._check_alone(stored)
@@ -193,7 +193,7 @@ class ClusterMetadata:
         if origin.is_founder:
             self._found = origin.cluster_id
             self._founders = encode_voters(origin.voters)
-            self._standing = Standing(origin.voters, -1)
+            self._snapshot_voters = SnapshotVoters(origin.voters, -1)
         self._build(Metadata(self.incarnation), stored, 0, 0)
         if not origin.is_founder:
             await self._log_writer.perform(self._store.store_facts(self._facts(Metadata(self.incarnation))))
@@ -201,8 +201,8 @@ class ClusterMetadata:
     def _membership(self) -> Membership:
         """By the snapshot, or from the log's beginning. Who did not found the log, and has no snapshot, knows whom to
         ask, but not who the voters were where its log begins: until the log says so, it is no candidate."""
-        if self._standing is not None:
-            return Membership(self._standing.voters, self._standing.voters_position)
+        if self._snapshot_voters is not None:
+            return Membership(self._snapshot_voters.voters, self._snapshot_voters.voters_position)
         membership = Membership(self._contacts)
         membership.on_unread(0)
         return membership
@@ -220,7 +220,7 @@ class ClusterMetadata:
             window=WINDOW,
             voters_position=membership.position,
         )
-        self._log = QuorumLog(
+        self._log = ElectedLog(
             self._node_id,
             incarnation,
             node,
@@ -241,7 +241,7 @@ class ClusterMetadata:
         self._log.routes.set_voters(self._contacts)
 
     def _facts(self, metadata: Metadata) -> bytes:
-        facts = Facts(
+        facts = LogFacts(
             self._node_id, self.cluster_id, metadata, self._founders, encode_voters(self._contacts), self._log.voter_id
         )
         return msgspec.msgpack.encode(facts)
@@ -318,12 +318,12 @@ class ClusterMetadata:
     # -- as the active controller uses it ----------------------------------------------------------------------------
 
     async def append(self, records: Sequence[MetadataRecord]) -> int:
-        """As `QuorumLog.append`: records, all or none; returns the first one's offset."""
+        """As `ElectedLog.append`: records, all or none; returns the first one's offset."""
         payload = b"\n".join(encode_record(record) for record in records)
         return (await self._log.append(payload, len(records))).value.base_offset
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """As `QuorumLog.change_voters`. A new voter must be ready to vote before its vote may be needed."""
+        """As `ElectedLog.change_voters`. A new voter must be ready to vote before its vote may be needed."""
         if add is not None:
             try:
                 answer = await self._peers.request(add.node_id, DescribeQuorum(), deadline_s=ASK_S_MAX)
@@ -335,7 +335,7 @@ class ClusterMetadata:
         await self._log.change_voters(add=add, remove=remove)
 
     def resign(self) -> None:
-        """As `QuorumLog.resign`."""
+        """As `ElectedLog.resign`."""
         self._log.resign()
 
     def mark(self) -> None:
@@ -349,7 +349,7 @@ class ClusterMetadata:
 
     @property
     def has_lease(self) -> bool:
-        """As `QuorumLog.has_lease`."""
+        """As `ElectedLog.has_lease`."""
         return self._log.has_lease
 
     @property
@@ -364,8 +364,8 @@ class ClusterMetadata:
             self.image = apply(self.image, record, offset + i)
             match record:
                 case SnapshotTaken():
-                    assert self._standing is not None, "the voters come first in a log"
-                    self._spawn("snapshot", self._keeper.take(self.image, position + 1, self._standing))
+                    assert self._snapshot_voters is not None, "the voters come first in a log"
+                    self._spawn("snapshot", self._keeper.take(self.image, position + 1, self._snapshot_voters))
                 case SnapshotAgreed():
                     self._on_agreed(record)
                 case VoterAssigned(node_id, storage, voter_id):
@@ -374,7 +374,7 @@ class ClusterMetadata:
         self._changed()
 
     def voters_applied(self, voters: VoterSet, position: int) -> None:
-        self._standing = Standing(voters, position)
+        self._snapshot_voters = SnapshotVoters(voters, position)
         self._contacts = voters
         self.image = with_voters(self.image, voters.voters, voters.next_voter_id)
         self._disk.refresh(self._log.engine.node.replica.metadata)
@@ -430,12 +430,12 @@ class ClusterMetadata:
 
     async def _fetch(self) -> None:
         while (needed := self._log.delivery.needs_snapshot) is not None:
-            image, position, standing = await self._keeper.fetch(lambda: self._known, self._peers.request, needed)
+            image, position, voters = await self._keeper.fetch(lambda: self._known, self._peers.request, needed)
             while position > self._log.applied_position:  # noqa: ASYNC110 - a snapshot may be newer than what came here
                 await asyncio.sleep(BEHIND_S)
             if position > self._log.delivery.position:
-                self.image, self._standing = image, standing
-                self._log.install(position, standing.voters, standing.voters_position)
+                self.image, self._snapshot_voters = image, voters
+                self._log.install(position, voters.voters, voters.voters_position)
                 self._changed()
 
     # -- as other brokers use it -------------------------------------------------------------------------------------

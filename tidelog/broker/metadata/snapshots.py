@@ -32,7 +32,7 @@ PAUSE_S = 0.1
 logger = structlog.get_logger("tidelog.quorum")
 
 
-class Standing(msgspec.Struct, frozen=True):
+class SnapshotVoters(msgspec.Struct, frozen=True):
     """What a snapshot says beside the image, of the log whose beginning it stands for."""
 
     voters: VoterSet
@@ -60,18 +60,18 @@ class SnapshotKeeper:
         self.positions: dict[int, int] = {}
         """Where in the log the snapshots taken by this process lie, by their image's position."""
 
-    def load(self) -> tuple[ClusterImage, int, Standing] | None:
-        """The newest that is whole: image, position, standing. Blocking. Raises `SnapshotUnreadable`, `OSError`."""
+    def load(self) -> tuple[ClusterImage, int, SnapshotVoters] | None:
+        """The newest that is whole: image, position, voters. Blocking. Raises `SnapshotUnreadable`, `OSError`."""
         loaded = self._store.load_newest()
         for damage in loaded.damaged:
             logger.warning("a metadata snapshot is damaged; an older one, or a peer's, will do", finding=str(damage))
         return None if loaded.snapshot is None else self._opened(loaded.snapshot)
 
-    def _opened(self, snapshot: Snapshot) -> tuple[ClusterImage, int, Standing]:
+    def _opened(self, snapshot: Snapshot) -> tuple[ClusterImage, int, SnapshotVoters]:
         image = decode_image(snapshot.body)
         self._note(image, snapshot.header)
-        standing = msgspec.msgpack.decode(snapshot.header.header, type=Standing)
-        return image, snapshot.header.position, standing
+        voters = msgspec.msgpack.decode(snapshot.header.header, type=SnapshotVoters)
+        return image, snapshot.header.position, voters
 
     def _note(self, image: ClusterImage, header: SnapshotHeader) -> None:
         self.newest = (image.position, header.root.hex())
@@ -79,9 +79,9 @@ class SnapshotKeeper:
 
     # -- taking ------------------------------------------------------------------------------------------------------
 
-    async def take(self, image: ClusterImage, position: int, standing: Standing) -> None:
+    async def take(self, image: ClusterImage, position: int, voters: SnapshotVoters) -> None:
         """Writes the image down. A disk that refuses costs a snapshot, nothing else."""
-        header = msgspec.msgpack.encode(standing)
+        header = msgspec.msgpack.encode(voters)
         body = encode_image(image)
         written: list[SnapshotHeader] = []
 
@@ -112,7 +112,7 @@ class SnapshotKeeper:
 
     async def fetch(
         self, nodes: Callable[[], Sequence[int]], ask: Ask, at_least: int
-    ) -> tuple[ClusterImage, int, Standing]:
+    ) -> tuple[ClusterImage, int, SnapshotVoters]:
         """A peer's snapshot that reaches `at_least`, installed here. Asks one after the other until one has it."""
         turn = 0
         while True:

@@ -9,7 +9,7 @@ from typing import Any
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.paxos.applied_log import AppliedLog
-from tidelog.broker.paxos.context import ReplicaSurroundings
+from tidelog.broker.paxos.context import PartitionContext
 from tidelog.broker.paxos.copying import Copier
 from tidelog.broker.paxos.journal import Floor
 from tidelog.model.ids import PartitionId
@@ -27,7 +27,7 @@ class Applying:
         partition_id: PartitionId,
         applied: AppliedLog,
         engine: Engine,
-        surroundings: ReplicaSurroundings,
+        context: PartitionContext,
         others: Callable[[], Sequence[int]],
         is_informed: Callable[[], bool],
         copied: Callable[[Floor], None],
@@ -35,7 +35,7 @@ class Applying:
         self._partition_id = partition_id
         self._applied = applied
         self._engine = engine
-        self._spawn: Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]] = surroundings.spawn
+        self._spawn: Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]] = context.spawn
         self._is_informed = is_informed
         self._copied = copied
         replica = engine.node.replica
@@ -45,7 +45,7 @@ class Applying:
         self.delivery = Delivery(begin, self._read, applied.take, lambda: replica.begin)
         self.delivery.jumped(floor.position)
         self._copier = Copier(
-            partition_id, applied, surroundings.peers.ask, others, self._lacking, self._on_copied, surroundings.entropy
+            partition_id, applied, context.peers.ask, others, self._lacking, self._on_copied, context.entropy
         )
         self._copying: asyncio.Task[None] | None = None
 

@@ -43,7 +43,7 @@ def epoch_of(number: int) -> int:
     return number >> (ATTEMPT_BITS + NODE_BITS)
 
 
-class Reigns:
+class BallotNumbers:
     """One replica's attempts to lead. `step` tells the engine; `metadata` is the engine's."""
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tidelog.broker.partitions.led_partition import Facilities
-from tidelog.broker.paxos.journal_truncation import SpaceSettings
+from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import ReadApplied
 from tidelog.model.cluster import Voter
 from tidelog.model.ids import PartitionId
@@ -78,7 +78,7 @@ class ReplicaPeers(Peers, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaSurroundings:
+class PartitionContext:
     """What all Paxos replicas of a broker share."""
 
     facilities: Facilities
@@ -86,4 +86,4 @@ class ReplicaSurroundings:
     entropy: Entropy
     spawn: Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
     """Runs a task of a replica, which ends it; whoever spawns sees to it that a failure is not lost."""
-    space: SpaceSettings = field(default_factory=SpaceSettings)
+    journal_bounds: JournalBounds = field(default_factory=JournalBounds)

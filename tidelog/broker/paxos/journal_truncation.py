@@ -21,7 +21,7 @@ WORTH_SHARE = 4
 """One slot in so many at least is given up at a time."""
 
 
-class SpaceSettings(NamedTuple):
+class JournalBounds(NamedTuple):
     """Bounds of a journal (`paxos.journal.max.bytes`, `.max.entries`). It grows beyond them until a TRUNCATE takes
     effect, a segment at a time."""
 
@@ -30,20 +30,20 @@ class SpaceSettings(NamedTuple):
     """A slot costs memory as long as it is in the journal."""
 
 
-class Usage(NamedTuple):
+class JournalUsage(NamedTuple):
     """What a journal holds now."""
 
     journal_bytes: int
     slots: int
 
 
-class JournalSpace:
+class JournalTruncation:
     """A leader's view of its partition."""
 
-    def __init__(self, settings: SpaceSettings) -> None:
+    def __init__(self, settings: JournalBounds) -> None:
         self._settings = settings
         self._durable: dict[int, int] = {}
-        self._left = Usage(0, 0)
+        self._left = JournalUsage(0, 0)
 
     def heard(self, engine_id: int, durable_offset: int) -> None:
         """A replica's log is durable up to there; it may have begun anew since."""
@@ -53,21 +53,21 @@ class JournalSpace:
         """As it was heard last; -1 if it was not."""
         return self._durable.get(engine_id, -1)
 
-    def truncated(self, usage: Usage) -> None:
+    def truncated(self, usage: JournalUsage) -> None:
         """So much the last TRUNCATE has left."""
         self._left = usage
 
-    def is_due(self, usage: Usage) -> bool:
+    def is_due(self, usage: JournalUsage) -> bool:
         """Has the journal outgrown its bounds, and what the last TRUNCATE has left, by half?"""
         settings, left = self._settings, self._left
         by_bytes = usage.journal_bytes > max(settings.bytes_max, left.journal_bytes * 3 // 2)
         return by_bytes or usage.slots > max(settings.slots_max, left.slots * 3 // 2)
 
-    def is_worth_it(self, slots: int, usage: Usage) -> bool:
+    def is_worth_it(self, slots: int, usage: JournalUsage) -> bool:
         """A TRUNCATE costs a round of its own: does it give up a good part?"""
         return slots * WORTH_SHARE >= usage.slots
 
-    def covered(self, quorum: Quorum, live: Sequence[int], usage: Usage) -> int:
+    def covered(self, quorum: Quorum, live: Sequence[int], usage: JournalUsage) -> int:
         """The offset up to which the logs of a quorum, and of all who are waited for, are durable."""
         waited_for = [] if self._is_hopeless(usage) else [member for member in live if member in quorum]
         reached = [self._durable.get(member, 0) for member in quorum.members]
@@ -77,6 +77,6 @@ class JournalSpace:
                 return offset
         return 0
 
-    def _is_hopeless(self, usage: Usage) -> bool:
+    def _is_hopeless(self, usage: JournalUsage) -> bool:
         settings = self._settings
         return usage.journal_bytes > HOPELESS * settings.bytes_max or usage.slots > HOPELESS * settings.slots_max

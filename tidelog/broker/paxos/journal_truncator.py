@@ -1,7 +1,7 @@
 """Giving back journal space: replicas report how far their logs are durable, the leader proposes a TRUNCATE.
 
-What may go is decided in `space`. A report follows a commit of the log, not more than one in `REPORT_S`; one that gets
-lost is made good by the next.
+What may go is decided in `journal_truncation`. A report follows a flush of the log, not more than one in `REPORT_S`;
+one that gets lost is made good by the next.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tidelog.broker.paxos.journal_truncation import JournalSpace, SpaceSettings, Usage
+from tidelog.broker.paxos.journal_truncation import JournalBounds, JournalTruncation, JournalUsage
 from tidelog.replication.paxos.events import Applied, Event, Proposed, Truncate
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import Kind
@@ -18,7 +18,7 @@ from tidelog.storage.slot_store import SlotStore
 REPORT_S = 0.5
 
 
-class Trimmer:
+class JournalTruncator:
     """One replica's. `report` tells the leader, if there is another; `live` are the engine ids that are waited for."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Trimmer:
         durable_offset: Callable[[], int],
         report: Callable[[int], None],
         live: Callable[[], list[int]],
-        settings: SpaceSettings,
+        settings: JournalBounds,
     ) -> None:
         self._node = node
         self._store = store
@@ -37,7 +37,7 @@ class Trimmer:
         self._durable_offset = durable_offset
         self._report = report
         self._live = live
-        self._space = JournalSpace(settings)
+        self._truncation = JournalTruncation(settings)
         self._on_its_way: int | None = None
         """The position of a TRUNCATE."""
         self._timer: asyncio.TimerHandle | None = None
@@ -54,20 +54,20 @@ class Trimmer:
 
     def heard(self, engine_id: int, durable_offset: int) -> None:
         """A replica's log is durable up to there."""
-        self._space.heard(engine_id, durable_offset)
+        self._truncation.heard(engine_id, durable_offset)
         usage = self._usage()
-        if self._node.coordinator is None or self._on_its_way is not None or not self._space.is_due(usage):
+        if self._node.coordinator is None or self._on_its_way is not None or not self._truncation.is_due(usage):
             return
-        begin = self._position_of(self._space.covered(self._node.quorum, self._live(), usage))
-        if self._space.is_worth_it(begin - self._node.replica.begin, usage):
+        begin = self._position_of(self._truncation.covered(self._node.quorum, self._live(), usage))
+        if self._truncation.is_worth_it(begin - self._node.replica.begin, usage):
             self._step(Truncate(begin))
 
     def durable_end_of(self, engine_id: int) -> int:
         """As it was heard last; -1 if it was not."""
-        return self._space.durable_end_of(engine_id)
+        return self._truncation.durable_end_of(engine_id)
 
-    def _usage(self) -> Usage:
-        return Usage(self._store.journal.log_bytes, len(self._node.replica.slots))
+    def _usage(self) -> JournalUsage:
+        return JournalUsage(self._store.journal.log_bytes, len(self._node.replica.slots))
 
     def _position_of(self, offset: int) -> int:
         """The first position that is not applied, or whose batches reach beyond the offset."""
@@ -87,7 +87,7 @@ class Trimmer:
         if applied.position == self._on_its_way:
             self._on_its_way = None
         if applied.value.kind is Kind.TRUNCATE:
-            self._space.truncated(self._usage())
+            self._truncation.truncated(self._usage())
 
     def lost(self) -> None:
         """Whatever was proposed here may not come."""

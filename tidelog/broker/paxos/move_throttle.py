@@ -32,7 +32,7 @@ from tidelog.replication.token_bucket import UNLIMITED
 from tidelog.transport.peer import Answer
 
 
-class Pace:
+class MoveThrottle:
     """One broker's."""
 
     def __init__(self, node_id: int, throttle: Throttle) -> None:
@@ -95,17 +95,17 @@ class Pace:
             self._throttle.received(count)
 
 
-class PacedPeers:
+class ThrottledPeers:
     """`ReplicaPeers`: what goes to other brokers, and is asked of them, at the pace of moves."""
 
-    def __init__(self, peers: Peers, pace: Pace) -> None:
+    def __init__(self, peers: Peers, move_throttle: MoveThrottle) -> None:
         self._peers = peers
-        self._pace = pace
+        self._move_throttle = move_throttle
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
         """As `Peers.notify`; what may not be sent now is as good as lost."""
         if isinstance(message, PartitionFrame):
-            allowed = self._pace.outgoing(node_id, message, payload)
+            allowed = self._move_throttle.outgoing(node_id, message, payload)
             if allowed is None:
                 return False
             message, payload = allowed
@@ -114,10 +114,10 @@ class PacedPeers:
     async def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Answer:
         """As `Peers.ask`, and `Overloaded`."""
         partition_id = PartitionId(TopicId(message.topic_id), message.partition)
-        size = min(message.bytes_max, await self._pace.may_receive(partition_id, deadline_s))
+        size = min(message.bytes_max, await self._move_throttle.may_receive(partition_id, deadline_s))
         asked = ReadApplied(message.topic_id, message.partition, message.offset, size)
         answer = await self._peers.ask(node_id, asked, deadline_s)
-        self._pace.received(partition_id, len(answer.body))
+        self._move_throttle.received(partition_id, len(answer.body))
         return answer
 
     def is_live(self, node_id: int) -> bool:
@@ -126,7 +126,7 @@ class PacedPeers:
 
     def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
         """As `ReplicaPeers.is_held`."""
-        return self._pace.is_held(partition_id, node_id)
+        return self._move_throttle.is_held(partition_id, node_id)
 
 
 def where(message: PartitionFrame) -> PartitionId:

@@ -7,8 +7,9 @@ which position. The *log* is what came of it: the applied prefix, batch behind b
                                   | applied, in order
                                delivery -> log -> readers, and at the leader producers
 
-The controller names the leader (`reigns`); voters change by entries of the log itself (`Membership`). A replica that is
-behind all journals copies another's log (`copying`). The leader has the journals' heads given up (`space`).
+The controller names the leader (`ballots`); voters change by entries of the log itself (`Membership`). A replica that
+is behind all journals copies another's log (`copying`). The leader has the journals' heads truncated
+(`journal_truncation`).
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import structlog
 from msgspec import structs
 
 from tidelog.broker.consensus.disk import ReplicaDisk
-from tidelog.broker.consensus.engine import NOTICE_S, Engine, Told
+from tidelog.broker.consensus.engine import NOTICE_S, Engine, LogEffect
 from tidelog.broker.consensus.messages import PaxosFrame
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
-from tidelog.broker.paxos.context import ReplicaIdentity, ReplicaSurroundings
+from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity
 from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory
-from tidelog.broker.paxos.journal_truncator import Trimmer
+from tidelog.broker.paxos.journal_truncator import JournalTruncator
 from tidelog.broker.paxos.links import Links
 from tidelog.broker.paxos.opening import ReplicaFiles
 from tidelog.broker.paxos.partition import WINDOW, PaxosPartition
@@ -62,7 +63,7 @@ class PaxosReplica:
     """Made with what the disk gave back; `start` before anything else. Not thread-safe: for the loop alone."""
 
     def __init__(
-        self, identity: ReplicaIdentity, contacts: VoterSet, files: ReplicaFiles, surroundings: ReplicaSurroundings
+        self, identity: ReplicaIdentity, contacts: VoterSet, files: ReplicaFiles, context: PartitionContext
     ) -> None:
         """`contacts` are the voters by the metadata: whom to ask as long as the log does not say who they are."""
         self.topic, self.partition_id, self.node_id = identity.topic, identity.partition_id, identity.node_id
@@ -70,13 +71,13 @@ class PaxosReplica:
         self.leader_epoch = -1
         self.leader: PaxosPartition | None = None
         """The leader's side, while the metadata names this broker."""
-        facilities, entropy = surroundings.facilities, surroundings.entropy
+        facilities, entropy = context.facilities, context.entropy
         self._facilities = facilities
         self._files = files
         self._engine_id = identity.engine_id if files.may_vote_as(identity.engine_id) else 0
         self._history = VoterHistory.open(files.stored, files.facts)
         membership = self._history.membership(contacts)
-        self._links = Links(identity, surroundings.peers, lambda: membership.voters, facilities.stats)
+        self._links = Links(identity, context.peers, lambda: membership.voters, facilities.stats)
         self._links.set_members(contacts, ())
         self.applied = AppliedLog(
             files.log,
@@ -118,22 +119,22 @@ class PaxosReplica:
             self.partition_id,
             self.applied,
             self.engine,
-            surroundings,
+            context,
             self._links.others,
             lambda: membership.is_known,
             self._on_copied,
         )
-        self._trimmer = Trimmer(
+        self._truncator = JournalTruncator(
             node,
             files.store,
             self.engine.step,
             lambda: self.applied.durable_offset,
             self._report_durable,
             self._links.live,
-            surroundings.space,
+            context.journal_bounds,
         )
         self._proposer = Proposer(self.engine, self._links, lambda: self.is_out_of_room, self._lags)
-        self._spawn = surroundings.spawn
+        self._spawn = context.spawn
         self._writing_facts: asyncio.Task[None] | None = None
         self._former: list[PaxosPartition] = []
         """Earlier leaders here, of whose values somebody still waits to hear."""
@@ -156,9 +157,9 @@ class PaxosReplica:
             partition.close()
         self.leader = None
         self.voting.close()
-        self.voting.reigns.give_up()
+        self.voting.ballots.give_up()
         self.engine.close()
-        self._trimmer.close()
+        self._truncator.close()
         self.applied.close()
         await self.applying.close()
         metadata = self.engine.node.replica.metadata
@@ -201,15 +202,15 @@ class PaxosReplica:
             self.node_id,
             self._facilities,
         )
-        self.voting.reigns.seek(leader_epoch)
+        self.voting.ballots.seek(leader_epoch)
         return self.leader
 
     def follow(self, leader_epoch: int, leader_node: int) -> None:
         """The metadata names another broker, or none (-1)."""
         self._step_down(leader_epoch)
         self._links.leader_node = leader_node
-        self.voting.reigns.give_up()
-        self._trimmer.durable()
+        self.voting.ballots.give_up()
+        self._truncator.durable()
 
     def _step_down(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
@@ -239,7 +240,7 @@ class PaxosReplica:
         """A peer's log is durable up to there, and its disk goes by these ids."""
         self._links.reported(node_id, engine_ids)
         for engine_id in engine_ids:
-            self._trimmer.heard(engine_id, durable_offset)
+            self._truncator.heard(engine_id, durable_offset)
 
     # -- what others see of it ---------------------------------------------------------------------------------------
 
@@ -302,7 +303,7 @@ class PaxosReplica:
     @property
     def is_deposed(self) -> bool:
         """The metadata names this broker, and a later leader was heard of."""
-        return self.leader is not None and self.voting.reigns.leader_epoch is None
+        return self.leader is not None and self.voting.ballots.leader_epoch is None
 
     def committed(self) -> None:
         """The log has become durable, or was repaired."""
@@ -311,11 +312,11 @@ class PaxosReplica:
     def tell_durable(self) -> None:
         """Has the leader told how far the log here is durable, as after each commit: somebody waits for that."""
         self.applied.hurry()
-        self._trimmer.durable()
+        self._truncator.durable()
 
     def durable_end_of(self, engine_id: int) -> int:
         """How far another replica's log was heard to be durable; -1 if nothing was heard of it."""
-        return self._trimmer.durable_end_of(engine_id)
+        return self._truncator.durable_end_of(engine_id)
 
     def is_silent(self, engine_id: int) -> bool:
         """As `Links.is_silent`: a vote that nobody casts."""
@@ -342,7 +343,7 @@ class PaxosReplica:
 
     # -- what the engine says ----------------------------------------------------------------------------------------
 
-    def on_effect(self, effect: Told) -> None:
+    def on_effect(self, effect: LogEffect) -> None:
         """For the engine."""
         match effect:
             case Applied():
@@ -360,7 +361,7 @@ class PaxosReplica:
                 self.voting.on_jumped(floor.position)
                 self.applying.on_jumped(floor.position)
             case StatusChanged():
-                self.voting.reigns.campaign()
+                self.voting.ballots.campaign()
             case Halted():
                 self._on_halted()
             case _:
@@ -368,7 +369,7 @@ class PaxosReplica:
 
     def _on_answer(self, answer: Proposed | Refused) -> None:
         if isinstance(answer, Proposed) and answer.value.kind is Kind.TRUNCATE:
-            self._trimmer.proposed(answer)
+            self._truncator.proposed(answer)
         elif isinstance(answer, Refused) and isinstance(answer.event, Elect):
             self.voting.on_refused(answer.event.number)
         else:
@@ -378,7 +379,7 @@ class PaxosReplica:
         self._links.push(self.engine, applied)
         self.voting.on_applied(applied)
         self.applying.on_applied(applied)
-        self._trimmer.applied(applied)
+        self._truncator.applied(applied)
         self._serve_if_ready()
 
     def _on_in_log(self, applied: Applied) -> None:
@@ -401,7 +402,7 @@ class PaxosReplica:
 
     def _on_durable(self) -> None:
         self._disk.resume()
-        self._trimmer.durable()
+        self._truncator.durable()
         self.applying.delivery.advance()
 
     def _report_durable(self, offset: int) -> None:
@@ -422,7 +423,7 @@ class PaxosReplica:
                 self.voting.on_elected(effect)
                 self._serve_if_ready()
             case Lost():
-                self._trimmer.lost()
+                self._truncator.lost()
                 self.voting.on_lost(effect)
             case VotersFound():
                 self.voting.on_found(effect)

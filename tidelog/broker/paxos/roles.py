@@ -15,10 +15,10 @@ import msgspec
 from tidelog.broker.partitions.led_partition import Facilities
 from tidelog.broker.partitions.replica_logs import ReplicaLogs, log_settings
 from tidelog.broker.partitions.roles import Assignment
-from tidelog.broker.paxos.context import ReplicaIdentity, ReplicaSurroundings, voters_of
-from tidelog.broker.paxos.journal_truncation import SpaceSettings
+from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity, voters_of
+from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import ReadApplied
-from tidelog.broker.paxos.move_throttle import Pace, PacedPeers
+from tidelog.broker.paxos.move_throttle import MoveThrottle, ThrottledPeers
 from tidelog.broker.paxos.opening import open_replica
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
@@ -42,8 +42,8 @@ class PaxosRoles:
         peers: PeerNode,
         entropy: Entropy,
         image: Callable[[], ClusterImage],
-        pace: Pace,
-        space: SpaceSettings,
+        move_throttle: MoveThrottle,
+        bounds: JournalBounds,
     ) -> None:
         self.partitions: dict[PartitionId, PaxosPartition] = {}
         self.holders: dict[PartitionId, PaxosReplica] = {}
@@ -53,8 +53,8 @@ class PaxosRoles:
         self._logs = logs
         self._tasks = tasks
         self._log_writer = facilities.log_writer
-        paced = PacedPeers(_DataLane(peers, image), pace)
-        self._surroundings = ReplicaSurroundings(facilities, paced, entropy, tasks.spawn, space)
+        throttled = ThrottledPeers(_DataLane(peers, image), move_throttle)
+        self._context = PartitionContext(facilities, throttled, entropy, tasks.spawn, bounds)
         self._failed: dict[PartitionId, None] = {}
         """Halted when they were stopped: a disk that has failed stays so until the broker is started again."""
 
@@ -95,7 +95,7 @@ class PaxosRoles:
         if files is None:
             return None
         identity = ReplicaIdentity(topic.name, partition_id, self._node_id, engine_id)
-        replica = self.holders[partition_id] = PaxosReplica(identity, members, files, self._surroundings)
+        replica = self.holders[partition_id] = PaxosReplica(identity, members, files, self._context)
         replica.start()
         self._logs.check(partition_id, files.log)
         return replica

@@ -1,7 +1,7 @@
 """What other brokers have to say to the Paxos replicas of this one, and where it goes.
 
 A frame is taken by its engine at once, or, if there is no such replica now, is as good as lost; but a question of one
-that is being moved waits for its turn (`pace`), one of each.
+that is being moved waits for its turn (`move_throttle`), one of each.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from tidelog.broker.paxos.messages import AppliedDurable, AppliedRead, PartitionFrame, ReadApplied
-from tidelog.broker.paxos.move_throttle import Pace, where
+from tidelog.broker.paxos.move_throttle import MoveThrottle, where
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import PartitionId, TopicId
@@ -26,9 +26,9 @@ TURN_S_MAX = 2.0
 class PaxosService:
     """One broker's. `replica` finds what it has of a partition."""
 
-    def __init__(self, replica: Callable[[PartitionId], PaxosReplica | None], pace: Pace) -> None:
+    def __init__(self, replica: Callable[[PartitionId], PaxosReplica | None], move_throttle: MoveThrottle) -> None:
         self._replica = replica
-        self._pace = pace
+        self._move_throttle = move_throttle
         self._early: dict[tuple[PartitionId, int], asyncio.TimerHandle] = {}
         """Whose questions wait."""
 
@@ -47,7 +47,7 @@ class PaxosService:
 
     def _take(self, node_id: int, message: PartitionFrame, payload: memoryview) -> None:
         partition_id = where(message)
-        early_s = self._pace.early_s(node_id, message)
+        early_s = self._move_throttle.early_s(node_id, message)
         if early_s > 0:
             asker = (partition_id, node_id)
             if asker not in self._early:
@@ -56,7 +56,7 @@ class PaxosService:
             return
         replica = self._replica(partition_id)
         if replica is not None:
-            self._pace.heard(message, len(payload))
+            self._move_throttle.heard(message, len(payload))
             replica.receive(node_id, message.frame, payload)
 
     def _take_up(self, asker: tuple[PartitionId, int], message: PartitionFrame, payload: memoryview) -> None:
@@ -66,9 +66,9 @@ class PaxosService:
     async def read(self, node_id: int, asked: ReadApplied) -> Answer:
         """Batches of a replica here, for another broker. Raises `NotFound`, `Overloaded`, or as `PartitionLog.read`."""
         partition_id = PartitionId(TopicId(asked.topic_id), asked.partition)
-        allowed = await self._pace.may_send(partition_id, node_id, TURN_S_MAX)
+        allowed = await self._move_throttle.may_send(partition_id, node_id, TURN_S_MAX)
         answer = self._read(asked, min(asked.bytes_max, allowed, READ_BYTES_MAX))
-        self._pace.sent(partition_id, node_id, sum(map(len, answer.payload)))
+        self._move_throttle.sent(partition_id, node_id, sum(map(len, answer.payload)))
         return answer
 
     def _read(self, asked: ReadApplied, size: int) -> Answer:

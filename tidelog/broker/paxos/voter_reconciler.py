@@ -81,7 +81,7 @@ class _Watch:
             self.old_end, self.new_end, self.marked_s = self.new_end, end, now_s
 
 
-class Steward:
+class VoterReconciler:
     """One broker's. `run` is its task."""
 
     def __init__(

@@ -3,7 +3,7 @@
 Who votes in a partition's log the log alone says (`Membership`); the metadata says whom the controller wants. A change
 is one voter more, one less, or one for another, and has the steps of `replication.paxos.voters`: the leader drains what
 is on its way, is elected again by majorities of the old voters and of the new, appends the new set, and is elected once
-more, by the new alone. All that is one leader epoch; each reign has an attempt of it (`reigns`). Producers wait in the
+more, by the new alone. All that is one leader epoch; each reign has an attempt of it (`ballots`). Producers wait in the
 mailbox meanwhile, for a few round trips.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.consensus.inflight import fail, resolve
 from tidelog.broker.consensus.routes import Routes
-from tidelog.broker.paxos.ballots import Reigns
+from tidelog.broker.paxos.ballots import BallotNumbers
 from tidelog.broker.paxos.journal import Floor, VoterHistory
 from tidelog.model.errors import ControllerLost, LeaderNotAvailable
 from tidelog.model.ports import Entropy
@@ -54,7 +54,7 @@ class Voting:
         self._ended = ended
         self._changed: asyncio.Future[None] | None = None
         metadata = engine.node.replica
-        self.reigns = Reigns(
+        self.ballots = BallotNumbers(
             engine.step, lambda: metadata.metadata, lambda: membership.is_known, entropy, engine_id=engine_id
         )
         routes.set_voters(membership.voters)
@@ -68,27 +68,27 @@ class Voting:
     def is_leading(self) -> bool:
         """Elected under the number that counts, with no change of voters to be made in this reign."""
         coordinator = self._engine.node.coordinator
-        is_elected = coordinator is not None and coordinator.number == self.reigns.attempt
+        is_elected = coordinator is not None and coordinator.number == self.ballots.attempt
         return is_elected and self.membership.phase is None
 
     def enlist(self, engine_id: int) -> None:
         """This disk has an id under which it has never voted."""
-        self.reigns.engine_id = engine_id
+        self.ballots.engine_id = engine_id
         if self._engine.node.node != engine_id:
-            self.reigns.begin_anew()
+            self.ballots.begin_anew()
             self._engine.step(self.membership.reconfigure(engine_id))
         self._engine.step(Enlist())
 
     def close(self) -> None:
         """No timer fires any more, and nobody waits."""
-        self.reigns.close()
+        self.ballots.close()
         fail(self._changed, ControllerLost("this broker is stopping; whether the voters change is unknown"))
 
     # -- elections ---------------------------------------------------------------------------------------------------
 
     def on_elected(self, elected: Elected) -> None:
         """A barrier of this node is applied."""
-        if elected.number != self.reigns.attempt:
+        if elected.number != self.ballots.attempt:
             return
         voters = self.membership.write(elected.number)
         if voters is not None:
@@ -99,13 +99,13 @@ class Voting:
     def on_lost(self, lost: Lost) -> None:
         """A reign of this node, or an attempt, has ended."""
         self._end_change_of(lost.number)
-        if self.reigns.on_lost(lost):
+        if self.ballots.on_lost(lost):
             self._ended(False)
 
     def on_refused(self, number: int) -> None:
         """An attempt cannot begin."""
         self._end_change_of(number)
-        self.reigns.on_refused(number)
+        self.ballots.on_refused(number)
 
     def on_found(self, found: VotersFound) -> None:
         """An attempt ended because others may vote."""
@@ -154,15 +154,15 @@ class Voting:
 
     def _reconfigure(self) -> None:
         """The engine goes by what the membership says now; a leader is elected anew among those who vote."""
-        self.reigns.begin_anew()
+        self.ballots.begin_anew()
         self._ended(self.is_changing)
         self._routes.set_voters(self.membership.voters)
         me = self._engine.node.node
         self._engine.step(self.membership.reconfigure(me))
         if me in self.membership.quorum():
-            self.reigns.campaign()
+            self.ballots.campaign()
         else:
-            self.reigns.abdicate()
+            self.ballots.abdicate()
             resolve(self._changed)
 
     # -- changing who votes --------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Voting:
         if not self.is_leading or self.is_changing:
             raise LeaderNotAvailable("this broker cannot change the voters now; try again")
         try:
-            self.membership.begin(voters, self.reigns.attempt)
+            self.membership.begin(voters, self.ballots.attempt)
         except InvalidVoters as error:
             raise LeaderNotAvailable(f"the voters cannot be changed now: {error}") from error
         self._changed = asyncio.get_running_loop().create_future()
@@ -194,7 +194,7 @@ class Voting:
     def _join_if_drained(self) -> None:
         coordinator = self._engine.node.coordinator
         if self.membership.phase is Phase.DRAINING and coordinator is not None and coordinator.is_drained:
-            number = self.reigns.next_number()
+            number = self.ballots.next_number()
             if number is not None:
                 self.membership.join(number)
                 self._reconfigure()

@@ -4,7 +4,7 @@ metadata -> Replicas -> IsrRoles: leaders (Partition) and followers (Follower), 
                      -> PaxosRoles: PaxosReplica, and PaxosPartition beside it where this broker leads
 a leader's log has grown -> ReplicationService answers the fetches that wait -> Fetcher on the follower's broker
 a leader wants another in-sync set -> IsrRequests asks the controller
-members of a Paxos partition's log -> Steward, from and to the controller
+members of a Paxos partition's log -> VoterReconciler, from and to the controller
 something is damaged -> Repairer, with other replicas' copies; a leader's damaged end -> Settler, before it leads
 """
 
@@ -25,11 +25,11 @@ from tidelog.broker.partitions.partition_handle import ReadHandle
 from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.roles import Assignment
 from tidelog.broker.partitions.throttle import Throttle
-from tidelog.broker.paxos.journal_truncation import SpaceSettings
-from tidelog.broker.paxos.move_throttle import Pace
+from tidelog.broker.paxos.journal_truncation import JournalBounds
+from tidelog.broker.paxos.move_throttle import MoveThrottle
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
-from tidelog.broker.paxos.voter_reconciler import Steward
+from tidelog.broker.paxos.voter_reconciler import VoterReconciler
 from tidelog.broker.repair.copies import Copies
 from tidelog.broker.repair.repairer import Repairer
 from tidelog.broker.repair.scrubbing import BackgroundScrubber
@@ -104,11 +104,13 @@ class DataPlane:
             self._newest,
             moved,
         )
-        space = SpaceSettings(config.paxos_journal_max_bytes, config.paxos_journal_max_entries)
-        pace = Pace(node_id, self._throttle)
-        self.paxos = PaxosRoles(node_id, self._logs, tasks, surroundings, peers, entropy, image, pace, space)
-        self._steward = Steward(node_id, self.paxos, own_epoch, image, channel, in_force, clock, tasks.spawn)
-        self.paxos_service = PaxosService(self.paxos.holders.get, pace)
+        bounds = JournalBounds(config.paxos_journal_max_bytes, config.paxos_journal_max_entries)
+        move_throttle = MoveThrottle(node_id, self._throttle)
+        self.paxos = PaxosRoles(node_id, self._logs, tasks, surroundings, peers, entropy, image, move_throttle, bounds)
+        self._voter_reconciler = VoterReconciler(
+            node_id, self.paxos, own_epoch, image, channel, in_force, clock, tasks.spawn
+        )
+        self.paxos_service = PaxosService(self.paxos.holders.get, move_throttle)
         """Answers the other replicas of Paxos partitions."""
         self.replicas = Replicas(
             node_id,
@@ -134,7 +136,7 @@ class DataPlane:
         return {
             "replicas": self.replicas.run(),
             "ticks": self.isr.tick(),
-            "paxos-members": self._steward.run(),
+            "paxos-members": self._voter_reconciler.run(),
             "isr-requests": self._isr_requests.run(),
             "repairs": self._repairer.run(),
         }

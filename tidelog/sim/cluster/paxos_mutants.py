@@ -17,7 +17,7 @@ from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.paxos import voter_reconciler
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
-from tidelog.broker.paxos.journal_truncation import JournalSpace
+from tidelog.broker.paxos.journal_truncation import JournalTruncation
 from tidelog.broker.paxos.opening import ReplicaFiles
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.roles import PaxosRoles
@@ -55,13 +55,13 @@ def serve_before_the_barrier() -> AbstractContextManager[None]:
 
     def begin(voting: Voting, *args: Any, **kwargs: Any) -> None:
         lead(voting, *args, **kwargs)
-        seek = voting.reigns.seek
+        seek = voting.ballots.seek
 
         def serve(leader_epoch: int) -> None:
             seek(leader_epoch)
             voting._ended.__self__.leader.begin()  # type: ignore[attr-defined]  # the replica's own method
 
-        voting.reigns.seek = serve  # type: ignore[method-assign]  # that is the mutant
+        voting.ballots.seek = serve  # type: ignore[method-assign]  # that is the mutant
 
     return patched(Voting, "__init__", begin)
 
@@ -89,15 +89,15 @@ def trim_before_any_log_is_durable() -> Iterator[None]:
     """Journals let go of what logs have in memory alone. Three rules see to that, and any of them is nearly enough: the
     leader asks how far a majority's logs are durable, each replica waits for its own, and hurries it up."""
 
-    def of_the_leader(space: JournalSpace, *_: Any) -> int:
-        return max(space._durable.values(), default=0)
+    def of_the_leader(truncation: JournalTruncation, *_: Any) -> int:
+        return max(truncation._durable.values(), default=0)
 
     def without_haste(applying: Applying, applied: Applied) -> None:
         applying.delivery.applied(applied)
 
     with (
         patched(ReplicaDisk, "_is_covered", lambda disk, unwritten: True),
-        patched(JournalSpace, "covered", of_the_leader),
+        patched(JournalTruncation, "covered", of_the_leader),
         patched(Applying, "on_applied", without_haste),
         patched(AppliedLog, "durable_offset", property(lambda applied: applied.log.log_end_offset)),
     ):

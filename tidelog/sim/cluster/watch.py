@@ -12,7 +12,7 @@ from typing import Any
 
 from tidelog.broker.consensus.campaign import Campaigner
 from tidelog.broker.consensus.delivery import Delivery
-from tidelog.broker.consensus.elected_log import QuorumLog
+from tidelog.broker.consensus.elected_log import ElectedLog
 from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.metadata.metadata import ClusterMetadata
 from tidelog.controller.records import decode_record
@@ -35,7 +35,7 @@ class Watch:
     def __init__(self, world: World) -> None:
         self._world = world
         self._truth = world.truth
-        self._logs: dict[int, QuorumLog] = {}
+        self._logs: dict[int, ElectedLog] = {}
         self._reigns: dict[int, str] = {}
         self.unreadable: dict[int, list[int]] = {}
         """By node: the positions of the metadata log that its last start could not read."""
@@ -45,9 +45,9 @@ class Watch:
         """Looks, for as long as this is open."""
         with ExitStack() as stack:
             for owner, name, seen in (
-                (QuorumLog, "start", self._started),
-                (QuorumLog, "_deliver", self._delivered),
-                (QuorumLog, "on_effect", self._effect),
+                (ElectedLog, "start", self._started),
+                (ElectedLog, "_deliver", self._delivered),
+                (ElectedLog, "on_effect", self._effect),
                 (Delivery, "installed", self._installed),
                 (Engine, "_carry_out", self._carried_out),
                 (Campaigner, "step", self._campaigned),
@@ -67,10 +67,10 @@ class Watch:
 
     # -- the log -----------------------------------------------------------------------------------------------------
 
-    def _started(self, log: QuorumLog, *_: Any) -> None:
+    def _started(self, log: ElectedLog, *_: Any) -> None:
         self._logs[log.node_id] = log
 
-    def _delivered(self, log: QuorumLog, applied: Applied, payload: bytes | None) -> None:
+    def _delivered(self, log: ElectedLog, applied: Applied, payload: bytes | None) -> None:
         value, entry = applied.value, Entry(-1)
         if applied.verdict is Verdict.APPLIED and payload is not None:
             if value.kind is Kind.VOTERS:
@@ -91,7 +91,7 @@ class Watch:
 
     # -- the engine --------------------------------------------------------------------------------------------------
 
-    def _effect(self, log: QuorumLog, effect: Effect) -> None:
+    def _effect(self, log: ElectedLog, effect: Effect) -> None:
         match effect:
             case Elected(number):
                 life = f"life {self._world.machine(log.node_id).lives} of node {log.node_id}"
@@ -129,7 +129,7 @@ class Watch:
         if len(holders) > 1:
             self._truth.violate("leases", f"nodes {holders} hold one at the same time")
 
-    def _holds_lease(self, node: int, log: QuorumLog) -> bool:
+    def _holds_lease(self, node: int, log: ElectedLog) -> bool:
         machine = self._world.machine(node)
         if not log.is_leading or not machine.is_running:
             return False
@@ -153,7 +153,7 @@ class Watch:
             yield
 
 
-def _has_open_voters(log: QuorumLog) -> bool:
+def _has_open_voters(log: ElectedLog) -> bool:
     slots = log.engine.node.replica.slots.values()
     return log._joining != 0 or any(slot.value.kind is Kind.VOTERS and not slot.learned for slot in slots)
 

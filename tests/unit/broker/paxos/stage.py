@@ -15,10 +15,10 @@ from tests.unit.broker.conftest import batch
 from tests.unit.broker.isr.stage import PARTITION, until
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.partitions.throttle import Throttle
-from tidelog.broker.paxos.context import ReplicaIdentity, ReplicaSurroundings, voters_of
-from tidelog.broker.paxos.journal_truncation import SpaceSettings
+from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity, voters_of
+from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
-from tidelog.broker.paxos.move_throttle import Pace, PacedPeers
+from tidelog.broker.paxos.move_throttle import MoveThrottle, ThrottledPeers
 from tidelog.broker.paxos.opening import open_replica
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
@@ -135,11 +135,13 @@ class Site:
         self.spawn("disk", writer.run())
         self.stats = stats
         self.throttle = Throttle(NodeId(self.node), BrokerConfig(), clock, stats)
-        pace = Pace(self.node, self.throttle)
-        surroundings = ReplicaSurroundings(shared, PacedPeers(self, pace), self.entropy, self.spawn, self.stage.space)
+        move_throttle = MoveThrottle(self.node, self.throttle)
+        context = PartitionContext(
+            shared, ThrottledPeers(self, move_throttle), self.entropy, self.spawn, self.stage.journal_bounds
+        )
         identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id)
-        self.replica = PaxosReplica(identity, founders, files, surroundings)
-        self.service = PaxosService(lambda _: self.replica, pace)
+        self.replica = PaxosReplica(identity, founders, files, context)
+        self.service = PaxosService(lambda _: self.replica, move_throttle)
         self.copies = Copies(lambda _: self.replica, lambda: self.lives, self)
         repairer = Repairer(
             NodeId(self.node), lambda _: self.replica, self.stage.image, self.copies, shared.log_writer, stats
@@ -303,7 +305,7 @@ class Stage:
         self.asks_answered = True
         self.is_orderly = False
         """Frames arrive in their order, as on a connection that does not break."""
-        self.space = SpaceSettings()
+        self.journal_bounds = JournalBounds()
         self.config = TopicConfig()
         self.members = [Member(node, node, "") for node in range(1, replicas + 1)]
         self.sites = {node: Site(self, node, node) for node in range(1, replicas + 1)}

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.broker.isr.stage import until
 from tests.unit.broker.paxos.stage import Site, Stage, play, random_of
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.paxos.journal_truncation import SpaceSettings
+from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
@@ -250,7 +250,7 @@ def seeds(quick: int, slow: int) -> list[Any]:
 def test_nothing_acknowledged_is_lost(seed: int) -> None:
     async def story(stage: Stage) -> None:
         rng = random_of(seed)
-        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=rng.choice((10, 50, 10_000)))
+        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=rng.choice((10, 50, 10_000)))
         stage.disk_delay_s = rng.choice((0.001, 0.03))
         for site in stage.sites.values():
             await site.crash()
@@ -267,7 +267,7 @@ def test_nothing_is_lost_that_only_memories_held(seed: int) -> None:
     async def story(stage: Stage) -> None:
         rng = random_of(seed)
         stage.config = TopicConfig(ack_durability="replicated")
-        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=rng.choice((10, 50, 10_000)))
+        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=rng.choice((10, 50, 10_000)))
         stage.disk_delay_s = rng.choice((0.001, 0.03))
         for site in stage.sites.values():
             await site.stop()

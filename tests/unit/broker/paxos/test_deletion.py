@@ -8,7 +8,7 @@ from tests.unit.broker.conftest import batch
 from tests.unit.broker.isr.stage import until
 from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.paxos.journal_truncation import SpaceSettings
+from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import LeaderNotAvailable, OffsetOutOfRange, TimedOutAfterAppend
 
@@ -134,7 +134,7 @@ def test_a_deletion_goes_on_under_the_same_leader_when_voters_have_changed() -> 
 
 def test_who_is_behind_begins_where_the_others_begin_also_within_a_batch() -> None:
     async def story(stage: Stage) -> None:
-        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
         await restart(stage)
         leader = await stage.lead(1)
         await write(stage, 1, 2)

@@ -10,7 +10,7 @@ from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.consensus.messages import PaxosFrame
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.paxos.journal_truncation import SpaceSettings
+from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.move_throttle import cut
 from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember, Topic
 from tidelog.model.ids import NodeId
@@ -22,8 +22,8 @@ NEW = 4
 RATE = 50_000
 VALUE_BYTES = 4_000
 VALUES = 150
-JOURNALS = SpaceSettings()
-LOGS = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+JOURNALS = JournalBounds()
+LOGS = JournalBounds(bytes_max=1 << 30, slots_max=20)
 
 
 def moving(rate: int, *voting: int) -> ClusterImage:
@@ -53,12 +53,12 @@ async def fill(stage: Stage) -> None:
     await stage.quiet([1, 2, 3])
 
 
-@pytest.mark.parametrize("space", [JOURNALS, LOGS], ids=["journals", "logs"])
-def test_a_replica_that_is_moved_is_copied_at_the_rate(space: SpaceSettings) -> None:
+@pytest.mark.parametrize("bounds", [JOURNALS, LOGS], ids=["journals", "logs"])
+def test_a_replica_that_is_moved_is_copied_at_the_rate(bounds: JournalBounds) -> None:
     async def story(stage: Stage) -> None:
-        stage.space = space
+        stage.journal_bounds = bounds
         await fill(stage)
-        if space is LOGS:
+        if bounds is LOGS:
             journals = [stage.sites[node].replica.engine.node.replica for node in (1, 2, 3)]
             await until(lambda: min(journal.begin for journal in journals) > 0)
         follow(stage, moving(RATE, 1, 2, 3))

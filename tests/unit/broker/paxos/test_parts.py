@@ -9,7 +9,7 @@ from tidelog.broker.partitions.proposals import Proposal
 from tidelog.broker.paxos.ballots import ATTEMPTS_MAX, epoch_of, number_of
 from tidelog.broker.paxos.flights import Flight, Flights
 from tidelog.broker.paxos.journal import VoterHistory, decode_floor
-from tidelog.broker.paxos.journal_truncation import JournalSpace, SpaceSettings, Usage
+from tidelog.broker.paxos.journal_truncation import JournalBounds, JournalTruncation, JournalUsage
 from tidelog.model.cluster import Voter
 from tidelog.replication.paxos.numbers import owner_of
 from tidelog.replication.paxos.state import Kind, Prefix, Value
@@ -17,7 +17,7 @@ from tidelog.replication.paxos.voters import VoterSet
 from tidelog.replication.quorum import Majority
 
 ALL = Majority((1, 2, 3))
-SMALL = Usage(0, 0)
+SMALL = JournalUsage(0, 0)
 
 
 def voters(*ids: int) -> VoterSet:
@@ -38,26 +38,27 @@ def test_a_later_epoch_makes_every_number_larger() -> None:
         ({1: 30, 2: 20, 3: 10}, [1, 2], SMALL, 20),
         ({1: 30, 2: 20, 3: 10}, [1], SMALL, 20),
         ({1: 30, 2: 20}, [1, 2, 3], SMALL, 0),
-        ({1: 30, 2: 20}, [1, 2, 3], Usage(4_001, 0), 20),
-        ({1: 30, 2: 20}, [1, 2, 3], Usage(0, 401), 20),
+        ({1: 30, 2: 20}, [1, 2, 3], JournalUsage(4_001, 0), 20),
+        ({1: 30, 2: 20}, [1, 2, 3], JournalUsage(0, 401), 20),
         ({1: 30}, [1], SMALL, 0),
     ],
 )
 def test_no_more_may_go_than_a_quorum_and_all_live_ones_have(
-    durable: dict[int, int], live: list[int], usage: Usage, covered: int
+    durable: dict[int, int], live: list[int], usage: JournalUsage, covered: int
 ) -> None:
-    space = JournalSpace(SpaceSettings(bytes_max=1_000, slots_max=100))
+    truncation = JournalTruncation(JournalBounds(bytes_max=1_000, slots_max=100))
     for engine_id, offset in durable.items():
-        space.heard(engine_id, offset)
-    assert space.covered(ALL, live, usage) == covered
+        truncation.heard(engine_id, offset)
+    assert truncation.covered(ALL, live, usage) == covered
 
 
 def test_what_a_truncate_could_not_give_back_is_not_asked_for_again_at_once() -> None:
-    space = JournalSpace(SpaceSettings(bytes_max=1_000, slots_max=100))
-    assert not space.is_due(Usage(1_000, 100)) and space.is_due(Usage(1_001, 0)) and space.is_due(Usage(0, 101))
-    space.truncated(Usage(0, 200))
-    assert not space.is_due(Usage(0, 300)) and space.is_due(Usage(0, 301))
-    assert space.is_worth_it(25, Usage(0, 100)) and not space.is_worth_it(24, Usage(0, 100))
+    truncation = JournalTruncation(JournalBounds(bytes_max=1_000, slots_max=100))
+    assert not truncation.is_due(JournalUsage(1_000, 100))
+    assert truncation.is_due(JournalUsage(1_001, 0)) and truncation.is_due(JournalUsage(0, 101))
+    truncation.truncated(JournalUsage(0, 200))
+    assert not truncation.is_due(JournalUsage(0, 300)) and truncation.is_due(JournalUsage(0, 301))
+    assert truncation.is_worth_it(25, JournalUsage(0, 100)) and not truncation.is_worth_it(24, JournalUsage(0, 100))
 
 
 def test_a_floor_names_who_voted_there_and_nobody_if_that_was_not_seen() -> None:

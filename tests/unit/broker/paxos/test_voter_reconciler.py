@@ -1,4 +1,4 @@
-"""Changes of members, as the steward of the leader's broker makes them."""
+"""Changes of members, as the reconciler of the leader's broker makes them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.paxos.journal_truncation import SpaceSettings
+from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.roles import PaxosRoles
-from tidelog.broker.paxos.voter_reconciler import Steward
+from tidelog.broker.paxos.voter_reconciler import VoterReconciler
 from tidelog.config.schema import TopicConfig
 from tidelog.controller.commands import Command, CommandAnswer
 from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember
@@ -26,7 +26,7 @@ VALUES = 60
 
 @dataclass
 class Roles:
-    """Of `PaxosRoles`, what a steward looks at."""
+    """Of `PaxosRoles`, what a reconciler looks at."""
 
     holders: dict[PartitionId, PaxosReplica]
     infos: dict[PartitionId, PartitionInfo]
@@ -39,7 +39,7 @@ class NoController:
         raise LeaderNotAvailable("there is no controller on this stage")
 
 
-def steward_of(stage: Stage, node: int, wanted: tuple[int, ...]) -> Steward:
+def reconciler_of(stage: Stage, node: int, wanted: tuple[int, ...]) -> VoterReconciler:
     """Of a leader that goes by these wishes of the controller's."""
 
     def image() -> ClusterImage:
@@ -56,7 +56,7 @@ def steward_of(stage: Stage, node: int, wanted: tuple[int, ...]) -> Steward:
         members=tuple(members[one] for one in site.replica.voters.ids),
         wanted=tuple(members[one] for one in wanted),
     )
-    return Steward(
+    return VoterReconciler(
         NodeId(node),
         cast("PaxosRoles", Roles({PARTITION: site.replica}, {PARTITION: info})),
         lambda: 1,
@@ -72,7 +72,7 @@ def test_a_leader_whose_own_log_lacks_what_was_agreed_on_removes_nobody_who_has_
     """It was added and named leader while it still copied: its own high watermark says nothing of what must be kept."""
 
     async def story(stage: Stage) -> None:
-        stage.space = SpaceSettings(bytes_max=1 << 30, slots_max=20)
+        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
         for site in stage.sites.values():
             await site.crash()
         await stage.sites[1].boot()
@@ -89,7 +89,7 @@ def test_a_leader_whose_own_log_lacks_what_was_agreed_on_removes_nobody_who_has_
         await until(lambda: site.replica.knows_members)
         assert (site.replica.high_watermark, site.replica.agreed_end) == (0, VALUES)
 
-        site.run(steward_of(stage, 2, wanted=(2,)).run())
+        site.run(reconciler_of(stage, 2, wanted=(2,)).run())
         await asyncio.sleep(5.0)
         assert site.replica.voters.ids == (1, 2), "nobody else has what the journals have given up"
         stage.asks_answered = True
@@ -116,7 +116,7 @@ def test_a_disk_that_has_forgotten_what_it_accepted_goes_before_those_whose_vote
         await stage.sites[2].crash(is_power_lost=False)
         await stage.sites[2].boot()
         assert stage.sites[2].replica.lost_engine_id == 2
-        site.run(steward_of(stage, 3, wanted=(3,)).run())
+        site.run(reconciler_of(stage, 3, wanted=(3,)).run())
         await until(lambda: site.replica.voters.ids != (1, 2, 3))
         assert site.replica.voters.ids == (1, 3)
         await until(lambda: site.replica.knows_members)
