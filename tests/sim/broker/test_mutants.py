@@ -6,9 +6,10 @@ import statistics
 
 import pytest
 
-from tidelog.sim.broker import mutants
+from tests.sim.broker import mutants
+from tests.sim.broker.mutants import MUTANTS
+from tests.sim.planting import Mutant, seeds_until_found
 from tidelog.sim.broker.crash import run_seed
-from tidelog.sim.broker.mutants import MUTANTS, Mutant, seeds_until_found
 
 SEEDS_MAX = 500
 MEDIAN_MAX = 100

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.broker.mutants import serve_above_the_high_watermark
+from tests.sim.cluster import replica_mutants as mutants
 from tests.sim.cluster.stage import scenario
-from tidelog.sim.broker.mutants import Mutant, serve_above_the_high_watermark
-from tidelog.sim.cluster import replica_mutants as mutants
+from tests.sim.planting import Mutant
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.run import run_scenario, run_seed
 from tidelog.sim.cluster.scenario import Order, Strike

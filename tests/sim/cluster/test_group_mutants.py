@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
+from tests.sim.cluster import group_mutants as mutants
 from tidelog.sim.cluster.drawing import draw_scenario
-from tidelog.sim.cluster.groups import mutants
 from tidelog.sim.cluster.groups.plans import GroupTraffic, Mishap
 from tidelog.sim.cluster.run import run_scenario
 from tidelog.sim.cluster.scenario import Scenario, Step, Strike

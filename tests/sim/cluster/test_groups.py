@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from tests.sim.cluster import group_mutants as mutants
 from tests.sim.cluster.stage import scenario
 from tidelog.sim.broker.crash import Outcome
 from tidelog.sim.cluster.drawing import draw_scenario
-from tidelog.sim.cluster.groups import mutants
 from tidelog.sim.cluster.groups.plans import GroupPlan, GroupTraffic, MemberPlan, Mishap
 from tidelog.sim.cluster.run import run_scenario, run_seed, shrink
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, decode_scenario, encode_scenario

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tidelog.sim.broker.mutants import patched
 from tidelog.sim.cluster.healing import BEYOND_HELP
 from tidelog.sim.cluster.run import run_scenario
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, Swarm
+from tidelog.sim.kit.patching import patched
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.slot_store import StoredSlot
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
+from tests.sim.cluster import paxos_mutants as mutants
 from tests.sim.paxos import mutants as rules
-from tidelog.sim.broker.mutants import Mutant
-from tidelog.sim.cluster import paxos_mutants as mutants
+from tests.sim.planting import Mutant, Patch, all_patched
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
 from tidelog.sim.cluster.run import run_scenario
@@ -38,11 +38,11 @@ class Hunt(NamedTuple):
     factor: int | None = None
 
 
-def rule(taken_away: Callable[[], list[rules.Patch]]) -> Mutant:
-    """A mutant of the inner ring."""
+def rule(taken_away: Callable[[], list[Patch]]) -> Mutant:
+    """Returns a mutant of `tests/sim/paxos`."""
 
     def mutant() -> AbstractContextManager[None]:
-        return rules.mutated(taken_away)
+        return all_patched(taken_away())
 
     mutant.__name__ = taken_away.__name__
     return mutant

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from tidelog.sim.broker.mutants import Mutant, seeds_until_found
-from tidelog.sim.cluster import mutants
+from tests.sim.cluster import mutants
+from tests.sim.planting import Mutant, seeds_until_found
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.run import run_scenario, run_seed, shrink
 from tidelog.sim.cluster.scenario import Scenario, decode_scenario, encode_scenario

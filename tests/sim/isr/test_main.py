@@ -7,13 +7,15 @@ import sys
 
 import pytest
 
+from tests.sim.isr.mutants import MUTANTS, planted
 from tidelog.sim.isr.__main__ import main
+from tidelog.sim.isr.parts import SHIPPED, Parts
 from tidelog.sim.isr.run import run_seeds
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, parts: Parts = SHIPPED) -> int:
     monkeypatch.setattr(sys, "argv", ["isr", *arguments])
-    return main()
+    return main(parts)
 
 
 def test_seeds_are_run_and_counted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,15 +32,15 @@ def test_each_mix_is_an_object(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_a_failure_says_how_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mutant = ("--mutant", "no min ISR")
-    assert run(monkeypatch, "--runs", "100", "--mix", "network", *mutant) == 1
-    told = capsys.readouterr().out
-    seed = told.partition("\nnetwork seed ")[2].partition(":")[0]
-    assert f"again: python -m tidelog.sim.isr --mix network --seed {seed} --trace" in told
-    plan = told.rpartition("--plan '")[2].partition("'\n")[0]
-    assert run(monkeypatch, "--plan", plan, "--trace", *mutant) == 1
-    assert "failed: candidates are complete" in capsys.readouterr().out
-    assert run(monkeypatch, "--plan", plan) == 0, "and it is the mutant's doing"
+    with planted(MUTANTS["no min ISR"]) as parts:
+        assert run(monkeypatch, "--runs", "100", "--mix", "network", parts=parts) == 1
+        told = capsys.readouterr().out
+        seed = told.partition("\nnetwork seed ")[2].partition(":")[0]
+        assert f"again: python -m tidelog.sim.isr --mix network --seed {seed} --trace" in told
+        plan = told.rpartition("--plan '")[2].partition("'\n")[0]
+        assert run(monkeypatch, "--plan", plan, "--trace", parts=parts) == 1
+        assert "failed: candidates are complete" in capsys.readouterr().out
+    assert run(monkeypatch, "--plan", plan) == 0, "and it is the planted bug's doing"
 
 
 @pytest.mark.slow

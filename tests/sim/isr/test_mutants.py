@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.sim.isr.mutants import MUTANTS, planted
+from tests.sim.isr.mutants import MUTANTS, planted
 from tidelog.sim.isr.plans import draw_plan
 from tidelog.sim.isr.run import run_plan
 

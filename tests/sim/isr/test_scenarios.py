@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.sim.isr.mutants import MUTANTS, Mutant, planted
 from tests.sim.isr.story import Story
 from tidelog.controller.partition_commands import AlterReassignments, NewReplicas
 from tidelog.sim.isr.controller import TOPIC_ID
-from tidelog.sim.isr.mutants import MUTANTS, Mutant, planted
 from tidelog.sim.isr.parts import Parts
 from tidelog.sim.isr.truth import Violation
 from tidelog.sim.isr.world import LAG_MS_MAX

@@ -5,13 +5,13 @@ A mutant replaces attributes of the shipped classes, as a careless change would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-import pytest
 from msgspec import structs
 
+from tests.sim.planting import Patch, all_patched
 from tidelog.model.cluster import Voter
 from tidelog.replication.paxos import apply
 from tidelog.replication.paxos.apply import Verdict
@@ -43,8 +43,6 @@ from tidelog.sim.paxos.sim_node import SimNode
 from tidelog.sim.paxos.simulation import Simulation
 from tidelog.sim.paxos.story import Story
 from tidelog.sim.paxos.voting import Voting, digest_of
-
-Patch = tuple[object, str, Any]
 
 
 def accept_does_not_raise_the_promise() -> list[Patch]:
@@ -458,9 +456,5 @@ MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
 )
 
 
-@contextmanager
-def mutated(mutant: Callable[[], list[Patch]]) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for owner, name, replacement in mutant():
-            monkeypatch.setattr(owner, name, replacement)
-        yield
+def mutated(mutant: Callable[[], list[Patch]]) -> AbstractContextManager[None]:
+    return all_patched(mutant())

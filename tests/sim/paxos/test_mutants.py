@@ -8,13 +8,13 @@ import pytest
 
 from tests.sim.paxos.mutants import (
     MUTANTS,
-    Patch,
     mutated,
     only_the_first_payload_is_fetched,
     voters_newer_than_the_log_on_disk,
     window_not_drained,
     window_not_drained_and_void_voters_take_effect,
 )
+from tests.sim.planting import Patch
 from tidelog.sim.paxos.drawing import draw_scenario
 from tidelog.sim.paxos.rules import INVARIANTS
 from tidelog.sim.paxos.run import run_scenario

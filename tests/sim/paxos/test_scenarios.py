@@ -13,7 +13,6 @@ import pytest
 
 from tests.golden.paxos.stage import Stage, name_of
 from tests.sim.paxos.mutants import (
-    Patch,
     damaged_replica_does_not_vote,
     emptied_replica_votes,
     faulty_told_as_no_value,
@@ -22,6 +21,7 @@ from tests.sim.paxos.mutants import (
     voters_found_are_written_with_the_rest,
     who_is_only_asked_must_tell,
 )
+from tests.sim.planting import Patch
 from tidelog.replication.paxos.events import Timer
 from tidelog.replication.paxos.messages import Learned, WriteRequest
 from tidelog.replication.paxos.numbers import make_number

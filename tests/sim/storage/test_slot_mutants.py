@@ -11,7 +11,7 @@ from tests.sim.storage import test_slot_crashes, test_slot_sweep
 from tidelog.model.batch_header import BatchHeader
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Buffer
-from tidelog.sim.broker.mutants import patched
+from tidelog.sim.kit.patching import patched
 from tidelog.sim.storage import slot_scenario
 from tidelog.sim.storage.slot_sweep import SlotSweep
 from tidelog.storage import slot_loader

@@ -33,10 +33,10 @@ from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Kind, Metadata, Record
 from tidelog.replication.paxos.voters import VoterSet, decode_voters
-from tidelog.sim.broker.mutants import patched
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.paxos_log import Actor, PaxosLog
 from tidelog.sim.cluster.world import World
+from tidelog.sim.kit.patching import patched
 from tidelog.sim.paxos.truth import Violation
 
 P = ParamSpec("P")

@@ -10,13 +10,13 @@ from tidelog.broker.isr.follower import Follower
 from tidelog.broker.isr.partition import Partition
 from tidelog.broker.repair.repairer import Repairer
 from tidelog.model.ids import PartitionId
-from tidelog.sim.broker.mutants import patched
 from tidelog.sim.cluster.book import Committed
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.shadows import Shadow, held
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.machine import Machine
+from tidelog.sim.kit.patching import patched
 from tidelog.sim.kit.process import OWNER
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import PartitionLog

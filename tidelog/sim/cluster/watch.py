@@ -1,7 +1,7 @@
 """Eyes on the shipped code: what brokers deliver, decide and say is told to the truth as it happens.
 
 Nothing in a broker knows of this. For the length of a run, a few methods of the shipped classes are replaced by ones
-that call the original and look; the mutants work the same way.
+that call the original and look.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tidelog.replication.paxos.events import Applied, Effect, Elected, Jumped, R
 from tidelog.replication.paxos.messages import PromiseResponse, Reply, WriteRequest, WriteResponse
 from tidelog.replication.paxos.state import Kind
 from tidelog.replication.paxos.voters import decode_voters
-from tidelog.sim.broker.mutants import patched
 from tidelog.sim.cluster.truth import Entry
 from tidelog.sim.cluster.world import World
+from tidelog.sim.kit.patching import patched
 from tidelog.storage.slot_store import StoredSlots
 
 

@@ -9,8 +9,7 @@ import msgspec
 
 from tidelog.adapters.system import SystemClock
 from tidelog.sim.isr.describe import state_text
-from tidelog.sim.isr.mutants import MUTANTS, Mutant, planted
-from tidelog.sim.isr.parts import Parts
+from tidelog.sim.isr.parts import SHIPPED, Parts
 from tidelog.sim.isr.plans import MIXES, Plan, Step, draw_plan
 from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.run import Outcome, run_plan, run_seeds, shrink
@@ -21,7 +20,7 @@ from tidelog.sim.kit.report import report, say
 COMMAND = "python -m tidelog.sim.isr"
 
 
-def main() -> int:
+def main(parts: Parts = SHIPPED) -> int:
     """The exit status is 1 if a run failed, or if what has to happen now and then never did."""
     parser = argparse.ArgumentParser(
         prog=COMMAND, description="Simulate primary-backup partitions, each run from one number."
@@ -32,19 +31,17 @@ def main() -> int:
     parser.add_argument("--mix", choices=[*MIXES, "all"], default="all", help="the faults (default %(default)s)")
     parser.add_argument("--failures", type=int, default=1, help="stop a mix after so many (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each mix, and nothing else")
-    parser.add_argument("--mutant", choices=[*MUTANTS], help="plant this bug: how soon is it found?")
     parser.add_argument("--plan", help="run this plan instead, as JSON")
     parser.add_argument("--trace", action="store_true", help="tell a single run step by step")
     options = parser.parse_args()
-    with planted(MUTANTS[options.mutant] if options.mutant else Mutant()) as parts:
-        mixes = [*MIXES] if options.mix == "all" else [options.mix]
-        if options.plan is not None or options.trace:
-            plan = draw_plan(mixes[0], options.seed)
-            if options.plan is not None:
-                plan = msgspec.json.decode(options.plan, type=Plan)
-            return _tell(run_plan(plan, parts, _show if options.trace else None))
-        program = Program(options.seed, options.runs, options.jobs, options.failures, parts, is_json=options.json)
-        return max([program.run(mix) for mix in mixes])
+    mixes = [*MIXES] if options.mix == "all" else [options.mix]
+    if options.plan is not None or options.trace:
+        plan = draw_plan(mixes[0], options.seed)
+        if options.plan is not None:
+            plan = msgspec.json.decode(options.plan, type=Plan)
+        return _tell(run_plan(plan, parts, _show if options.trace else None))
+    program = Program(options.seed, options.runs, options.jobs, options.failures, parts, is_json=options.json)
+    return max([program.run(mix) for mix in mixes])
 
 
 class Program:

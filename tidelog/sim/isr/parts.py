@@ -1,4 +1,4 @@
-"""What the world of a walk is made of: the cores that ship, or a mutant instead of one."""
+"""What the world of a walk is made of: the cores that ship, or those with a bug that a test plants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.sim.isr.disk import Disk
 
 @dataclass(frozen=True)
 class Parts:
-    """What the world is made of; a mutant replaces one."""
+    """What the world is made of; a test that plants a bug replaces one."""
 
     leader: type[IsrLeader] = IsrLeader
     follower: type[IsrFollower] = IsrFollower

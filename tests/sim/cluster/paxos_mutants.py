@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from tests.sim.planting import Mutant
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.paxos import voter_reconciler
 from tidelog.broker.paxos.applied_log import AppliedLog
@@ -26,7 +27,7 @@ from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Value
-from tidelog.sim.broker.mutants import Mutant, patched
+from tidelog.sim.kit.patching import patched
 
 
 def wiped_replica_votes_under_its_old_id() -> AbstractContextManager[None]:

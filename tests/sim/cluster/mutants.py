@@ -1,6 +1,6 @@
 """Planted bugs of a cluster: each breaks one rule of the shipped code, and some seed has to notice.
 
-As in `tidelog.sim.broker.mutants`, a mutant patches the code for as long as it is open. These are of the parts put
+These are of the parts put
 together: the rules of Paxos, of elections and of changing voters are taken away one by one in the inner rings
 (tests/sim/paxos, tests/sim/election), which run a thousand lives where this one runs ten.
 """
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from tests.sim.broker.mutants import skip_fsync
+from tests.sim.planting import Mutant
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.inflight import Outcomes
 from tidelog.broker.controller import active
@@ -23,7 +25,7 @@ from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied, Proposed
 from tidelog.replication.paxos.journal import Journal
 from tidelog.replication.quorum import Majority
-from tidelog.sim.broker.mutants import Mutant, patched, skip_fsync
+from tidelog.sim.kit.patching import patched
 
 _Image = Callable[[], ClusterImage]
 

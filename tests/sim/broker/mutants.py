@@ -1,15 +1,15 @@
 """Planted bugs: each breaks one rule of the shipped code, and some seed has to notice.
 
-A simulator that finds nothing is believed only if it finds these. A mutant is a context manager that patches the code
-for as long as it is open; nothing of it can be reached from a broker.
+Those of a cluster stand in tests/sim/cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from tests.sim.planting import Mutant
 from tidelog.broker.broker import Broker
 from tidelog.broker.isr.partition import Partition
 from tidelog.broker.partitions.proposals import Proposal
@@ -19,25 +19,13 @@ from tidelog.model.producers import ProducerTable
 from tidelog.replication.isr.leader import IsrLeader
 from tidelog.replication.protocol import Appended, Synced
 from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.patching import patched
 from tidelog.storage import loader
 from tidelog.storage.metainfo import MetainfoStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.segment import Segment
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import remove_segment
-
-Mutant = Callable[[], AbstractContextManager[None]]
-
-
-@contextmanager
-def patched(owner: object, name: str, replacement: object) -> Iterator[None]:
-    """Replaces an attribute for a while."""
-    original = getattr(owner, name)
-    setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
 
 
 def skip_fsync() -> AbstractContextManager[None]:
@@ -163,12 +151,3 @@ MUTANTS: tuple[Mutant, ...] = (
     leave_what_a_full_disk_cut_short,
     remove_files_before_the_order_is_durable,
 )
-
-
-def seeds_until_found(mutant: Mutant, run_seed: Callable[[int], bool], seeds: Iterator[int]) -> int | None:
-    """How many seeds it takes until `run_seed` says no; None if the seeds run out first."""
-    with mutant():
-        for tried, seed in enumerate(seeds, 1):
-            if not run_seed(seed):
-                return tried
-    return None

@@ -13,11 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from tidelog.controller import decide_partitions, leadership
-from tidelog.model.cluster import NO_LEADER, PartitionInfo
-from tidelog.replication.isr.leader import IsrLeader
-from tidelog.sim.isr import replication
-from tidelog.sim.isr.leader_mutants import (
+from tests.sim.isr.leader_mutants import (
     AnyBrokerEpoch,
     AnyPartitionEpoch,
     CommitsUnsynced,
@@ -33,7 +29,7 @@ from tidelog.sim.isr.leader_mutants import (
     RemembersLives,
     RevertOnAmbiguous,
 )
-from tidelog.sim.isr.log_mutants import (
+from tests.sim.isr.log_mutants import (
     AnyAnswer,
     AnyAnswerThatFits,
     AnybodyDenies,
@@ -46,10 +42,13 @@ from tidelog.sim.isr.log_mutants import (
     SettlesNothing,
     TruncateToHighWatermark,
 )
+from tests.sim.planting import Patch, all_patched
+from tidelog.controller import decide_partitions, leadership
+from tidelog.model.cluster import NO_LEADER, PartitionInfo
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.sim.isr import replication
 from tidelog.sim.isr.parts import SHIPPED, Parts
 from tidelog.sim.isr.process import Process
-
-Patch = tuple[object, str, Any]
 
 
 def _disk_only(lost: leadership.Lost, _: object) -> bool:
@@ -130,11 +129,5 @@ MUTANTS: Mapping[str, Mutant] = {
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[Parts]:
     """The parts to run with, while the patches are in force."""
-    kept = [(owner, name, getattr(owner, name)) for owner, name, _ in mutant.patches]
-    for owner, name, other in mutant.patches:
-        setattr(owner, name, other)
-    try:
+    with all_patched(mutant.patches):
         yield mutant.parts
-    finally:
-        for owner, name, original in kept:
-            setattr(owner, name, original)

@@ -2,7 +2,7 @@
 
 Rules that a single message has to meet, as that an answer belongs to its question, a fetch to the epoch of who is
 asked, and a new in-sync set to the one that it replaces, are taken away in the ring of the pure cores
-(`tidelog.sim.isr.mutants`), which runs a hundred lives where this one runs one.
+(`tests.sim.isr.mutants`), which runs a hundred lives where this one runs one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from tests.sim.broker.mutants import serve_above_the_high_watermark
+from tests.sim.planting import Mutant
 from tidelog.broker.isr.isr_roles import IsrRoles
 from tidelog.broker.isr.partition import Partition
 from tidelog.broker.partitions.proposals import ACKS_ALL, Proposal
@@ -25,7 +27,7 @@ from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.in_sync_set import InSyncSet
 from tidelog.replication.isr.leader import IsrLeader
 from tidelog.replication.isr.remote_replica import RemoteReplica
-from tidelog.sim.broker.mutants import Mutant, patched, serve_above_the_high_watermark
+from tidelog.sim.kit.patching import patched
 from tidelog.storage.partition_log import PartitionLog
 
 

@@ -1,7 +1,4 @@
-"""Planted bugs of consumer groups: each breaks one rule of the shipped code, and some seed has to notice.
-
-As in `tidelog.sim.cluster.mutants`, a mutant patches the code for as long as it is open.
-"""
+"""Planted bugs of consumer groups: each breaks one rule of the shipped code, and some seed has to notice."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
+from tests.sim.planting import Mutant
 from tidelog.broker.groups import coordinator
 from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import Loaded, load
@@ -21,7 +19,7 @@ from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.group import Current
 from tidelog.groups.reconcile import reconciled
 from tidelog.model.groups import JOIN
-from tidelog.sim.broker.mutants import Mutant, patched
+from tidelog.sim.kit.patching import patched
 
 
 def answer_before_the_commit() -> AbstractContextManager[None]:

@@ -1,0 +1,48 @@
+"""The wheel holds what users run: planted bugs are the tests' and are never installed."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def wheel_files() -> list[Path]:
+    """The modules that the wheel is built of."""
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert build.keys() == {"packages"}, "this test knows of nothing else that adds files"
+    return [path for package in build["packages"] for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def definitions(paths: Iterable[Path]) -> Iterator[str]:
+    """The names of what these modules define at their top."""
+    for path in paths:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
+                yield node.name
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_no_planted_bug_is_in_the_wheel() -> None:
+    files = wheel_files()
+    assert [path for path in files if "mutant" in path.name] == []
+    planted = set(definitions((ROOT / "tests" / "sim").rglob("*mutants.py")))
+    planted -= {"Mutant", "mutated", "planted"}  # these plant, and are no bugs themselves
+    assert "skip_fsync" in planted, "the planted bugs are looked for where they are"
+    assert planted.intersection(definitions(files)) == set()
+
+
+def test_nothing_in_the_wheel_imports_the_tests() -> None:
+    roots = {name.partition(".")[0] for path in wheel_files() for name in imports(path)}
+    assert "tidelog" in roots
+    assert "tests" not in roots
