@@ -77,6 +77,12 @@ class InvalidTimestamp(TidelogError):
     code = 40004
 
 
+class NotAuthorized(TidelogError):
+    """The caller has no right to do this to the resource (Kafka: TOPIC_AUTHORIZATION_FAILED and its like)."""
+
+    code = 40301
+
+
 class ForeignOrigin(TidelogError):
     """A browser says that a web page of another origin sends a request that may change something."""
 

@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import JSON_TYPE
 from tidelog.model.errors import OffsetOutOfRange, TidelogError
 from tidelog.model.ports import Buffer
@@ -71,7 +72,7 @@ async def send_records(
     headers = {"Content-Type": content_type, **headers}
     if len(data) <= context.limits.small_answer_bytes:
         return web.Response(body=bytes(data), headers=headers)
-    context.answers.take(len(data))
+    context.admission.answers.take(len(data))
     call.answer_bytes += len(data)
     response = web.StreamResponse(headers=headers)
     response.content_length = len(data)

@@ -13,7 +13,8 @@ from msgspec import Struct
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import cut, json_answer, no_content, open_stream, send_piece, send_records
 from tidelog.broker.http.body import read_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import HEADER, keyed_request
 from tidelog.broker.http.media import BATCHES_TYPE, check_batches
 from tidelog.broker.http.produce import refuse_other_content
@@ -112,7 +113,7 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
         raise InvalidRequest(f"{conflicting[0]} makes no sense with to: a range is sent whole, and at once")
     end = params.integer("to", call.query["to"])
     piece_bytes = context.limits.range_piece_bytes
-    context.answers.take(piece_bytes)
+    context.admission.answers.take(piece_bytes)
     call.answer_bytes += piece_bytes
     fetched = await partition.read(offset, bytes_max=piece_bytes)
     end = min(end, fetched.high_watermark)
@@ -123,7 +124,7 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
             await send_piece(context, call, response, _before(fetched, end))
             offset = fetched.next_offset
             if offset < end:
-                context.refuse_if_ending()
+                context.admission.refuse_if_ending()
                 fetched = await partition.read(offset, bytes_max=piece_bytes)
     except TidelogError:
         cut(call)  # a range that stops early must not look complete

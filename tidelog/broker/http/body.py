@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import StreamReader, web
 
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import LengthRequired, RequestTimeout, TooLarge, UnsupportedMediaType
 
@@ -42,7 +43,7 @@ async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional
         raise _too_large(f"of {size} bytes", bytes_max)
     body = bytearray(size)
     if size:
-        context.bodies.take(size)
+        context.admission.bodies.take(size)
         call.body_bytes += size
         call.received_bytes = size
         await _receive(context, call, lambda: _fill(body, call.request.content))
@@ -113,7 +114,7 @@ async def _gather(context: Context, call: Call, body: bytearray, bytes_max: int)
         call.received_bytes += len(piece)
         if call.received_bytes > bytes_max:
             raise _too_large("in chunks", bytes_max)
-        context.bodies.take(len(piece), held=call.body_bytes)
+        context.admission.bodies.take(len(piece), held=call.body_bytes)
         call.body_bytes += len(piece)
         body += piece
         await asyncio.sleep(0)

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import (
     Body,
     Duration,
@@ -164,7 +165,7 @@ async def _wait_for_change(
             known.append((partition, asked.high_watermark))
     wait_ms = min(request.wait_ms, context.limits.request_timeout_ms_max)
     deadline_s = call.started_s + wait_ms / 1000
-    async with context.waits.until(deadline_s):
+    async with context.admission.waits.until(deadline_s):
         await wait_for_change(known, context.broker.purgatory, deadline_s)
 
 

@@ -12,7 +12,8 @@ from msgspec import Struct
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import ListMetadata, Metadata, Place, Related, ResourceList
 from tidelog.broker.http.partitions_v3 import ReplicaV3, replica_shown
 from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, Voter

@@ -11,6 +11,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
+from tidelog.broker.face.admission import ConnectionCount
 from tidelog.broker.http.answers import error_answer
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
@@ -33,42 +34,29 @@ class Request(web.BaseRequest):
         response.headers.popall("Server", None)
 
 
-class Gate:
-    """Counts connections, and says when there are too many."""
-
-    def __init__(self, connections_max: int, metrics: RequestMetrics) -> None:
-        self._connections_max = connections_max
-        self._metrics = metrics
-        self.open = 0
-
-    def admit(self) -> bool:
-        """Counts a new connection in; False if there are as many as may be."""
-        if self.open >= self._connections_max:
-            self._metrics.refused("connections")
-            return False
-        self.open += 1
-        return True
-
-    def leave(self) -> None:
-        """Counts a connection out."""
-        self.open -= 1
-        assert self.open >= 0
-
-
 class Connection(web.RequestHandler):
     """One client connection. One too many gets a 503 and is closed before anything is read from it."""
 
-    __slots__ = ("_gate", "_is_admitted", "_unsent_timeout_ms")
+    __slots__ = ("_count", "_is_admitted", "_metrics", "_unsent_timeout_ms")
 
-    def __init__(self, server: Server, gate: Gate, unsent_timeout_ms: int, **options: Any) -> None:
+    def __init__(
+        self,
+        server: Server,
+        connections: ConnectionCount,
+        metrics: RequestMetrics,
+        unsent_timeout_ms: int,
+        **options: Any,
+    ) -> None:
         super().__init__(server, **options)
-        self._gate = gate
+        self._count = connections
+        self._metrics = metrics
         self._is_admitted = False
         self._unsent_timeout_ms = unsent_timeout_ms
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admits the client, or not."""
-        if not self._gate.admit():
+        if not self._count.admit():
+            self._metrics.refused("connections")
             stream = cast("asyncio.Transport", transport)
             stream.write(_REFUSAL)
             stream.close()
@@ -85,7 +73,7 @@ class Connection(web.RequestHandler):
         """Counts it out."""
         if self._is_admitted:
             self._is_admitted = False
-            self._gate.leave()
+            self._count.leave()
             super().connection_lost(exc)
 
     def handle_error(
@@ -107,17 +95,19 @@ class Connection(web.RequestHandler):
 class Server(web.Server):
     """Makes a `Connection` for each client."""
 
-    def __init__(self, serve: Any, limits: Limits, gate: Gate) -> None:
+    def __init__(self, serve: Any, limits: Limits, connections: ConnectionCount, metrics: RequestMetrics) -> None:
         self._loop_used = asyncio.get_running_loop()
         self._limits = limits
-        self._gate = gate
+        self._count = connections
+        self._metrics = metrics
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
 
     def __call__(self) -> Connection:
         limits = self._limits
         return Connection(
             self,
-            self._gate,
+            self._count,
+            self._metrics,
             limits.unsent_timeout_ms,
             loop=self._loop_used,
             access_log=None,

@@ -16,6 +16,7 @@ from aiohttp import web
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content, send_records
 from tidelog.broker.http.body import read_body
+from tidelog.broker.http.call import Call
 from tidelog.broker.http.consumer_bodies import (
     CommittedShown,
     ConsumerCreated,
@@ -31,7 +32,7 @@ from tidelog.broker.http.consumer_bodies import (
     to_assign,
     to_edge,
 )
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import decode_body, json_decoder
 from tidelog.broker.http.media import Embedded, check_document, embedded_wanted
 from tidelog.broker.http.topics_v2 import ANSWER_TYPE
@@ -166,7 +167,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     )
     answer = None
     try:
-        async with context.waits.until(call.started_s + wait_s + consumers.patience_s):
+        async with context.admission.waits.until(call.started_s + wait_s + consumers.patience_s):
             answer = await consumers.ask(request, wait_s=wait_s)
         if answer is None:  # this broker shuts down
             consumers.abandon(request)

@@ -8,7 +8,8 @@ from aiohttp import web
 
 from tidelog.broker.http.answers import no_content
 from tidelog.broker.http.body import read_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Place
 from tidelog.broker.http.json_body import Body, OffsetNumber, decode_body, json_decoder
 from tidelog.broker.http.media import check_document

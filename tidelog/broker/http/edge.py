@@ -13,16 +13,19 @@ from typing import Final
 import structlog
 from aiohttp import web
 
+from tidelog.broker.face.access import ANONYMOUS, Operation
 from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, cut, error_answer
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.metrics import RouteStats
 from tidelog.broker.http.origin import KnownHosts, check_origin
-from tidelog.broker.http.route import Operation, Route
+from tidelog.broker.http.route import Route
 from tidelog.broker.http.router import Router, WrongMethod
-from tidelog.model.errors import InternalError, InvalidRequest, LeaderNotAvailable, TidelogError
+from tidelog.model.errors import InternalError, InvalidRequest, TidelogError
 
-REFUSALS: Final = {
-    403: "foreign origin",
+REFUSALS: Final = {  # by code, else by status
+    40301: "no right",
+    40302: "foreign origin",
     408: "slow body",
     411: "no length",
     413: "too large",
@@ -38,6 +41,7 @@ class Edge:
 
     def __init__(self, context: Context, routes: Sequence[Route]) -> None:
         self._context = context
+        self._admission = context.admission
         self._clock = context.broker.clock
         self._hosts = KnownHosts(
             context.broker.config.http_hosts,
@@ -57,13 +61,13 @@ class Edge:
         try:
             route, path = self._router.match(request.method, request.rel_url.raw_path)
             stats = self._stats[route]
-            call = Call(request, route, path, asyncio.get_running_loop().time())
+            call = Call(request, route.prefix, path, asyncio.get_running_loop().time())
             if route.operation is not Operation.NONE:  # probes ask for health under any name
                 self._hosts.check(request.headers.get("Host"))
                 check_origin(request.method, request.headers)
-            if not (self._context.broker.is_ready or route.is_always_on):
-                why = self._context.broker.stage
-                raise LeaderNotAvailable(f"this broker is not ready: {why}; try again in a moment")
+                self._admission.refuse_unauthorized(ANONYMOUS, route.operation, route.resource(path))
+            if not route.is_always_on:
+                self._admission.refuse_unready()
             response = await route.handler(self._context, call)
         except TidelogError as error:
             response = self._refuse(request, call, error)
@@ -89,17 +93,18 @@ class Edge:
         response = error_answer(error, retry_after_s=1 + self._refused % RETRY_AFTER_S_MAX)
         if isinstance(error, WrongMethod):
             response.headers["Allow"] = ", ".join(error.allowed)
-        if error.status in REFUSALS:
-            self._context.metrics.refused(REFUSALS[error.status])
+        reason = REFUSALS.get(error.code) or REFUSALS.get(error.status)
+        if reason is not None:
+            self._context.metrics.refused(reason)
         if error.status in CLOSING_STATUSES or not request.content.is_eof():
             response.force_close()
         return response
 
     def _give_back(self, call: Call) -> None:
         if call.body_bytes:
-            self._context.bodies.give_back(call.body_bytes)
+            self._admission.bodies.give_back(call.body_bytes)
         if call.answer_bytes:
-            self._context.answers.give_back(call.answer_bytes)
+            self._admission.answers.give_back(call.answer_bytes)
 
     @staticmethod
     def _count(stats: RouteStats, call: Call | None, response: web.StreamResponse, seconds: float) -> None:

@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import NotFound
 
@@ -55,7 +56,7 @@ class Place:
         here = broker.image.brokers.get(broker.node_id)
         host, port = broker.http_address if here is None else (here.host, here.port)
         bracketed = f"[{host}]" if ":" in host else host
-        self._base = f"http://{bracketed}:{port}{call.route.prefix}/clusters"
+        self._base = f"http://{bracketed}:{port}{call.prefix}/clusters"
         asked = call.path.get("cluster_id")
         if asked is not None and asked != self.cluster_id:
             raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(asked)}")

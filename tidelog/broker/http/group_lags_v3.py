@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from tidelog.broker.groups.asking import PATIENCE_S, Lag, lags_of
 from tidelog.broker.http.answers import json_answer
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Metadata, Place, Related
 from tidelog.model.errors import LeaderNotAvailable, NotFound, TidelogError
 from tidelog.model.groups import check_group_name

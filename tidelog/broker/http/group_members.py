@@ -19,7 +19,8 @@ from msgspec.structs import asdict
 
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
 from tidelog.broker.http.params import INT32_MAX
@@ -164,7 +165,7 @@ async def _ask(context: Context, call: Call, request: Heartbeat | CommitOffsets 
     """The coordinator's answer, within the time that the client gives, or the broker allows."""
     deadline_s = call.deadline_s(context)
     answer = None
-    async with context.waits.until(deadline_s):
+    async with context.admission.waits.until(deadline_s):
         answer = await context.broker.groups.ask(request, deadline_s=deadline_s)
     if answer is None:
         raise CoordinatorLost("the answer did not come in time, or this broker is shutting down; ask again, or another")

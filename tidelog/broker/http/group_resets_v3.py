@@ -17,7 +17,8 @@ from tidelog.broker.groups.asking import PATIENCE_S, described, places_of
 from tidelog.broker.groups.resetting import NewPlace, Reset, ResetTo, Standing, plan
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Metadata, Place
 from tidelog.broker.http.json_body import (
     Body,

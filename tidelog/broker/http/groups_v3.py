@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from tidelog.broker.groups.asking import PATIENCE_S, described
 from tidelog.broker.http.answers import json_answer, no_content
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Metadata, Place, Related
 from tidelog.model.errors import NotFound
 from tidelog.model.groups import (

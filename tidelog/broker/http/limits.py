@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.broker.face.admission import MIB, ListenerLimits
 from tidelog.config.schema import BrokerConfig
 
 KIB = 1 << 10
-MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of one listener. `of` takes from the broker's settings those that an operator may set."""
+class Limits(ListenerLimits):
+    """Bounds of one HTTP listener. `of` takes from the broker's settings those that an operator may set."""
 
     # -- connections ---------------------------------------------------------------------------------------------
-    connections_max: int = 2000
     keepalive_s: float = 75.0
     """An idle connection is closed after this; longer than clients keep theirs, so that the client closes first."""
     lingering_s: float = 1.0
@@ -32,7 +31,6 @@ class Limits:
     # -- bodies in -----------------------------------------------------------------------------------------------
     json_bytes_max: int = 5 * MIB
     batches_bytes_max: int = 32 * MIB
-    body_budget_bytes: int = 256 * MIB
     body_timeout_s: float = 10.0
     entries_max: int = 10_000
     key_bytes_max: int = 64 * KIB
@@ -49,14 +47,11 @@ class Limits:
     stream_duration_s: float = 86_400.0
 
     # -- answers out ---------------------------------------------------------------------------------------------
-    request_timeout_ms_max: int = 30_000
     fetch_bytes_max: int = 57_671_680
     fetch_bytes_default: int = MIB
     json_fetch_bytes_max: int = 8 * MIB
     decoded_bytes_max: int = 64 * MIB
     """What one stored batch may decompress to for a read as JSON."""
-    answer_budget_bytes: int = 64 * MIB
-    """Record data of answers that a client has not taken yet, over all connections."""
     small_answer_bytes: int = 64 * KIB
     """Up to here an answer is handed to the socket whole; it is what a transport buffers without complaint."""
     piece_bytes: int = 256 * KIB

@@ -7,8 +7,8 @@ from msgspec import Struct
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tidelog.broker.http.answers import json_answer
-from tidelog.broker.http.context import Call, Context
-from tidelog.model.errors import LeaderNotAvailable
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 
 
 class Health(Struct, frozen=True):
@@ -32,10 +32,9 @@ async def get_health(_context: Context, _call: Call) -> web.StreamResponse:
 
 async def get_readiness(context: Context, _call: Call) -> web.StreamResponse:
     """Can it serve?"""
-    context.refuse_if_ending()
+    context.admission.refuse_if_ending()
     broker = context.broker
-    if not broker.is_ready:
-        raise LeaderNotAvailable(f"this broker is not ready: {broker.stage}; ask again in a moment")
+    context.admission.refuse_unready()
     return json_answer(Readiness("ready", broker.cluster_id, broker.node_id))
 
 

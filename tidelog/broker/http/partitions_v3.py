@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Metadata, Place, Related
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.model.cluster import PartitionInfo, Topic

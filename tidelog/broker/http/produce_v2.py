@@ -14,7 +14,8 @@ from msgspec import Struct
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import keyed_request
 from tidelog.broker.http.json_body import (
     BinaryRecord,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.broker.http import params
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.produce import check_partition
 from tidelog.broker.partitions.partition_handle import FetchedBatches, ReadHandle
 from tidelog.model.errors import InvalidRequest, NotAReplica
@@ -49,7 +50,7 @@ async def wait_for_data(
     context: Context, partition: ReadHandle, offset: int, bytes_min: int, deadline_s: float
 ) -> None:
     """Returns when `bytes_min` bytes are readable from `offset` on, at the deadline, or when the broker shuts down."""
-    async with context.waits.until(deadline_s):
+    async with context.admission.waits.until(deadline_s):
         await partition.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
 
 

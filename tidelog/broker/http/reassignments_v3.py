@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Metadata, Place, Related, ResourceList
 from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, decode_body, json_decoder
 from tidelog.broker.http.media import check_document

@@ -11,7 +11,8 @@ from aiohttp import web
 
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import encode, send_records
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import Embedded, embedded_wanted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
 from tidelog.broker.partitions.partition_handle import ReadHandle

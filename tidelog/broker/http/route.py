@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.face.access import Operation, Resource
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import JSON_TYPE
 
 Handler = Callable[[Context, Call], Awaitable[web.StreamResponse]]
-
-
-class Operation(enum.Enum):
-    """What a request does to its resource, in the words of Kafka's ACLs."""
-
-    NONE = "None"
-    """Open to everybody: it tells nothing."""
-    READ = "Read"
-    WRITE = "Write"
-    CREATE = "Create"
-    DELETE = "Delete"
-    ALTER = "Alter"
-    DESCRIBE = "Describe"
-    DESCRIBE_CONFIGS = "DescribeConfigs"
-    ALTER_CONFIGS = "AlterConfigs"
-    IDEMPOTENT_WRITE = "IdempotentWrite"
-
-
-class Resource(NamedTuple):
-    """What a request is about: a resource type of Kafka's ACLs, and a name."""
-
-    type: str
-    name: str
 
 
 def cluster_resource(_path: Mapping[str, str]) -> Resource:

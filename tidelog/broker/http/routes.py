@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from tidelog.broker.face.access import Operation
 from tidelog.broker.http import (
     batches,
     bulk,
@@ -37,7 +38,7 @@ from tidelog.broker.http import (
 )
 from tidelog.broker.http.envelope import ResourceList
 from tidelog.broker.http.media import BATCHES_TYPE, JSON_TYPE, Embedded
-from tidelog.broker.http.route import Handler, Operation, Query, ResourceOf, Route
+from tidelog.broker.http.route import Handler, Query, ResourceOf, Route
 from tidelog.broker.http.route import any_group_resource as groups
 from tidelog.broker.http.route import any_topic_resource as topics
 from tidelog.broker.http.route import cluster_resource as cluster

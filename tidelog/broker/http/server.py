@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from tidelog.broker.face.access import EverybodyMay
+from tidelog.broker.face.admission import Admission
 from tidelog.broker.http.broker_metrics import BrokerMetrics
 from tidelog.broker.http.cluster_metrics import ClusterMetrics
-from tidelog.broker.http.connection import Gate, Server
-from tidelog.broker.http.context import Context, Waits
+from tidelog.broker.http.connection import Server
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.edge import Edge
 from tidelog.broker.http.group_metrics import GroupMetrics
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.routes import ROUTES
-from tidelog.broker.runtime.budget import ByteBudget
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
@@ -42,7 +43,7 @@ class HttpServer:
         """Takes no more connections, ends waits at once, gives requests under way `grace_s` to finish, and cuts the
         rest. Idempotent."""
         self._listener.close()
-        self._context.waits.end_all()
+        self._context.admission.close()
         self._server.pre_shutdown()
         await self._server.shutdown(grace_s / 2)  # a request gets that long twice: to end, and to be cancelled
 
@@ -57,24 +58,22 @@ async def start_http(broker: Broker, host: str, port: int, *, limits: Limits | N
     registry.register(ClusterMetrics(broker))
     registry.register(GroupMetrics(broker))
     ProcessCollector(registry=registry)
+    admission = Admission(broker, limits, EverybodyMay())
     context = Context(
         broker=broker,
+        admission=admission,
         limits=limits,
         metrics=metrics,
-        bodies=ByteBudget(limits.body_budget_bytes, "request bodies"),
-        answers=ByteBudget(limits.answer_budget_bytes, "answers"),
-        waits=Waits(),
         registry=registry,
         openapi=describe(ROUTES),
     )
-    gate = Gate(limits.connections_max, metrics)
-    metrics.gauge("tidelog_http_connections", "Open client connections.", lambda: gate.open)
-    metrics.gauge("tidelog_http_body_bytes", "Memory taken by request bodies.", lambda: context.bodies.used)
-    metrics.gauge("tidelog_http_answer_bytes", "Memory taken by answers under way.", lambda: context.answers.used)
-    metrics.gauge("tidelog_http_waiting_requests", "Requests that wait for data.", lambda: len(context.waits))
+    metrics.gauge("tidelog_http_connections", "Open client connections.", lambda: admission.connections.open)
+    metrics.gauge("tidelog_http_body_bytes", "Memory taken by request bodies.", lambda: admission.bodies.used)
+    metrics.gauge("tidelog_http_answer_bytes", "Memory taken by answers under way.", lambda: admission.answers.used)
+    metrics.gauge("tidelog_http_waiting_requests", "Requests that wait for data.", lambda: len(admission.waits))
     consumers = broker.rest_consumers
     metrics.gauge("tidelog_rest_consumers", "REST consumer instances that live here.", lambda: consumers.instances)
     metrics.gauge("tidelog_rest_consumer_bytes", "Memory taken by their reads.", lambda: consumers.read_bytes)
-    server = Server(Edge(context, ROUTES).serve, limits, gate)
+    server = Server(Edge(context, ROUTES).serve, limits, admission.connections, metrics)
     listener = await asyncio.get_running_loop().create_server(server, host, port, backlog=BACKLOG)
     return HttpServer(server, listener, context)

@@ -22,7 +22,8 @@ from aiohttp import web
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import encode, open_stream, send_piece
 from tidelog.broker.http.body import check_encoding, invite_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Place
 from tidelog.broker.http.idempotency import refuse_key
 from tidelog.broker.http.json_body import RecordV3, decode_body, json_decoder
@@ -129,13 +130,13 @@ class RecordStream:
 
     def _take(self, size: int) -> None:
         """Takes from the memory for bodies. `Overloaded` if there is not so much."""
-        self._context.bodies.take(size)
+        self._context.admission.bodies.take(size)
         self._call.body_bytes += size
 
     def _give_back_rest(self) -> None:
         """Gives back what belongs neither to a record that waits for its receipt nor to one that is still arriving."""
         rest = self._call.body_bytes - self._pending_bytes - self._cutter.bytes_held
-        self._context.bodies.give_back(rest)
+        self._context.admission.bodies.give_back(rest)
         self._call.body_bytes -= rest
 
     async def _next_chunk(self) -> bytes:
@@ -146,12 +147,12 @@ class RecordStream:
             deadline_s = self._call.started_s + limits.body_timeout_s
         else:
             deadline_s = min(now_s + limits.stream_idle_s, self._call.started_s + limits.stream_duration_s)
-        async with self._context.waits.until(deadline_s):
+        async with self._context.admission.waits.until(deadline_s):
             try:
                 return await self._call.request.content.readany()
             except web.RequestPayloadError:
                 raise InvalidRequest("the body is not correctly chunked") from None
-        if self._context.waits.is_ended:
+        if self._context.admission.waits.is_ended:
             raise ShuttingDown("this broker is shutting down; go on with another one")
         raise RequestTimeout("no more records came in time, or the stream was open for longer than allowed")
 

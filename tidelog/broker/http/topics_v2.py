@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
-from tidelog.broker.http.context import Call, Context
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
 from tidelog.broker.http.produce import check_partition
 from tidelog.config.describe import describe_topic
 from tidelog.model.cluster import PartitionInfo, Topic

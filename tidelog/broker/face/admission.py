@@ -1,0 +1,100 @@
+"""Admission: what one listener lets in. It counts connections and memory, and refuses what there is no room for.
+
+Each listener has its own, so that a flood on one leaves the others their room. A refusal is an error with a code, and
+nothing was done; `Admission.close` ends the waits of requests when the listener shuts down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidelog.broker.face.access import Authorizer, Operation, Principal, Resource
+from tidelog.broker.face.waits import Waits
+from tidelog.broker.runtime.budget import ByteBudget
+from tidelog.model.errors import LeaderNotAvailable, NotAuthorized, ShuttingDown
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """Bounds that every listener has, whatever it speaks."""
+
+    connections_max: int = 2000
+    body_budget_bytes: int = 256 * MIB
+    """Memory for request bodies, over all connections."""
+    answer_budget_bytes: int = 64 * MIB
+    """Record data of answers that a client has not taken yet, over all connections."""
+    request_timeout_ms_max: int = 30_000
+    """No request waits for longer."""
+
+
+class Readiness(Protocol):
+    """Whether the broker serves requests."""
+
+    @property
+    def is_ready(self) -> bool:
+        """True between its start and its stop."""
+        ...
+
+    @property
+    def stage(self) -> str:
+        """What it is doing while it is not ready: a sentence about "it"."""
+        ...
+
+
+class ConnectionCount:
+    """Counts the open connections of a listener, and says when there are too many."""
+
+    def __init__(self, connections_max: int) -> None:
+        self._connections_max = connections_max
+        self.open = 0
+
+    def admit(self) -> bool:
+        """Counts a new connection in; False if there are as many as may be."""
+        if self.open >= self._connections_max:
+            return False
+        self.open += 1
+        return True
+
+    def leave(self) -> None:
+        """Counts a connection out."""
+        self.open -= 1
+        assert self.open >= 0
+
+
+class Admission:
+    """The gate of one listener. All methods raise only definite errors: nothing was done."""
+
+    def __init__(self, readiness: Readiness, limits: ListenerLimits, authorizer: Authorizer) -> None:
+        self.connections = ConnectionCount(limits.connections_max)
+        self.bodies = ByteBudget(limits.body_budget_bytes, "request bodies")
+        """Memory for request bodies, from before they are read until their request is answered."""
+        self.answers = ByteBudget(limits.answer_budget_bytes, "answers")
+        """Memory for record data on its way to clients."""
+        self.waits = Waits()
+        self._readiness = readiness
+        self._authorizer = authorizer
+
+    def refuse_unready(self) -> None:
+        """Raises `LeaderNotAvailable` while the broker does not serve requests."""
+        if not self._readiness.is_ready:
+            raise LeaderNotAvailable(f"this broker is not ready: {self._readiness.stage}; try again in a moment")
+
+    def refuse_if_ending(self) -> None:
+        """Raises `ShuttingDown` if the listener is about to close."""
+        if self.waits.is_ended:
+            raise ShuttingDown("this broker is shutting down; go to another one")
+
+    def refuse_unauthorized(self, principal: Principal, operation: Operation, resource: Resource) -> None:
+        """Raises `NotAuthorized` unless the caller may do this to the resource."""
+        if operation is not Operation.NONE and not self._authorizer.may(principal, operation, resource):
+            raise NotAuthorized(
+                f"{principal.type}:{principal.name} may not {operation.value} {resource.type} {resource.name}; "
+                "ask the cluster's administrator for this right"
+            )
+
+    def close(self) -> None:
+        """Ends all waits now, and those to come as they begin: the listener shuts down."""
+        self.waits.end_all()

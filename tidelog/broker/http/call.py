@@ -1,0 +1,60 @@
+"""A `Call`: one request on its way through a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from tidelog.broker.http import params
+from tidelog.broker.http.context import Context
+from tidelog.model.names import check_topic_name
+
+
+@dataclass(slots=True)
+class Call:
+    """`path` holds the decoded values of the route's placeholders."""
+
+    request: web.BaseRequest
+    prefix: str
+    """Under which name REST v3 was asked: `/v3` or `/kafka/v3`; empty for all others."""
+    path: Mapping[str, str]
+    started_s: float
+    """Loop time when the request's head was complete."""
+    is_open: bool = False
+    """True once a streamed answer has begun: from then on nothing can be said but by cutting the connection."""
+    received_bytes: int = 0
+    """Bytes of the body so far."""
+    body_bytes: int = 0
+    """What this call has taken from `Admission.bodies`."""
+    answer_bytes: int = 0
+    """What this call has taken from `Admission.answers`."""
+    sent_bytes: int = 0
+    """Bytes of a streamed answer so far."""
+    _query: dict[str, str] | None = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query parameters. `InvalidRequest` if they are badly written."""
+        if self._query is None:
+            self._query = params.parse_query(self.request.rel_url.raw_query_string)
+        return self._query
+
+    def deadline_s(self, context: Context) -> float:
+        """When a produce must be answered, in loop time: `timeout_ms` after the request came; the broker's limit is
+        the default, and the most."""
+        return self.started_s + self.duration_s(context, "timeout_ms", context.limits.request_timeout_ms_max)
+
+    def duration_s(self, context: Context, name: str, default_ms: int) -> float:
+        """The parameter `name`, in ms, or the default; never more than the broker allows."""
+        asked = params.optional_integer(self.query, name, default_ms)
+        return min(asked, context.limits.request_timeout_ms_max) / 1000
+
+    def topic_name(self) -> str:
+        """The topic of the path. `InvalidRequest` if that is no name."""
+        return check_topic_name(self.path["topic"])
+
+    def partition_number(self) -> int:
+        """The partition of the path. `InvalidRequest` if that is no number."""
+        return params.partition_number(self.path["partition"])
