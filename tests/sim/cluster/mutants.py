@@ -14,7 +14,8 @@ from typing import Any
 from tests.sim.broker.mutants import skip_fsync
 from tests.sim.planting import Mutant
 from tidelog.broker.consensus.delivery import Delivery
-from tidelog.broker.consensus.inflight import Outcomes
+from tidelog.broker.consensus.elected_log import PendingAppend
+from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals
 from tidelog.broker.controller import active
 from tidelog.broker.controller.active import ActiveController
 from tidelog.broker.membership.controller_channel import ControllerChannel
@@ -22,7 +23,7 @@ from tidelog.controller import decide_brokers
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import NotController
 from tidelog.replication.paxos.apply import Verdict
-from tidelog.replication.paxos.events import Applied, Proposed
+from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.journal import Journal
 from tidelog.replication.quorum import Majority
 from tidelog.sim.kit.patching import patched
@@ -52,14 +53,15 @@ def _fewer(majority: Majority) -> int:
 
 def acknowledge_before_it_is_chosen() -> AbstractContextManager[None]:
     """An append returns as soon as it has its place in the log."""
-    note = Outcomes.proposed
+    note = InFlightProposals.add
 
-    def eager(outcomes: Outcomes, proposed: Proposed) -> None:
-        note(outcomes, proposed)
-        if outcomes._asking is not None and not outcomes._asking.done():
-            outcomes._asking.set_result(Applied(proposed.position, proposed.value, Verdict.APPLIED))
+    def eager(in_flight: InFlightProposals[Any], position: int, proposal: InFlightProposal[Any]) -> None:
+        note(in_flight, position, proposal)
+        for waiter in proposal.waiters:
+            if isinstance(waiter, PendingAppend):
+                waiter.complete(Applied(position, proposal.value, Verdict.APPLIED))
 
-    return patched(Outcomes, "proposed", eager)
+    return patched(InFlightProposals, "add", eager)
 
 
 def deliver_without_payload() -> AbstractContextManager[None]:

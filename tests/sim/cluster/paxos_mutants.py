@@ -73,9 +73,9 @@ def acknowledge_before_what_lies_below() -> AbstractContextManager[None]:
 
     def eager(partition: PaxosPartition, position: int, accepted_by: tuple[int, ...]) -> None:
         note(partition, position, accepted_by)
-        flight = partition._flights._flights.get(position)
-        for proposal in flight.proposals if flight is not None else ():
-            partition._complete(proposal, flight)
+        in_flight = partition._in_flight._proposals.get(position)
+        for proposal in in_flight.waiters if in_flight is not None else ():
+            partition._complete(proposal, in_flight)
 
     return patched(PaxosPartition, "chosen", eager)
 

@@ -21,12 +21,12 @@ from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.engine import Engine, LogEffect
 from tidelog.broker.consensus.founding import founders_of
-from tidelog.broker.consensus.inflight import Outcomes, fail, resolve
+from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals, fail, resolve
 from tidelog.broker.consensus.listener import LogListener
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
 from tidelog.broker.consensus.routes import Routes
 from tidelog.model.cluster import Voter
-from tidelog.model.errors import ControllerLost, NotController
+from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
 from tidelog.model.ports import Buffer, Clock, Entropy
 from tidelog.replication.election import Election
 from tidelog.replication.election_events import (
@@ -52,7 +52,7 @@ from tidelog.replication.paxos.events import (
     Halted,
     Jumped,
     Lost,
-    Proposed,
+    Reason,
     Refused,
     Repaired,
     Started,
@@ -74,6 +74,26 @@ from tidelog.replication.paxos.voters import (
 )
 
 CHANGE_S_MAX = 10.0
+WAIT_S_MAX = 5.0
+"""How long an append waits before its outcome is called unknown."""
+
+
+class PendingAppend:
+    """A call of `ElectedLog.append` that waits for its outcome."""
+
+    def __init__(self) -> None:
+        self.outcome: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_waiting(self) -> bool:
+        return not self.outcome.done()
+
+    def complete(self, applied: Applied) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(applied)
+
+    def fail(self, error: TidelogError) -> None:
+        fail(self.outcome, error)
 
 
 class ElectedLog:
@@ -131,7 +151,7 @@ class ElectedLog:
         """The number under which this broker leads, or tries to."""
         self._joining = 0
         """The number under which it wants to lead for a change of voters; 0 if it makes none."""
-        self._outcomes = Outcomes()
+        self._in_flight = InFlightProposals[PendingAppend]()
         self._changed: asyncio.Future[None] | None = None
         self._learners: tuple[int, ...] = ()
         routes.set_voters(membership.voters)
@@ -192,7 +212,7 @@ class ElectedLog:
         """No timer fires any more, and nobody waits; what is asked of the disk may still come."""
         self.engine.close()
         self._campaigner.close()
-        self._outcomes.close()
+        self._in_flight.fail(ControllerLost("this broker is stopping; the outcome is unknown"))
         fail(self._changed, ControllerLost("this broker is stopping; the outcome is unknown"))
 
     def resign(self) -> None:
@@ -242,7 +262,21 @@ class ElectedLog:
     async def _propose(self, event: Append | Truncate) -> Applied:
         if not self.is_leading or self._changed is not None:
             raise NotController("this broker does not lead the log now")
-        return await self._outcomes.of(lambda: self.engine.step(event))
+        answer = self.engine.propose(event)
+        if isinstance(answer, Refused):
+            reason = f"the log takes nothing now ({answer.reason.value})"
+            is_full = answer.reason is Reason.WINDOW_FULL
+            raise Overloaded(f"{reason}; try again") if is_full else NotController(reason)
+        assert answer is not None, "nobody appends from within a step of the engine"
+        pending = PendingAppend()
+        proposal = InFlightProposal[PendingAppend](answer.value)
+        proposal.waiters.append(pending)
+        self._in_flight.add(answer.position, proposal)
+        try:
+            async with asyncio.timeout(WAIT_S_MAX):
+                return await pending.outcome
+        except TimeoutError:
+            raise ControllerLost("the brokers could not agree in time; whether they will is unknown") from None
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
         """Has one voter added, or one (by its id) removed; nothing may be appended meanwhile.
@@ -250,7 +284,7 @@ class ElectedLog:
         Returns when the new voters have elected this broker; if it is not one of them, when they are in force. Raises
         `NotController` if nothing has begun, `ControllerLost` if it may have.
         """
-        if not self.is_leading or self._changed is not None or self._outcomes:
+        if not self.is_leading or self._changed is not None or self._in_flight:
             raise NotController("this broker cannot change the voters now; try again")
         try:
             voters = self.membership.voters.with_change(add=add, remove=remove)
@@ -276,8 +310,6 @@ class ElectedLog:
     def _on_refused(self, refused: Refused) -> None:
         if isinstance(refused.event, Elect):
             self._on_lost(refused.event.number)
-        elif isinstance(refused.event, Append | Truncate):
-            self._outcomes.refused(refused)
 
     # -- what the engine says ----------------------------------------------------------------------------------------
 
@@ -288,8 +320,6 @@ class ElectedLog:
                 self._on_applied(effect)
             case Repaired(position):
                 self._on_repaired(position)
-            case Proposed():
-                self._outcomes.proposed(effect)
             case Refused():
                 self._on_refused(effect)
             case Elected() | Lost() | VotersFound():
@@ -335,7 +365,17 @@ class ElectedLog:
                 self._listener.voters_applied(decode_voters(bytes(payload)), position)
             else:
                 self._listener.applied(bytes(payload), value.base_offset, position)
-        self._outcomes.applied(applied)
+        self._settle(applied)
+
+    def _settle(self, applied: Applied) -> None:
+        """Answers whoever waits for what was proposed at this position."""
+        proposal = self._in_flight.take(applied.position)
+        if proposal is None:
+            return
+        if not proposal.is_in_log(applied):
+            proposal.fail(NotController("another leader came first; nothing was appended"))
+        for pending in proposal.waiters:
+            pending.complete(applied)
 
     def _on_repaired(self, position: int) -> None:
         slot = self.engine.node.replica.slots.get(position)

@@ -18,9 +18,11 @@ from tidelog.broker.consensus.payloads import Payloads, split
 from tidelog.model.errors import DamagedBatch
 from tidelog.model.ports import Buffer, Entropy
 from tidelog.replication.paxos.events import (
+    Append,
     Applied,
     Chosen,
     Damaged,
+    Delete,
     DeletePrefix,
     Effect,
     Elected,
@@ -41,6 +43,7 @@ from tidelog.replication.paxos.events import (
     StoreFailed,
     Timer,
     TimerFired,
+    Truncate,
     VotersFound,
 )
 from tidelog.replication.paxos.messages import Learned, LearnResponse, Message, PromiseResponse, WriteResponse
@@ -101,6 +104,7 @@ class Engine:
         """Ids that this disk went by before. It remembers what it promised under them, so whoever still needs them is
         answered under them: at once, or, if an answer has to wait for the disk, when it is asked again."""
         self._asked_as = 0
+        self._answer: Proposed | Refused | None = None
         disk.on_stored = lambda sequence: self.step(Stored(sequence))
         disk.on_failed = lambda: self.step(StoreFailed())
 
@@ -116,6 +120,12 @@ class Engine:
                     self._carry_out(effect)
         finally:
             self._is_stepping = False
+
+    def propose(self, event: Append | Truncate | Delete) -> Proposed | Refused | None:
+        """Asks for a value to be proposed; the answer comes at once, or, from within another step, not at all."""
+        self._answer = None
+        self.step(event)
+        return self._answer
 
     def receive(self, frame: PaxosFrame, payload: memoryview) -> None:
         """Takes a peer's message; one that was not sent to this id, or came damaged, is as good as lost."""
@@ -194,6 +204,10 @@ class Engine:
             case Applied():
                 self._listener.on_effect(effect)
                 self.payloads.release(effect.value.digest)
+            case Proposed() | Refused():
+                if self._answer is None:
+                    self._answer = effect
+                self._listener.on_effect(effect)
             case _:  # what the owner alone has to do with
                 self._listener.on_effect(effect)
 

@@ -1,78 +1,109 @@
-"""What became of what this broker proposed: told to whoever waits, as soon as the log says so, and not before.
+"""Proposals in flight, and who waits for them: answered when the log says what became of them, and not before.
 
-A value that was proposed at a position is in the log if that position is applied with this value, and surely is not if
-it is applied with another, since it was proposed nowhere else. A lost leader knows neither; its log may still tell.
+A value that was proposed at a position is in the log if that position is applied with this value, and not void; it
+surely is not if the position is applied otherwise, since it was proposed nowhere else. A leader that has lost knows
+neither, but its log may still tell. Until then its clients wait, up to their deadlines; then the outcome is unknown.
+
+A repeat of a batch that is still in flight waits with the original.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
-from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
+from tidelog.model.errors import TidelogError
 from tidelog.replication.paxos.apply import Verdict
-from tidelog.replication.paxos.events import Applied, Proposed, Reason, Refused
+from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Value
 
-WAIT_S_MAX = 5.0
-"""How long to wait before an outcome is called unknown."""
+
+class Waiter(Protocol):
+    """A request that a proposal answers."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while somebody is there to hear the answer."""
+        ...
+
+    def fail(self, error: TidelogError) -> None: ...
 
 
-class _Proposal(NamedTuple):
-    value: Value
-    outcome: asyncio.Future[Applied]
+W = TypeVar("W", bound=Waiter)
 
 
-class Outcomes:
-    """Of one broker's proposals. Bounded by the engine's window."""
+class InFlightProposal(Generic[W]):
+    """One value, and the requests that it answers."""
+
+    __slots__ = ("accepted_by", "durability", "value", "waiters")
+
+    def __init__(self, value: Value, durability: str = "fsynced") -> None:
+        self.value = value
+        self.durability = durability
+        """What may be said of the quorum that holds it: fsynced, or replicated."""
+        self.waiters: list[W] = []
+        self.accepted_by: tuple[int, ...] = ()
+        """Engine ids of that quorum; empty while it is not known."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.value.base_offset + self.value.count
+
+    def is_in_log(self, applied: Applied) -> bool:
+        """Judges what is applied at the proposal's position: the value itself, or another's."""
+        return self.value == applied.value and applied.verdict is Verdict.APPLIED
+
+    def fail(self, error: TidelogError) -> None:
+        for waiter in self.waiters:
+            waiter.fail(error)
+
+
+class InFlightProposals(Generic[W]):
+    """Proposals of one leader by position, bounded by the engine's window. Positions rise."""
 
     def __init__(self) -> None:
-        self._proposed: dict[int, _Proposal] = {}
-        self._asking: asyncio.Future[Applied] | None = None
+        self._proposals: dict[int, InFlightProposal[W]] = {}
 
-    def __bool__(self) -> bool:
-        """Is anything on its way?"""
-        return bool(self._proposed)
+    def __len__(self) -> int:
+        return len(self._proposals)
 
-    async def of(self, propose: Callable[[], None]) -> Applied:
-        """Calls `propose`, which must lead to `proposed` or `refused` before it returns, and waits for the outcome.
-        Raises `NotController` or `Overloaded`: it is not in the log; `ControllerLost`: unknown."""
-        outcome: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
-        self._asking = outcome
-        propose()
-        self._asking = None
-        try:
-            async with asyncio.timeout(WAIT_S_MAX):
-                return await outcome
-        except TimeoutError:
-            raise ControllerLost("the brokers could not agree in time; whether they will is unknown") from None
+    def add(self, position: int, proposal: InFlightProposal[W]) -> None:
+        """Keeps a proposal until its position is applied."""
+        self._proposals[position] = proposal
 
-    def proposed(self, proposed: Proposed) -> None:
-        """What was asked for got its position."""
-        if self._asking is not None:
-            self._proposed[proposed.position] = _Proposal(proposed.value, self._asking)
+    def chosen(self, position: int, accepted_by: tuple[int, ...]) -> None:
+        """Notes the quorum that holds the value."""
+        proposal = self._proposals.get(position)
+        if proposal is not None:
+            proposal.accepted_by = accepted_by
 
-    def refused(self, refused: Refused) -> None:
-        """What was asked for was not proposed."""
-        reason = f"the log takes nothing now ({refused.reason.value})"
-        is_full = refused.reason is Reason.WINDOW_FULL
-        fail(self._asking, Overloaded(f"{reason}; try again") if is_full else NotController(reason))
+    def take(self, position: int) -> InFlightProposal[W] | None:
+        """Hands out the proposal whose position is applied; None if nothing of this leader's was proposed there."""
+        return self._proposals.pop(position, None)
 
-    def applied(self, applied: Applied) -> None:
-        """The next position is in force here."""
-        proposal = self._proposed.pop(applied.position, None)
-        if proposal is None or proposal.outcome.done():
-            return
-        if proposal.value == applied.value and applied.verdict is Verdict.APPLIED:
-            proposal.outcome.set_result(applied)
-        else:
-            fail(proposal.outcome, NotController("another leader came first; nothing was appended"))
+    def wait_for(self, offset: int, waiter: W) -> bool:
+        """Has a request answered when the log is applied up to `offset`; False if no proposal gets there."""
+        for proposal in self._proposals.values():
+            if proposal.end_offset >= offset:
+                proposal.waiters.append(waiter)
+                return True
+        return False
 
-    def close(self) -> None:
-        """Nobody will hear of the rest."""
-        for proposal in self._proposed.values():
-            fail(proposal.outcome, ControllerLost("this broker is stopping; the outcome is unknown"))
+    @property
+    def is_awaited(self) -> bool:
+        """True while somebody waits for an answer."""
+        return any(waiter.is_waiting for waiter in self._waiters())
+
+    def fail(self, error: TidelogError) -> None:
+        """Fails all that wait: nobody will learn what became of the proposals."""
+        for waiter in self._waiters():
+            waiter.fail(error)
+        self._proposals.clear()
+
+    def _waiters(self) -> Iterator[W]:
+        for proposal in self._proposals.values():
+            yield from proposal.waiters
 
 
 def fail(outcome: asyncio.Future[Any] | None, error: TidelogError) -> None:

@@ -84,6 +84,11 @@ class Proposal:
         """True if whoever waited has given up."""
         return self.done is not None and self.done.done()
 
+    @property
+    def is_waiting(self) -> bool:
+        """True while somebody waits for the answer."""
+        return self.done is not None and not self.done.done()
+
     def fail(self, error: TidelogError) -> None:
         if self.done is not None and not self.done.done():
             self.done.set_exception(error)

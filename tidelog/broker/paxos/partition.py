@@ -24,18 +24,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals
 from tidelog.broker.partitions.led_partition import Facilities, LedPartition
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
 from tidelog.broker.partitions.proposals import ACKS_ALL, Proposal
 from tidelog.broker.paxos.applied_log import AppliedLog
-from tidelog.broker.paxos.flights import Flight, Flights
 from tidelog.broker.paxos.proposing import Proposer
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import PartitionId
 from tidelog.model.producers import ProducerTable
-from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
 from tidelog.storage.partition_log import LogSettings
 
@@ -65,7 +64,7 @@ class PaxosPartition(LedPartition):
         self.watchers = applied.watchers
         self._applied = applied
         self._proposer = proposer
-        self._flights = Flights()
+        self._in_flight = InFlightProposals[Proposal]()
         self._producers = applied.log.producers
         self._next_offset = self._appended_end = 0
         self._deletion: int | None = None
@@ -144,7 +143,7 @@ class PaxosPartition(LedPartition):
     @property
     def is_awaited(self) -> bool:
         """Does anybody wait for what was proposed?"""
-        return self._flights.is_awaited
+        return self._in_flight.is_awaited
 
     # -- what the replica beside it says ----------------------------------------------------------------------------
 
@@ -170,30 +169,28 @@ class PaxosPartition(LedPartition):
 
     def chosen(self, position: int, accepted_by: tuple[int, ...]) -> None:
         """A quorum has a value on disk."""
-        self._flights.chosen(position, accepted_by)
+        self._in_flight.chosen(position, accepted_by)
 
     def applied(self, applied: Applied) -> None:
         """The next value is in force, and in the log here."""
         if applied.position == self._deletion:
             self._deletion = None
             self.watchers.wake_all()
-        flight = self._flights.take(applied.position)
-        if flight is None:
+        in_flight = self._in_flight.take(applied.position)
+        if in_flight is None:
             return
         self._room.set()
-        if flight.value == applied.value and applied.verdict is Verdict.APPLIED:
-            for proposal in flight.proposals:
-                self._complete(proposal, flight)
+        if in_flight.is_in_log(applied):
+            for proposal in in_flight.waiters:
+                self._complete(proposal, in_flight)
         else:
-            error = LeaderNotAvailable("another leader came first; nothing was appended")
-            for proposal in flight.proposals:
-                proposal.fail(error)
+            in_flight.fail(LeaderNotAvailable("another leader came first; nothing was appended"))
 
-    def _complete(self, proposal: Proposal, flight: Flight | None) -> None:
+    def _complete(self, proposal: Proposal, in_flight: InFlightProposal[Proposal] | None) -> None:
         """Claims no more than is known: of a repeat, or if others had it chosen, what is on this disk."""
-        if flight is not None and flight.accepted_by:
-            acked_by = self._proposer.nodes_of(flight.accepted_by)
-            proposal.complete(self._receipt(proposal, acked_by, flight.durability))
+        if in_flight is not None and in_flight.accepted_by:
+            acked_by = self._proposer.nodes_of(in_flight.accepted_by)
+            proposal.complete(self._receipt(proposal, acked_by, in_flight.durability))
             return
         is_durable = proposal.committed_at <= self.log.durable_offset
         proposal.complete(self._receipt(proposal, [self._node_id], "fsynced" if is_durable else "replicated"))
@@ -208,7 +205,7 @@ class PaxosPartition(LedPartition):
             )
 
     async def _wait_for_room(self) -> None:
-        while self._is_held or (self._is_serving and len(self._flights) >= WINDOW):
+        while self._is_held or (self._is_serving and len(self._in_flight) >= WINDOW):
             self._room.clear()
             await self._room.wait()
 
@@ -228,7 +225,7 @@ class PaxosPartition(LedPartition):
                 payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
                 is_lazy = self.config.ack_durability == "replicated" and self._proposer.may_be_lazy
                 position, value = self._proposer.propose(self._next_offset - base_offset, payload, is_lazy=is_lazy)
-                self._flights.add(position, Flight(value, "replicated" if is_lazy else "fsynced"))
+                self._in_flight.add(position, InFlightProposal(value, "replicated" if is_lazy else "fsynced"))
                 self._appended_end = self._next_offset
                 self._count(fresh)
                 self._remember(fresh)
@@ -259,7 +256,7 @@ class PaxosPartition(LedPartition):
         elif proposal.committed_at <= self.high_watermark:
             self._complete(proposal, None)
         else:
-            is_waiting = self._flights.wait_for(proposal.committed_at, proposal)
+            is_waiting = self._in_flight.wait_for(proposal.committed_at, proposal)
             assert is_waiting, "what is not applied is on its way"
 
     # -- deletion ------------------------------------------------------------------------------------------------------
@@ -289,6 +286,6 @@ class PaxosPartition(LedPartition):
         self._is_closing = True
         self.stop()
         if not is_deposed:
-            self._flights.fail(TimedOutAfterAppend("proposed, but this broker is stopping: the outcome is unknown"))
+            self._in_flight.fail(TimedOutAfterAppend("proposed, but this broker is stopping: the outcome is unknown"))
         self._empty_mailbox()
         self.watchers.wake_all()

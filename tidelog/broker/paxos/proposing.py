@@ -22,7 +22,6 @@ class Proposer:
         self._engine = engine
         self._links = links
         self._is_out_of_room = is_out_of_room
-        self._answer: Proposed | Refused | None = None
 
     def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
         """Proposes batches, already placed, whose bytes never change again. They count when a quorum has them on disk,
@@ -31,7 +30,7 @@ class Proposer:
         if self._is_out_of_room():
             raise DiskFull("no space is left for this partition; nothing was appended")
         digest = self._engine.payloads.hold(payload)
-        answer = self._ask(Append(count, digest, is_lazy=is_lazy))
+        answer = self._engine.propose(Append(count, digest, is_lazy=is_lazy))
         if isinstance(answer, Proposed):
             return answer.position, answer.value
         self._engine.payloads.release(digest)
@@ -41,19 +40,10 @@ class Proposer:
 
     def propose_deletion(self, offset: int) -> int:
         """Proposes that the records below `offset` go; returns the position. Raises `LeaderNotAvailable`."""
-        answer = self._ask(Delete(offset))
+        answer = self._engine.propose(Delete(offset))
         if isinstance(answer, Proposed):
             return answer.position
         raise LeaderNotAvailable("this broker cannot delete anything now; nothing was deleted, try again")
-
-    def _ask(self, event: Append | Delete) -> Proposed | Refused | None:
-        self._answer = None
-        self._engine.step(event)
-        return self._answer
-
-    def answered(self, answer: Proposed | Refused) -> None:
-        """The engine's answer, from within its step."""
-        self._answer = answer
 
     def next_offset(self) -> int:
         """Of the coordinator. Raises `LeaderNotAvailable`."""

@@ -372,8 +372,6 @@ class PaxosReplica:
             self._truncator.proposed(answer)
         elif isinstance(answer, Refused) and isinstance(answer.event, Elect):
             self.voting.on_refused(answer.event.number)
-        else:
-            self._proposer.answered(answer)
 
     def _on_applied(self, applied: Applied) -> None:
         self._links.push(self.engine, applied)

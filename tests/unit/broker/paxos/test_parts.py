@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals
 from tidelog.broker.partitions.proposals import Proposal
 from tidelog.broker.paxos.ballots import ATTEMPTS_MAX, epoch_of, number_of
-from tidelog.broker.paxos.flights import Flight, Flights
 from tidelog.broker.paxos.journal import VoterHistory, decode_floor
 from tidelog.broker.paxos.journal_truncation import JournalBounds, JournalTruncation, JournalUsage
 from tidelog.model.cluster import Voter
@@ -93,11 +93,11 @@ def test_a_floor_without_voters_can_be_read() -> None:
 
 
 def test_a_repeat_waits_with_the_original() -> None:
-    flights = Flights()
+    in_flight = InFlightProposals[Proposal]()
     for position, base_offset in ((4, 10), (5, 12)):
-        flights.add(position, Flight(Value(Kind.APPEND, 1, base_offset, 2), "fsynced"))
+        in_flight.add(position, InFlightProposal(Value(Kind.APPEND, 1, base_offset, 2)))
     repeat = Proposal([], -1, 1.0, None)
-    assert flights.wait_for(12, repeat)
-    first = flights.take(4)
-    assert first is not None and first.proposals == [repeat]
-    assert not flights.wait_for(15, repeat) and flights.take(4) is None and len(flights) == 1
+    assert in_flight.wait_for(12, repeat)
+    first = in_flight.take(4)
+    assert first is not None and first.waiters == [repeat]
+    assert not in_flight.wait_for(15, repeat) and in_flight.take(4) is None and len(in_flight) == 1
