@@ -66,7 +66,8 @@ bench: setup ## Measure a broker on this machine
 docs: setup ## Generate the reference pages again; fails if they differ from the committed ones
 	$(BIN)/tidelog config docs > .venv/config.md && mv .venv/config.md docs/config.md
 	$(BIN)/tidelog openapi > .venv/openapi.json && mv .venv/openapi.json docs/openapi.json
-	git diff --exit-code --stat -- docs/config.md docs/openapi.json
+	$(BIN)/python -m tools.error_reference > .venv/errors.md && mv .venv/errors.md docs/errors.md
+	git diff --exit-code --stat -- docs/config.md docs/errors.md docs/openapi.json
 
 clean: ## Remove what can be made again, but never data
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

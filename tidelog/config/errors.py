@@ -7,19 +7,20 @@ that one mistake reads the same wherever it is made.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.kafka_codes import KafkaCode
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
 
-class ConfigError(TidelogError):
+class ConfigError(InvalidRequest):
     """The broker cannot start with these settings; the message names the source, the setting and the way out."""
 
-    code: ClassVar[int] = 40002
+    kafka = KafkaCode.INVALID_CONFIG
 
 
 def problems(error: ValidationError, given: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tidelog.model.errors import InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
+from tidelog.model.errors import CorruptBatch, InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
 from tidelog.model.ports import Buffer
 
 HEADER_BYTES = 61
@@ -203,10 +203,10 @@ def verify_batch(data: Buffer) -> BatchHeader:
 
 
 def check_crc(header: BatchHeader, data: memoryview) -> None:
-    """Holds the batch's bytes against its CRC32C. `InvalidBatch` if they differ."""
+    """Holds the batch's bytes against its CRC32C. `CorruptBatch` if they differ."""
     crc = crc32c(data[_CRC_START:])
     if crc != header.crc:
-        raise InvalidBatch(f"CRC32C is {crc:#010x}, the header says {header.crc:#010x}: the batch is damaged")
+        raise CorruptBatch(f"CRC32C is {crc:#010x}, the header says {header.crc:#010x}: the batch is damaged")
 
 
 def split_batches(buffer: Buffer, *, batch_bytes_max: int, batches_max: int = 10_000) -> list[RecordBatch]:
@@ -231,7 +231,7 @@ def split_batches(buffer: Buffer, *, batch_bytes_max: int, batches_max: int = 10
         try:
             batch = _take_produced(view, position, batch_bytes_max)
         except InvalidBatch as error:
-            raise InvalidBatch(f"record batch {len(batches)}, at byte {position}: {error.message}") from None
+            raise type(error)(f"record batch {len(batches)}, at byte {position}: {error.message}") from None
         batches.append(batch)
         position += len(batch.data)
     return batches

@@ -1,24 +1,38 @@
-"""What can go wrong, and what a caller may conclude from it.
+"""Everything that can go wrong, and what a caller may conclude from it.
 
 Two kinds of error never mix. A broken invariant is an `assert` and stops the process. A fault of the world, or of a
-caller, is a `TidelogError`: it carries the five-digit code of the HTTP surface (first three digits: the status), and
-says whether it is *definite*.
+caller, is a `TidelogError`: it carries the five-digit code of the HTTP surface (first three digits: the status), the
+code that Kafka's clients are told, and says whether it is *definite*.
 
 - Definite: surely nothing was appended. Every 4xx, 503 and 507.
 - Indefinite: the outcome is unknown. 500, 502, 504 and a cut connection. Only an idempotent retry is safe.
 
 `retriable` says that the same request may succeed later without a change; it is about hope, not about safety.
+
+The Kafka code follows from these, because Kafka's clients act on it by themselves:
+
+- An indefinite error is REQUEST_TIMED_OUT, the one code after which they take a record for possibly appended.
+- A definite error that passes by itself (503, 507) is a code after which they try again without doubt.
+- A definite error that stays (4xx) is a code after which they give up. Exceptions: metadata that lags behind (a topic,
+  a partition or a replica that is unknown yet), and a wrong checksum.
+
+A five-digit code belongs to one class. A class without a code of its own is a finer kind of its base, which only
+Kafka's clients are told apart. `docs/errors.md`, generated from these classes, is the table.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from tidelog.model.kafka_codes import KafkaCode
+
 
 class TidelogError(Exception):
     """Base of everything that a caller may be told; `code` and `message` are what goes over the wire."""
 
-    code: ClassVar[int] = 50001
+    code: ClassVar[int]
+    kafka: ClassVar[KafkaCode | None] = None
+    """None: no broker ever says it."""
     retriable: ClassVar[bool] = False
 
     def __init__(self, message: str) -> None:
@@ -40,120 +54,152 @@ class InternalError(TidelogError):
     """A fault of the broker itself; the outcome is unknown."""
 
     code = 50001
+    kafka = KafkaCode.REQUEST_TIMED_OUT
 
 
 # -- 400: the request is wrong, and will be wrong again ------------------------------------------------------------
 
 
 class ConsumerConfigOutOfRange(TidelogError):
-    """A REST consumer's setting that is a number is too small, or too large."""
+    """A REST consumer's numeric setting is too small or too large."""
 
     code = 40001
+    kafka = KafkaCode.INVALID_CONFIG
 
 
 class InvalidRequest(TidelogError):
-    """Syntax, type, integer range, name, or an option that contradicts another."""
+    """A name, number, parameter or body is wrong, or parameters contradict each other."""
 
     code = 40002
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class TopicExists(InvalidRequest):
-    """A topic cannot be created because there is one of this name (Kafka: TOPIC_ALREADY_EXISTS).
+    """A topic cannot be created because there is one of this name.
 
-    It has its parent's code, as with Confluent's REST proxy, so a code alone never becomes this class: the admin client
-    looks at the metadata to tell the two apart.
+    As with Confluent's REST proxy it has its parent's code. The admin client looks at the metadata to tell them apart.
     """
+
+    kafka = KafkaCode.TOPIC_ALREADY_EXISTS
 
 
 class InvalidBatch(TidelogError):
-    """A record batch that is not a sound RecordBatch v2: CRC, magic, lengths, counts (Kafka: CORRUPT_MESSAGE)."""
+    """A record batch is not a sound RecordBatch v2: magic, lengths, codec, counts."""
 
     code = 40003
+    kafka = KafkaCode.INVALID_RECORD
+
+
+class CorruptBatch(InvalidBatch):
+    """The checksum of a record batch is wrong: it was damaged on its way, so that sending it again may help."""
+
+    kafka = KafkaCode.CORRUPT_MESSAGE
 
 
 class InvalidTimestamp(TidelogError):
-    """A timestamp further from the broker's clock than the topic allows (Kafka: INVALID_TIMESTAMP)."""
+    """A timestamp is further from the broker's clock than the topic allows."""
 
     code = 40004
+    kafka = KafkaCode.INVALID_TIMESTAMP
 
 
 class NotAuthorized(TidelogError):
-    """The caller has no right to do this to the resource (Kafka: TOPIC_AUTHORIZATION_FAILED and its like)."""
+    """The caller has no right to do this to the resource (of a group or the cluster, Kafka has codes of
+    the same kind)."""
 
     code = 40301
+    kafka = KafkaCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class ForeignOrigin(TidelogError):
     """A browser says that a web page of another origin sends a request that may change something."""
 
     code = 40302
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class UnknownHost(TidelogError):
-    """The `Host` header is a name that this broker is not known by (HTTP: Misdirected Request)."""
+    """The `Host` header is a name that this broker is not known by (`http.hosts`)."""
 
     code = 42101
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class UnknownTopic(TidelogError):
+    """There is no such topic."""
+
     code = 40401
+    kafka = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class UnknownPartition(TidelogError):
+    """The topic has no such partition."""
+
     code = 40402
+    kafka = KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class NotAReplica(TidelogError):
     """The addressed broker holds no copy of the partition."""
 
     code = 40404
+    kafka = KafkaCode.REPLICA_NOT_AVAILABLE
 
 
 class UnknownInstance(TidelogError):
-    """No such REST consumer instance; it was deleted, has expired, or never was."""
+    """There is no such REST consumer instance: it was deleted, has expired, or never was."""
 
     code = 40403
+    kafka = KafkaCode.RESOURCE_NOT_FOUND
 
 
 class UnknownGroup(TidelogError):
-    """No such consumer group (Kafka: GROUP_ID_NOT_FOUND)."""
+    """There is no such consumer group."""
 
     code = 40405
+    kafka = KafkaCode.GROUP_ID_NOT_FOUND
 
 
 class UnknownMember(TidelogError):
-    """The coordinator knows no such member: it has left, or was expelled, and joins anew if it wants (Kafka:
-    UNKNOWN_MEMBER_ID)."""
+    """The coordinator knows no such member: it has left, or was expelled, and joins anew if it wants."""
 
     code = 40406
+    kafka = KafkaCode.UNKNOWN_MEMBER_ID
 
 
 class NotFound(TidelogError):
-    """No such route, cluster, broker, config or task."""
+    """There is no such route, cluster, broker, config or task."""
 
     code = 40400
+    kafka = KafkaCode.RESOURCE_NOT_FOUND
 
 
 class MethodNotAllowed(TidelogError):
+    """The route knows other methods, which `Allow` names."""
+
     code = 40501
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class NotAcceptable(TidelogError):
     """The `Accept` header asks for a form that this resource does not have."""
 
     code = 40602
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class FormatMismatch(TidelogError):
-    """A stored record cannot be shown in the form asked for; names its offset."""
+    """A stored record cannot be shown in the form asked for; the message names its offset."""
 
     code = 40601
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class RequestTimeout(TidelogError):
     """The body did not arrive in time; nothing was done."""
 
     code = 40801
+    kafka = KafkaCode.INVALID_REQUEST
     retriable = True
 
 
@@ -161,102 +207,123 @@ class InstanceExists(TidelogError):
     """A REST consumer instance of this name is there already."""
 
     code = 40902
+    kafka = KafkaCode.DUPLICATE_RESOURCE
 
 
 class IllegalState(TidelogError):
-    """A REST consumer that has subscribed cannot be assigned partitions, and the other way round; or has neither."""
+    """A REST consumer that has subscribed cannot be assigned partitions, and the other way round; or it reads nothing
+    yet, or does not have that partition now."""
 
     code = 40903
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class OutOfOrderSequence(TidelogError):
-    """An idempotent producer left a gap (Kafka: OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+    """An idempotent producer left a gap."""
 
     code = 40904
+    kafka = KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class ProducerFenced(TidelogError):
-    """A newer producer epoch exists (Kafka: INVALID_PRODUCER_EPOCH)."""
+    """A newer producer epoch exists."""
 
     code = 40905
+    kafka = KafkaCode.INVALID_PRODUCER_EPOCH
 
 
 class StaleBrokerEpoch(TidelogError):
-    """A broker's registration is not the current one: another process has registered since (Kafka:
-    STALE_BROKER_EPOCH). It must register again before anybody listens to it, and stop if that is refused."""
+    """A broker's registration is not the current one: another process has registered since. It must register again
+    before anybody listens to it, and stop if that is refused."""
 
     code = 40907
+    kafka = KafkaCode.STALE_BROKER_EPOCH
 
 
 class NodeIdInUse(TidelogError):
-    """Another live broker has this node id (Kafka: DUPLICATE_BROKER_REGISTRATION). It may be one whose end nobody has
-    noticed yet, so that the same request succeeds once its session is over."""
+    """Another live broker has this node id. It may be one whose end nobody has noticed yet, so that the same request
+    succeeds once its session is over."""
 
     code = 40908
+    kafka = KafkaCode.DUPLICATE_BROKER_REGISTRATION
     retriable = True
 
 
 class WrongCluster(TidelogError):
-    """This broker's data belongs to another cluster (Kafka: INCONSISTENT_CLUSTER_ID)."""
+    """This broker's data belongs to another cluster."""
 
     code = 40909
+    kafka = KafkaCode.INCONSISTENT_CLUSTER_ID
 
 
 class BrokerRemoved(TidelogError):
     """The broker was removed from its cluster; it should stop, and comes back only if it is started again."""
 
     code = 40910
+    kafka = KafkaCode.BROKER_ID_NOT_REGISTERED
 
 
 class FencedMember(TidelogError):
-    """The member's epoch is not the one in force: it was expelled, or is a process of the past (Kafka:
-    FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH)."""
+    """The member's epoch is not the one in force: it was expelled, or is a process of the past; it owns nothing."""
 
     code = 40911
+    kafka = KafkaCode.FENCED_MEMBER_EPOCH
 
 
 class InstanceIdInUse(TidelogError):
-    """Another live member has this `group.instance.id` (Kafka: UNRELEASED_INSTANCE_ID)."""
+    """Another live member has this `group.instance.id`."""
 
     code = 40912
+    kafka = KafkaCode.UNRELEASED_INSTANCE_ID
 
 
 class GroupNotEmpty(TidelogError):
-    """Not possible while the group has members (Kafka: NON_EMPTY_GROUP)."""
+    """The group has members."""
 
     code = 40913
+    kafka = KafkaCode.NON_EMPTY_GROUP
 
 
 class NotOwned(TidelogError):
-    """A commit for a partition that its member does not own, or not since that epoch; nothing was kept."""
+    """The member does not own the partition of its offset commit, or not since that epoch; nothing was kept."""
 
     code = 40915
+    kafka = KafkaCode.STALE_MEMBER_EPOCH
 
 
 class StaleCommit(TidelogError):
-    """A later commit of the same member is kept already; this one came late."""
+    """A later offset commit of the same member is kept already; this one came late."""
 
     code = 40916
+    kafka = KafkaCode.INVALID_UPDATE_VERSION
 
 
 class LengthRequired(TidelogError):
+    """The request needs a body, with its length or in chunks."""
+
     code = 41101
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class EndOffsetMoved(TidelogError):
-    """The partition does not end where the request expects it to: somebody has appended (HTTP: Precondition Failed)."""
+    """The partition does not end where the request expects it to: somebody has appended."""
 
     code = 41201
+    kafka = KafkaCode.INVALID_UPDATE_VERSION
 
 
 class TooLarge(TidelogError):
-    """A body, batch or record over its bound."""
+    """A body, batch or record is over its bound."""
 
     code = 41301
+    kafka = KafkaCode.MESSAGE_TOO_LARGE
 
 
 class UnsupportedMediaType(TidelogError):
+    """The route takes another `Content-Type`."""
+
     code = 41501
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class OffsetOutOfRange(TidelogError):
@@ -266,6 +333,7 @@ class OffsetOutOfRange(TidelogError):
     """
 
     code = 41601
+    kafka = KafkaCode.OFFSET_OUT_OF_RANGE
 
     def __init__(self, message: str, log_start_offset: int, log_end_offset: int) -> None:
         super().__init__(message)
@@ -276,64 +344,78 @@ class OffsetOutOfRange(TidelogError):
 
 
 class UnprocessableBody(TidelogError):
-    """A well-formed body that breaks a rule: no records, duplicate ids, a key that is too long."""
+    """A well-formed body breaks a rule: no records, duplicate ids, a key that is too long."""
 
     code = 42206
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 class ConsumerConfigRefused(TidelogError):
     """A REST consumer cannot have this setting."""
 
     code = 42204
+    kafka = KafkaCode.INVALID_CONFIG
 
 
 class UnsupportedAssignor(TidelogError):
-    """The coordinator has no such assignor (Kafka: UNSUPPORTED_ASSIGNOR)."""
+    """The coordinator has no such assignor."""
 
     code = 42211
+    kafka = KafkaCode.UNSUPPORTED_ASSIGNOR
 
 
 class MetadataTooLong(TidelogError):
-    """A commit's metadata exceeds `offset.metadata.max.bytes` (Kafka: OFFSET_METADATA_TOO_LARGE)."""
+    """The metadata of an offset commit exceeds `offset.metadata.max.bytes`."""
 
     code = 42212
+    kafka = KafkaCode.OFFSET_METADATA_TOO_LARGE
 
 
 class GroupFull(TidelogError):
-    """The group has as many members as it may have (Kafka: GROUP_MAX_SIZE_REACHED)."""
+    """The group has as many members as it may have."""
 
     code = 42213
+    kafka = KafkaCode.GROUP_MAX_SIZE_REACHED
 
 
 class IdempotencyKeyReused(TidelogError):
     """The same `Idempotency-Key` came with other content."""
 
     code = 42209
+    kafka = KafkaCode.INVALID_REQUEST
 
 
 # -- 503, 507: not now, and nothing was appended -------------------------------------------------------------------
 
 
 class LeaderNotAvailable(TidelogError):
-    """No leader, or fewer in-sync replicas than `min.insync.replicas`, before the append."""
+    """The partition has no leader now, or the broker is starting; nothing was appended."""
 
     code = 50302
+    kafka = KafkaCode.LEADER_NOT_AVAILABLE
     retriable = True
+
+
+class NotEnoughReplicas(LeaderNotAvailable):
+    """The partition has a leader, and fewer in-sync replicas than `min.insync.replicas`; nothing was appended."""
+
+    kafka = KafkaCode.NOT_ENOUGH_REPLICAS
 
 
 class DamagedBatch(TidelogError):
     """The batch at this offset is damaged on this broker's disk; nothing else is (`log verify` tells more)."""
 
     code = 50303
+    kafka = KafkaCode.KAFKA_STORAGE_ERROR
     retriable = True
 
 
 class LogOffline(TidelogError):
     """The partition's log took a storage error and accepts no more writes until the broker is restarted. Where there is
-    another replica it takes over (Kafka: KAFKA_STORAGE_ERROR, which is retriable, too).
-    """
+    another replica it takes over."""
 
     code = 50304
+    kafka = KafkaCode.KAFKA_STORAGE_ERROR
     retriable = True
 
 
@@ -341,21 +423,26 @@ class Overloaded(TidelogError):
     """A bound was hit: queue, memory budget, connections. Try again after the `Retry-After` time."""
 
     code = 50305
+    kafka = KafkaCode.LEADER_NOT_AVAILABLE
     retriable = True
 
 
 class ShuttingDown(TidelogError):
+    """The broker is stopping; another one may answer."""
+
     code = 50306
+    kafka = KafkaCode.LEADER_NOT_AVAILABLE
     retriable = True
 
 
 class NotLeader(LeaderNotAvailable):
-    """Said by one broker to another: whom you ask does not lead this partition (Kafka: NOT_LEADER_OR_FOLLOWER).
+    """The broker that was asked by another one does not lead this partition.
 
     Clients never see it: their broker asks whoever does lead.
     """
 
     code = 50307
+    kafka = KafkaCode.NOT_LEADER_OR_FOLLOWER
 
     def __init__(self, message: str, leader_epoch: int = -1) -> None:
         super().__init__(message)
@@ -364,24 +451,26 @@ class NotLeader(LeaderNotAvailable):
 
 
 class NotController(TidelogError):
-    """Whom you ask is not the active controller, or is so no more; it has done nothing (Kafka: NOT_CONTROLLER)."""
+    """The broker that was asked is not the active controller, or is so no more; it has done nothing."""
 
     code = 50308
+    kafka = KafkaCode.NOT_CONTROLLER
     retriable = True
 
 
 class CoordinatorNotAvailable(TidelogError):
-    """The group has no coordinator now, or it is still reading its state; nothing was done (Kafka:
-    COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR)."""
+    """The group has no coordinator now, or it is still reading its state; nothing was done."""
 
     code = 50309
+    kafka = KafkaCode.COORDINATOR_NOT_AVAILABLE
     retriable = True
 
 
 class DiskFull(TidelogError):
-    """No space; nothing was appended, and writes resume by themselves when there is space."""
+    """There is no space; nothing was appended, and writes resume by themselves when there is space."""
 
     code = 50701
+    kafka = KafkaCode.KAFKA_STORAGE_ERROR
     retriable = True
 
 
@@ -389,9 +478,11 @@ class DiskFull(TidelogError):
 
 
 class TimedOutAfterAppend(TidelogError):
-    """Appended by the leader, not known to be committed in time (also NOT_ENOUGH_REPLICAS_AFTER_APPEND)."""
+    """The leader has appended, and does not know in time that it is committed; or the request was forwarded, and the
+    answer was lost."""
 
     code = 50401
+    kafka = KafkaCode.REQUEST_TIMED_OUT
     retriable = True
 
 
@@ -400,6 +491,7 @@ class CoordinatorLost(TidelogError):
     groups may be repeated."""
 
     code = 50403
+    kafka = KafkaCode.REQUEST_TIMED_OUT
     retriable = True
 
 
@@ -408,4 +500,5 @@ class ControllerLost(TidelogError):
     Commands to the controller may be repeated."""
 
     code = 50402
+    kafka = KafkaCode.REQUEST_TIMED_OUT
     retriable = True

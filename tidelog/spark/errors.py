@@ -20,7 +20,7 @@ class DataLoss(TidelogError):
 class NotRepeatable(TidelogError):
     """A write was repeated with other rows than the first time, so that it can not be told what is in the topic."""
 
-    code = 40981
+    code = 40984
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.broker.consensus.founding import LogFacts
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import InternalError
 from tidelog.model.ports import Clock, Entropy, Files
 from tidelog.replication.paxos.state import Metadata
 from tidelog.storage.data_directory import FORMAT, LOCK, claim
@@ -31,7 +31,7 @@ def facts_of(stored: StoredSlots) -> LogFacts | None:
     return None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=LogFacts)
 
 
-class DirectoryRefused(TidelogError):
+class DirectoryRefused(InternalError):
     """This directory cannot be what it is to be. Says why; nothing in it was changed."""
 
 

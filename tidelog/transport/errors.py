@@ -78,10 +78,7 @@ _BY_CODE: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
     {
         kind.code: kind
         for kind in vars(errors).values()
-        if isinstance(kind, type)
-        and issubclass(kind, TidelogError)
-        and kind is not TidelogError
-        and "code" in vars(kind)
+        if isinstance(kind, type) and issubclass(kind, TidelogError) and "code" in vars(kind)
     }
 )
 

@@ -24,7 +24,7 @@ from tidelog.model.batch_header import (
     stamp_producer,
     verify_batch,
 )
-from tidelog.model.errors import InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
+from tidelog.model.errors import CorruptBatch, InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
 
 RECORDS = [(1_000, b"key-0", b"value-0"), (1_003, None, b"value-1"), (1_001, b"key-2", None)]
 
@@ -111,8 +111,9 @@ def test_a_sound_batch_verifies_whatever_its_offset_and_epoch() -> None:
     ],
 )
 def test_a_header_that_contradicts_itself_is_refused(fields: dict[str, int], message: str) -> None:
-    with pytest.raises(InvalidBatch, match=message):
+    with pytest.raises(InvalidBatch, match=message) as refused:
         verify_batch(batch(**fields))
+    assert refused.type is InvalidBatch, "clients that send it again would be refused again"
     with pytest.raises(InvalidBatch):
         split(batch(**fields))
 
@@ -190,7 +191,7 @@ def test_bounds_are_too_large_not_invalid() -> None:
 def test_a_damaged_second_batch_is_named() -> None:
     body = batch() + batch()
     body[-1] ^= 1
-    with pytest.raises(InvalidBatch, match=rf"batch 1, at byte {len(batch())}: CRC32C"):
+    with pytest.raises(CorruptBatch, match=rf"batch 1, at byte {len(batch())}: CRC32C"):
         split(body)
 
 

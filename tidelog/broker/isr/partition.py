@@ -26,7 +26,7 @@ from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch, assign_offsets
 from tidelog.model.errors import (
-    LeaderNotAvailable,
+    NotEnoughReplicas,
     TidelogError,
 )
 from tidelog.model.ids import PartitionId
@@ -130,7 +130,7 @@ class Partition(LedPartition):
 
     def _check_in_sync(self) -> None:
         if self._protocol.is_below_min_isr:
-            raise LeaderNotAvailable(
+            raise NotEnoughReplicas(
                 f"partition {self.topic}-{self.partition} has {len(self._protocol.in_sync)} replicas in sync, and "
                 "acks=all needs more (min.insync.replicas); nothing was appended"
             )

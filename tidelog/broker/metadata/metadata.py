@@ -42,7 +42,7 @@ from tidelog.controller.records import (
     encode_record,
 )
 from tidelog.model.cluster import ClusterImage, Voter
-from tidelog.model.errors import ControllerLost, NotController, TidelogError, WrongCluster
+from tidelog.model.errors import ControllerLost, InternalError, NotController, TidelogError, WrongCluster
 from tidelog.model.ids import NodeId
 from tidelog.model.ports import Clock, Entropy
 from tidelog.replication.election_settings import ElectionSettings
@@ -60,7 +60,7 @@ BEHIND_S = 0.02
 logger = structlog.get_logger("tidelog.quorum")
 
 
-class MetadataDamaged(TidelogError):
+class MetadataDamaged(InternalError):
     """The metadata log cannot be read whole, so this broker must not act on it. No data was touched."""
 
 

@@ -8,32 +8,33 @@ version does not know becomes the nearest exception of its status, which keeps w
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from tidelog.model.errors import TidelogError
+from tidelog.model.kafka_codes import KafkaCode
 from tidelog.transport.errors import error_from_code
 
 
 class PeerUnreachable(TidelogError):
     """There is no connection to the broker: surely the request was not sent. Try again, or ask another broker."""
 
-    code: ClassVar[int] = 50383
-    retriable: ClassVar[bool] = True
+    code = 50383
+    kafka = KafkaCode.LEADER_NOT_AVAILABLE
+    retriable = True
 
 
 class PeerLost(TidelogError):
     """The connection died after the request was handed to it: whether the peer did its work is unknown."""
 
-    code: ClassVar[int] = 50483
-    retriable: ClassVar[bool] = True
+    code = 50483
+    kafka = KafkaCode.REQUEST_TIMED_OUT
+    retriable = True
 
 
 class PeerRefused(PeerUnreachable):
     """The other broker is not one to talk to: another cluster, another protocol, another node, an earlier life."""
 
-    code: ClassVar[int] = 50384
+    code = 50384
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.conftest import Bench, batch, produce, stored, values
+from tests.unit.broker.isr.stage import Stage, play
 from tidelog.model.errors import (
     DamagedBatch,
     DiskFull,
@@ -18,6 +19,7 @@ from tidelog.model.errors import (
     InvalidTimestamp,
     LeaderNotAvailable,
     LogOffline,
+    NotEnoughReplicas,
     OffsetOutOfRange,
     OutOfOrderSequence,
     Overloaded,
@@ -43,6 +45,14 @@ async def test_no_more_replicas_need_be_in_sync_than_there_are(bench: Bench) -> 
     """KIP-966's effective minimum. (What is refused with fewer in sync is tried on three brokers.)"""
     partition = await bench.topic(min_insync_replicas="2")
     assert (await produce(partition, batch(b"a"))).acked_by == [1]
+
+
+def test_too_few_in_sync_are_told_from_no_leader() -> None:
+    async def story(stage: Stage) -> None:
+        with pytest.raises(NotEnoughReplicas, match="nothing was appended"):
+            await produce(stage.lead(isr=(1,), minimum=2), batch(b"a"))
+
+    play(story)
 
 
 async def test_requests_that_wait_share_one_write_and_one_commit(bench: Bench) -> None:

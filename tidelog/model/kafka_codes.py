@@ -1,0 +1,81 @@
+"""Kafka's error codes, as far as errors of ours have one (org.apache.kafka.common.protocol.Errors).
+
+A Kafka client concludes two things from a code: whether it tries again, and whether its records may have been appended.
+Both are said here as Java's producer and librdkafka read them; librdkafka's part is `rd_kafka_err_action`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class KafkaCode(enum.IntEnum):
+    """Names and numbers are Kafka's."""
+
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_ENOUGH_REPLICAS = 19
+    UNKNOWN_MEMBER_ID = 25
+    TOPIC_AUTHORIZATION_FAILED = 29
+    INVALID_TIMESTAMP = 32
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    KAFKA_STORAGE_ERROR = 56
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    STALE_BROKER_EPOCH = 77
+    GROUP_MAX_SIZE_REACHED = 81
+    INVALID_RECORD = 87
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    INVALID_UPDATE_VERSION = 95
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_CLUSTER_ID = 104
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+
+    @property
+    def is_definite(self) -> bool:
+        """True if clients conclude that nothing was appended. (Of UNKNOWN_SERVER_ERROR librdkafka does, too, which is
+        why no fault of a broker is told as that.)"""
+        return self is not KafkaCode.REQUEST_TIMED_OUT
+
+    @property
+    def is_retried(self) -> bool:
+        """True if Java's clients and librdkafka send the same request again after this answer."""
+        return self in _RETRIED
+
+
+_RETRIED: Final = (
+    KafkaCode.CORRUPT_MESSAGE,
+    KafkaCode.UNKNOWN_TOPIC_OR_PARTITION,
+    KafkaCode.LEADER_NOT_AVAILABLE,
+    KafkaCode.NOT_LEADER_OR_FOLLOWER,
+    KafkaCode.REQUEST_TIMED_OUT,
+    KafkaCode.REPLICA_NOT_AVAILABLE,
+    KafkaCode.COORDINATOR_NOT_AVAILABLE,
+    KafkaCode.NOT_ENOUGH_REPLICAS,
+    KafkaCode.NOT_CONTROLLER,
+    KafkaCode.KAFKA_STORAGE_ERROR,
+)
+
+OLD_REPEAT: Final = KafkaCode.DUPLICATE_SEQUENCE_NUMBER
+"""Answers a batch that is in the log and is older than the last five of its producer, whose offsets are forgotten. That
+is no error: HTTP answers a receipt without offsets, and Kafka's clients take this code for success."""
