@@ -15,13 +15,13 @@ from tidelog.model.errors import OffsetOutOfRange
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.records import Record
 from tidelog.sim.kit.disk import SimDisk
+from tidelog.storage.flush import Flush
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.repair import Repair
 from tidelog.storage.rows import Row
 from tidelog.storage.segment import Segment
-from tidelog.storage.unsynced import Commit
 from tidelog.storage.verify import verify
 
 IDENTITY = PartitionId(TopicId("12" * 16), 0)
@@ -48,7 +48,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.start_durable = 0
         self.durable = 0
         self.epoch = 1
-        self.commit: tuple[Commit, int, int] | None = None
+        self.flush: tuple[Flush, int, int] | None = None
         self.log: PartitionLog
 
     @initialize(seed=st.integers(0, 1000), handles=st.sampled_from([1, 2, 64]))
@@ -60,7 +60,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
     def open(self) -> None:
         opened = OpenFiles(self.disk, self.handles)
         self.log, self.report = load_log(opened, "log", IDENTITY, SETTINGS, new_incarnation="x", now_ms=0)
-        self.commit = None
+        self.flush = None
 
     @property
     def end(self) -> int:
@@ -89,19 +89,19 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.log.append(made, 0, may_skip=bool(skipped))
         self.batches += expected
 
-    @precondition(lambda self: self.commit is None and self.log.is_dirty)
+    @precondition(lambda self: self.flush is None and self.log.is_dirty)
     @rule()
-    def begin_commit(self) -> None:
-        self.commit = (self.log.begin_commit(), self.end, self.start)
+    def begin_flush(self) -> None:
+        self.flush = (self.log.begin_flush(), self.end, self.start)
 
-    @precondition(lambda self: self.commit is not None)
+    @precondition(lambda self: self.flush is not None)
     @rule()
-    def end_commit(self) -> None:
-        assert self.commit is not None
-        commit, self.durable, self.start_durable = self.commit
-        commit.run()
-        self.log.end_commit(commit, None)
-        self.commit = None
+    def end_flush(self) -> None:
+        assert self.flush is not None
+        flush, self.durable, self.start_durable = self.flush
+        flush.run()
+        self.log.end_flush(flush, None)
+        self.flush = None
 
     @rule()
     def roll(self) -> None:
@@ -117,7 +117,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.log.delete_prefix(offset)
         self.start = max(self.start, offset)
 
-    @precondition(lambda self: self.commit is None)
+    @precondition(lambda self: self.flush is None)
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.start, self.end))
@@ -134,7 +134,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.forget_behind(offset)
         self.durable, self.start_durable = self.end, self.start
 
-    @precondition(lambda self: self.commit is None)
+    @precondition(lambda self: self.flush is None)
     @rule(offset=st.integers(0, 60))
     def start_over(self, offset: int) -> None:
         self.log.start_over(offset, now_ms=0)
@@ -164,7 +164,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
 
     # -- stopping and starting ---------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.commit is None)
+    @precondition(lambda self: self.flush is None)
     @rule()
     def restart(self) -> None:
         self.log.close(self.durable)

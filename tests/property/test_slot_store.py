@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tidelog.model.errors import DamagedBatch
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.storage.slot_driver import SlotDriver
-from tidelog.storage.unsynced import Commit
+from tidelog.storage.flush import Flush
 
 POSITIONS = st.integers(0, 7)
 
@@ -19,7 +19,7 @@ class SlotStoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.commit: Commit | None = None
+        self.flush: Flush | None = None
         self.driver: SlotDriver
 
     @initialize(seed=st.integers(0, 1000), handles=st.sampled_from([2, 4, 64]), size=st.sampled_from([300, 3_000]))
@@ -54,21 +54,21 @@ class SlotStoreMachine(RuleBasedStateMachine):
     def mark(self) -> None:
         self.driver.store.mark()
 
-    @precondition(lambda self: self.commit is None and self.driver.store.is_dirty)
+    @precondition(lambda self: self.flush is None and self.driver.store.is_dirty)
     @rule()
-    def begin_commit(self) -> None:
-        self.commit = self.driver.store.begin_commit()
+    def begin_flush(self) -> None:
+        self.flush = self.driver.store.begin_flush()
 
-    @precondition(lambda self: self.commit is not None)
+    @precondition(lambda self: self.flush is not None)
     @rule()
-    def end_commit(self) -> None:
-        assert self.commit is not None
-        assert self.driver.finish(self.commit)
-        self.commit = None
+    def end_flush(self) -> None:
+        assert self.flush is not None
+        assert self.driver.finish(self.flush)
+        self.flush = None
 
     # -- stopping and starting ---------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.commit is None)
+    @precondition(lambda self: self.flush is None)
     @rule()
     def restart(self) -> None:
         last = self.driver.now
@@ -91,7 +91,7 @@ class SlotStoreMachine(RuleBasedStateMachine):
         self.reopen()
 
     def reopen(self) -> None:
-        self.commit = None
+        self.flush = None
         self.driver.open()
         self.driver.check_reopened()
 

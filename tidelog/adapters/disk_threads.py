@@ -1,9 +1,9 @@
 """The threads that wait for the disk, so that the event loop need not.
 
-Jobs are done one after the other: while one is under way, fsyncs that are asked for gather (group commit). The calls of
-one job are shared by all threads. Fsyncs of several files at a time cost little more than one, since the file system
-makes them durable with the same commit of its journal; and a thread that blocks again and again would, on a machine
-whose processors are busy, wait for a turn after each.
+Jobs are done one after the other: while one is under way, fsyncs that are asked for gather. The calls of one job are
+shared by all threads. Fsyncs of several files at a time cost little more than one, since the file system makes them
+durable with the same transaction of its journal; and a thread that blocks again and again would, on a machine whose
+processors are busy, wait for a turn after each.
 
 A job costs the loop one queue and one wake-up; an executor's future, with its lock and its chain of callbacks, costs
 more than the small fsync it waits for.

@@ -2,7 +2,7 @@
 
 Start: disk, broker, listener (so that port 0 becomes a number), then the broker joins its cluster under that address
 and is ready; until then it may be stopped as at any time. Stop: the listener ends its waits and takes no more requests,
-the broker commits what is appended, the logs are marked clean, the disk threads end.
+the broker flushes what is appended, the logs are marked clean, the disk threads end.
 """
 
 from __future__ import annotations

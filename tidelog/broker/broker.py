@@ -234,7 +234,7 @@ class Broker:
                 logger.warning("a directory belongs to no known topic; it is left alone", topic_id=topic_id)
 
     async def stop(self) -> None:
-        """Leads nothing any more, commits what is appended, marks the logs clean, gives the directory back."""
+        """Leads nothing any more, flushes what is appended, marks the logs clean, gives the directory back."""
         is_clean = self.is_ready and not self.failed.is_set()
         self.is_ready = False
         self.stage = "it is stopping"

@@ -10,7 +10,7 @@ import msgspec
 from tidelog.broker.consensus.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
-from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasSynced
+from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasFlushed
 from tidelog.broker.paxos.messages import PAXOS_MESSAGES, ReadApplied
 from tidelog.broker.repair.repair_messages import REPAIR_MESSAGES, RecoverQuery, VerifyQuery
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, TakeBack
@@ -99,8 +99,8 @@ class PeerService:
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         """Takes a message that needs no answer; see `PeerHandler`."""
-        if isinstance(message, ReplicasSynced):
-            self.replication.synced(message)
+        if isinstance(message, ReplicasFlushed):
+            self.replication.flushed(message)
         elif isinstance(message, TakeBack):
             self.rest_consumers.take_back(message)
         elif isinstance(message, MetadataApplied):

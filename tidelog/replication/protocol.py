@@ -32,7 +32,7 @@ class AppendRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class Flushed:
     """The local log holds everything below `end`, durably."""
 
     end: int
@@ -45,7 +45,7 @@ class DurabilityChanged:
     is_fsynced: bool
 
 
-Event = Propose | Appended | AppendRefused | Synced | DurabilityChanged
+Event = Propose | Appended | AppendRefused | Flushed | DurabilityChanged
 
 
 @dataclass(frozen=True, slots=True)

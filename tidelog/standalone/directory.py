@@ -62,7 +62,7 @@ class ReplicaDirectory:
             raise
 
     def close(self) -> None:
-        """Gives the directory back; no commit may be under way."""
+        """Gives the directory back; no flush may be under way."""
         self.store.close()
         self._lock.release()
 

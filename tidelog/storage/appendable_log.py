@@ -1,11 +1,11 @@
 """The end of a log: batches go in, become durable together, and segments are rolled.
 
-The write path has three steps, so that one fsync serves all that waited (group commit) and the event loop never blocks:
+The write path has three steps, so that one fsync serves all that waited and the event loop never blocks:
 
 1. `append` gathers many batches into one write per file. They can be read, and must not be acknowledged yet.
-2. `begin_commit` hands out what is to be made durable; its `run` does nothing but fsyncs, on the disk threads, while
+2. `begin_flush` hands out what is to be made durable; its `run` does nothing but fsyncs, on the disk threads, while
    further appends go on.
-3. `end_commit` moves `durable_offset` up to what the commit covered, or takes the log offline: a failed fsync is final,
+3. `end_flush` moves `durable_offset` up to what the flush covered, or takes the log offline: a failed fsync is final,
    because the kernel marks the lost pages clean and a second fsync would lie.
 
 A write that fails for want of space is undone, durably, before the caller is told "nothing was appended". Any other
@@ -30,12 +30,12 @@ from tidelog.model.errors import (
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
 from tidelog.model.producers import ProducerTable
+from tidelog.storage.flush import Flush, Unflushed
 from tidelog.storage.lineage import begin_epoch
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.readable_log import ReadableLog
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, RowCodec, Tail
 from tidelog.storage.segment import Segment
-from tidelog.storage.unsynced import Commit, Unsynced
 
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -53,7 +53,7 @@ class LogSettings:
 
 
 class AppendableLog(ReadableLog):
-    """A log that can be appended to. Single-threaded, but for `Commit.run`."""
+    """A log that can be appended to. Single-threaded, but for `Flush.run`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class AppendableLog(ReadableLog):
         self._codec = RowCodec(identity)
         self._rolled_ms = now_ms
         self._marked = marked
-        self._unsynced = Unsynced(opened, directory)
+        self._unflushed = Unflushed(opened, directory)
 
     @property
     def active(self) -> Segment:
@@ -144,14 +144,14 @@ class AppendableLog(ReadableLog):
         segment = self.active
         try:
             # Both handles before either write: a process short of descriptors has written nothing.
-            log = self._unsynced.soil(segment.log_path) if data else None
-            catalog = self._unsynced.soil(segment.catalog_path)
+            log = self._unflushed.soil(segment.log_path) if data else None
+            catalog = self._unflushed.soil(segment.catalog_path)
             if log is not None:
                 log.pwritev(data, self.tail.file_position)
             catalog.pwritev([b"".join(rows)], segment.slots * ROW_BYTES)
         except OSError as error:
             raise self._undo(error, segment) from error
-        self._unsynced.file_bytes += tail.file_position - self.tail.file_position + len(rows) * ROW_BYTES
+        self._unflushed.file_bytes += tail.file_position - self.tail.file_position + len(rows) * ROW_BYTES
         segment.extend(len(rows), tail)
         self.tail = tail
 
@@ -206,9 +206,9 @@ class AppendableLog(ReadableLog):
         checkpoint = self._checkpoint(tail)
         seal = self._codec.note(Kind.SEAL, self.tail, start_offset=self.tail.log_start_offset)
         try:
-            self._unsynced.soil(new.log_path, create=True)
-            self._unsynced.soil(new.catalog_path, create=True).pwritev([b"".join(checkpoint)], 0)
-            self._unsynced.soil(old.catalog_path).pwritev([seal], old.slots * ROW_BYTES)
+            self._unflushed.soil(new.log_path, create=True)
+            self._unflushed.soil(new.catalog_path, create=True).pwritev([b"".join(checkpoint)], 0)
+            self._unflushed.soil(old.catalog_path).pwritev([seal], old.slots * ROW_BYTES)
         except (OSError, Overloaded) as error:
             raise self._undo_roll(error, old, new) from error
         old.extend(1, sealed)
@@ -216,7 +216,7 @@ class AppendableLog(ReadableLog):
         new.first_sequence, new.body_slot, new.slots = tail.sequence, len(checkpoint), len(checkpoint)
         self.segments.append(new)
         self.tail = tail._replace(sequence=new.next_sequence)
-        self._unsynced.has_names = True
+        self._unflushed.has_names = True
         self._rolled_ms = now_ms
 
     def begin_anew(self, now_ms: int) -> None:
@@ -224,7 +224,7 @@ class AppendableLog(ReadableLog):
         segment, or, while it is empty, its own catalog written afresh. Durable. Raises `OSError`, or as `append`."""
         if self.active.end_offset > self.active.base_offset:
             self.roll(now_ms)
-            self.commit_now()
+            self.flush()
             self._require_online()
             return
         self._write_catalog_afresh()
@@ -246,7 +246,7 @@ class AppendableLog(ReadableLog):
     def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:
         try:
             for path in (new.catalog_path, new.log_path):
-                self._unsynced.disown(path)
+                self._unflushed.disown(path)
                 self._opened.close(path)
                 if self._opened.files.exists(path):
                     self._opened.files.remove(path)
@@ -255,49 +255,49 @@ class AppendableLog(ReadableLog):
             error = undo_error
         return self._undo(error, old) if isinstance(error, OSError) else Overloaded(error.message)
 
-    # -- commit ---------------------------------------------------------------------------------------------------
+    # -- flush ---------------------------------------------------------------------------------------------------
 
     @property
     def is_dirty(self) -> bool:
-        """True if something waits for a commit."""
-        return bool(self._unsynced) and self.offline_reason is None
+        """True if something waits for a flush."""
+        return bool(self._unflushed) and self.offline_reason is None
 
-    def begin_commit(self) -> Commit:
-        """Takes all that was written so far. One commit at a time: `end_commit` before the next."""
+    def begin_flush(self) -> Flush:
+        """Takes all that was written so far. One flush at a time: `end_flush` before the next."""
         assert self.is_dirty
-        return self._unsynced.take(self.tail.sequence, self.tail.offset)
+        return self._unflushed.take(self.tail.sequence, self.tail.offset)
 
-    def end_commit(self, commit: Commit, error: OSError | None) -> None:
-        """Takes in a commit's outcome; on success `durable_offset` covers it."""
-        commit.release()
+    def end_flush(self, flush: Flush, error: OSError | None) -> None:
+        """Takes in a flush's outcome; on success `durable_offset` covers it."""
+        flush.release()
         if error is not None:
             self.take_offline(f"fsync failed: {error}")
         if self.offline_reason is not None:
             return
-        assert commit.sequence >= self.tail.durable
-        self.tail = self.tail._replace(durable=commit.sequence)
-        self.durable_offset = commit.offset
+        assert flush.sequence >= self.tail.durable
+        self.tail = self.tail._replace(durable=flush.sequence)
+        self.durable_offset = flush.offset
 
-    def commit_now(self) -> None:
-        """A commit in one go. Blocking; no other may be under way."""
-        commit = self.begin_commit()
+    def flush(self) -> None:
+        """A flush in one go. Blocking; no other may be under way."""
+        flush = self.begin_flush()
         try:
-            commit.run()
+            flush.run()
         except OSError as error:
-            self.end_commit(commit, error)
+            self.end_flush(flush, error)
         else:
-            self.end_commit(commit, None)
+            self.end_flush(flush, None)
 
     def mark(self) -> None:
         """Notes in the catalog how far the log is durable, for a log that has gone idle. Best effort, no fsync."""
         if self._marked == self.tail.durable or self.offline_reason is not None or self._is_behind_a_cut:
             return
         path = self.active.catalog_path
-        is_awaited = path in self._unsynced
+        is_awaited = path in self._unflushed
         with suppress(DiskFull, InternalError, Overloaded):
             self._note_row(Kind.MARK, self.tail.log_start_offset)
         if not is_awaited:
-            self._unsynced.disown(path)
+            self._unflushed.disown(path)
         self._marked = self.tail.durable
 
     def _note_row(self, kind: Kind, start_offset: int) -> None:

@@ -99,7 +99,7 @@ class LogManager:
         return log, report
 
     def close_log(self, partition_id: PartitionId, high_watermark: int) -> None:
-        """Closes one log, which can be opened again then. Blocking; no commit of it may be under way. Raises as
+        """Closes one log, which can be opened again then. Blocking; no flush of it may be under way. Raises as
         `PartitionLog.close`."""
         self._close_journal(partition_id)
         self._logs.pop(partition_id).close(high_watermark)
@@ -156,7 +156,7 @@ class LogManager:
         return stored_topics(self._files)
 
     def remove_topic(self, topic_id: TopicId) -> None:
-        """Removes all logs of a topic, durably. Blocking; no commit of theirs may be under way.
+        """Removes all logs of a topic, durably. Blocking; no flush of theirs may be under way.
 
         Raises `OSError`; some files may be gone then, and the order can be repeated.
         """
@@ -174,7 +174,7 @@ class LogManager:
         return [known for known in stored_logs(self._files).values() if known != METADATA_LOG]
 
     def remove_partition(self, partition_id: PartitionId) -> None:
-        """Removes one log, durably; what a power cut leaves of it is no log any more. Blocking; no commit of it may be
+        """Removes one log, durably; what a power cut leaves of it is no log any more. Blocking; no flush of it may be
         under way.
 
         Raises `OSError`; some files may be gone then, and the order can be repeated.
@@ -206,7 +206,7 @@ class LogManager:
             self._files.sync_dir(TOPICS)
 
     def close(self, high_watermarks: Mapping[PartitionId, int]) -> list[str]:
-        """Closes all logs, then gives the directory back. Blocking; no commit may be under way.
+        """Closes all logs, then gives the directory back. Blocking; no flush may be under way.
 
         Returns a sentence for each log that could not be closed cleanly: its next opening will check more.
         """

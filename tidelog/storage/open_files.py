@@ -1,6 +1,6 @@
 """Open file handles, bounded: a broker has many more segments than descriptors.
 
-Least recently used handles are closed. Files with unsynced writes are pinned from the write until their fsync came
+Least recently used handles are closed. Files with unflushed writes are pinned from the write until their fsync came
 back: the handle that saw a write must be the one that sees the error, because a new one may not be told.
 
 A process that runs short of descriptors or memory learns nothing about a file. That is `Overloaded`, an error of the

@@ -21,6 +21,7 @@ from tidelog.model.ports import Buffer
 from tidelog.model.producers import ProducerTable
 from tidelog.storage.appendable_log import AppendableLog, LogSettings
 from tidelog.storage.damage import DamageList
+from tidelog.storage.flush import Flush
 from tidelog.storage.lineage import Lineage, epoch_before
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
@@ -30,7 +31,6 @@ from tidelog.storage.scrub import Piece, Scrubber, ScrubStep
 from tidelog.storage.segment import Damage, Extent, Segment
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import Cut, find_cut, remove_all, remove_behind, remove_segment
-from tidelog.storage.unsynced import Commit
 
 __all__ = ["ROWS_LEFT_MAX", "LogSettings", "PartitionLog"]
 
@@ -39,7 +39,7 @@ ROWS_LEFT_MAX = 4_096
 
 
 class PartitionLog(AppendableLog):
-    """One replica's log of one partition. Single-threaded, but for `Commit.run` and `store_metainfo`.
+    """One replica's log of one partition. Single-threaded, but for `Flush.run` and `store_metainfo`.
 
     `log_start_offset <= durable_offset <= log_end_offset`. Made by `tidelog.storage.loader.load_log`.
     """
@@ -75,14 +75,14 @@ class PartitionLog(AppendableLog):
 
     # -- cutting --------------------------------------------------------------------------------------------------
 
-    def end_commit(self, commit: Commit, error: OSError | None) -> None:
-        """Takes in a commit's outcome; on success `durable_offset` covers it and doomed files go."""
-        super().end_commit(commit, error)
+    def end_flush(self, flush: Flush, error: OSError | None) -> None:
+        """Takes in a flush's outcome; on success `durable_offset` covers it and doomed files go."""
+        super().end_flush(flush, error)
         if self.offline_reason is None:
             self._remove_doomed()
 
     def delete_prefix(self, offset: int) -> None:
-        """Lets go of everything below `offset` (Kafka's DeleteRecords). Files go after the next commit.
+        """Lets go of everything below `offset` (Kafka's DeleteRecords). Files go after the next flush.
 
         Raises `OffsetOutOfRange` beyond what is durable, else as `append`. Below the start there is nothing to do.
         """
@@ -109,7 +109,7 @@ class PartitionLog(AppendableLog):
 
     def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> None:
         """Drops the batch that holds `offset` and all behind it, durably. What is appended next may be of any epoch
-        from that of what is kept on, also below what was dropped. Blocking; no commit may be under way. May run on the
+        from that of what is kept on, also below what was dropped. Blocking; no flush may be under way. May run on the
         disk thread while nobody uses this log; the same holds of `start_over`.
 
         Deleted offsets never come back: where a batch goes that the log starts within, the log restarts at its start.
@@ -120,7 +120,7 @@ class PartitionLog(AppendableLog):
         if offset == self.log_end_offset:
             return
         if self.is_dirty:
-            self.commit_now()  # what is kept must be durable, and may lie in other segments than the cut
+            self.flush()  # what is kept must be durable, and may lie in other segments than the cut
             self._require_online()
         kept = len(self.segments)
         while kept > 1 and self.segments[kept - 1].base_offset >= offset:
@@ -157,11 +157,11 @@ class PartitionLog(AppendableLog):
     def start_over(self, offset: int, *, now_ms: int) -> None:
         """Drops everything, durably: the log is empty and goes on at `offset`, which may be anywhere. Neither epochs
         nor producers are known any more. For a follower whose log ends before its leader's begins, or that has nothing
-        in common with it. Blocking; no commit may be under way. Raises `OSError`: the log is offline then.
+        in common with it. Blocking; no flush may be under way. Raises `OSError`: the log is offline then.
         """
         self._require_online()
         self._use_up_sequences()
-        self._unsynced.disown_all()
+        self._unflushed.disown_all()
         try:
             self._begin_at(offset)
         except OSError as error:
@@ -197,13 +197,13 @@ class PartitionLog(AppendableLog):
         self.store_metainfo(self.metainfo(offset))
 
     def _remove_doomed(self) -> None:
-        """Files that the disk does not let go yet are tried again after the next commit, or at the next opening."""
+        """Files that the disk does not let go yet are tried again after the next flush, or at the next opening."""
         ready = [doomed for doomed in self._doomed if doomed[0] <= self.tail.durable]
         with suppress(OSError):
             for doomed in ready:
                 remove_segment(self._opened, doomed[1])
                 self._doomed.remove(doomed)
-                self._unsynced.has_names = True
+                self._unflushed.has_names = True
         if ready:
             self._opened.reserve.fill()
 
@@ -312,7 +312,7 @@ class PartitionLog(AppendableLog):
             self._metainfo.store(info)
 
     def close(self, high_watermark: int) -> None:
-        """Makes all durable, notes it, and closes the files. Blocking; no commit may be under way.
+        """Makes all durable, notes it, and closes the files. Blocking; no flush may be under way.
 
         Raises `OSError` or `Overloaded` if it could not be noted: the files are closed all the same, and the next
         opening looks closer.
@@ -322,21 +322,21 @@ class PartitionLog(AppendableLog):
             if self.offline_reason is None:
                 self.store_metainfo(self.metainfo(high_watermark))
         finally:
-            self._unsynced.disown_all()
+            self._unflushed.disown_all()
             for segment in [*self.segments, *(doomed for _, doomed in self._doomed)]:
                 self._opened.close(segment.log_path)
                 self._opened.close(segment.catalog_path)
 
     def _settle(self) -> None:
         if self.is_dirty:
-            self.commit_now()
+            self.flush()
         if self.active.body_rows > ROWS_LEFT_MAX:
             with suppress(TidelogError):
                 self.roll(self._rolled_ms)
         self.mark()
         if self.offline_reason is None:
-            self._unsynced.soil(self.active.catalog_path)
-            self.commit_now()
+            self._unflushed.soil(self.active.catalog_path)
+            self.flush()
 
 
 def _nobody() -> None:

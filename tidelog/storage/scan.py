@@ -1,6 +1,6 @@
 """The scan of one segment that is not known to be in order: torn or damaged, row by row.
 
-The rule (CTRL section 3.2, made exact for group commit). Let D be the highest "durable below" mark found in any sound
+The rule (CTRL section 3.2, made exact for flushes). Let D be the highest "durable below" mark found in any sound
 row or metainfo copy. What was written below D was on disk once, whole; if it does not verify now, it was damaged later:
 it is kept, reported, and answered with an error for that batch alone. What lies at D or beyond may have been under way
 when the machine stopped: nothing there was acknowledged as far as this replica can tell, so the first thing that does

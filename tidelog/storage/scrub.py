@@ -3,7 +3,7 @@
 Bytes that nobody reads rot unseen, until the last good copy elsewhere has rotted, too. So every batch and every catalog
 row is verified now and then, while a peer can still repair it.
 
-A piece has three steps, as a commit has, so that the disk is waited for elsewhere than on the event loop: `begin` says
+A piece has three steps, as a flush has, so that the disk is waited for elsewhere than on the event loop: `begin` says
 what is to be read, `Piece.run` reads it, on the disk thread perhaps, and `end` takes in what it found. The log lives on
 meanwhile. So nothing is believed of a piece but suspicions: what did not verify is read once more before it is called
 damaged, since a truncation may have changed it under the reader.

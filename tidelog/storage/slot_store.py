@@ -4,10 +4,10 @@ The store knows nothing of Paxos but the shape of an acceptor's record: position
 that the caller makes and reads) and its *payload*, which may be large, may be missing, and can be had from a peer. A
 `PartitionLog` is its journal: each put is an entry behind the last (`slot_entries`), and the newest entry of a position
 counts. The journal's offsets are its own affair. So the store has of the log what took long to get right: checksums
-apart from the data, durable marks, torn tails told from damage, group commit, segments, tools.
+apart from the data, durable marks, torn tails told from damage, flushes, segments, tools.
 
 **Durability.** A put is visible at once and durable when `durable_end` has reached what it returned. Many puts share a
-commit: the store stands in for a `PartitionLog` in the `LogWriter`.
+flush: the store stands in for a `PartitionLog` in the `LogWriter`.
 
 **Payloads are written once.** An acceptor stores a value when it accepts it and again when it learns that it is chosen:
 the second entry only refers to the payload, by position and digest.
@@ -32,6 +32,7 @@ from xxhash import xxh3_128_digest
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer, Files
+from tidelog.storage.flush import Flush
 from tidelog.storage.metainfo import Metainfo
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
@@ -40,7 +41,6 @@ from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head
 from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_journal import SlotJournal
 from tidelog.storage.slot_loader import JOURNAL_SETTINGS, StoredSlot, StoredSlots, load_slots
-from tidelog.storage.unsynced import Commit
 
 FACTS_BYTES_MAX = 2048
 
@@ -58,7 +58,7 @@ class SlotPut(NamedTuple):
 
 
 class SlotStore:
-    """The disk of one replica. Single-threaded, but for `Commit.run` and what `store_facts` returns.
+    """The disk of one replica. Single-threaded, but for `Flush.run` and what `store_facts` returns.
 
     Puts raise `DiskFull` or `Overloaded` (nothing was written, try again later), `LogOffline` (nothing was, nor will
     be), or `InternalError` (the outcome is unknown; the store is offline now).
@@ -165,9 +165,9 @@ class SlotStore:
 
     def store_facts(self, facts: bytes) -> Callable[[], None]:
         """Replaces the replica's facts, in both copies. The call that is returned does it: blocking, for the thread
-        that commits run on, in order among themselves; raises `OSError`, and the facts may then be old or new.
+        that flushes run on, in order among themselves; raises `OSError`, and the facts may then be old or new.
 
-        Puts are not awaited: who needs them on the disk first awaits their commit first.
+        Puts are not awaited: who needs them on the disk first awaits their flush first.
         """
         assert 0 < len(facts) <= FACTS_BYTES_MAX, f"{len(facts)} bytes of facts"
         info = self.journal.metainfo(0)
@@ -179,7 +179,7 @@ class SlotStore:
         return store
 
     def _store_metainfo(self, info: Metainfo) -> None:
-        """On the thread of commits. Whatever the order of calls, no mark falls, and no old facts come back."""
+        """On the thread of flushes. Whatever the order of calls, no mark falls, and no old facts come back."""
         info = structs.replace(
             info,
             durable_sequence=max(info.durable_sequence, self._noted.durable_sequence),
@@ -190,7 +190,7 @@ class SlotStore:
         self.journal.store_metainfo(info)
         self._noted = info
 
-    # -- commit ---------------------------------------------------------------------------------------------------
+    # -- flush ---------------------------------------------------------------------------------------------------
 
     @property
     def durable_end(self) -> int:
@@ -204,32 +204,32 @@ class SlotStore:
 
     @property
     def is_dirty(self) -> bool:
-        """True if something waits for a commit."""
+        """True if something waits for a flush."""
         return self.journal.is_dirty
 
-    def begin_commit(self) -> Commit:
-        """As `PartitionLog.begin_commit`.
+    def begin_flush(self) -> Flush:
+        """As `PartitionLog.begin_flush`.
 
-        The first commit of an opening, and of a segment, also notes in the metainfo how far it came. Else nobody
+        The first flush of an opening, and of a segment, also notes in the metainfo how far it came. Else nobody
         would miss a last segment whose files are both lost.
         """
-        commit = self.journal.begin_commit()
+        flush = self.journal.begin_flush()
         if self.journal.active.base_offset == self._noted_segment:
-            return commit
+            return flush
         self._noted_segment = self.journal.active.base_offset
-        info = structs.replace(self.journal.metainfo(0), durable_sequence=commit.sequence, end_offset=commit.offset)
-        return replace(commit, afterwards=lambda: self._note(info))
+        info = structs.replace(self.journal.metainfo(0), durable_sequence=flush.sequence, end_offset=flush.offset)
+        return replace(flush, afterwards=lambda: self._note(info))
 
     def _note(self, info: Metainfo) -> None:
-        """On the thread of commits, behind the fsyncs: unless a write has failed meanwhile and its undoing, too. Then
+        """On the thread of flushes, behind the fsyncs: unless a write has failed meanwhile and its undoing, too. Then
         these fsyncs may have said yes to pages that are lost."""
         if self.journal.offline_reason is None:
             self._store_metainfo(info)
 
-    def end_commit(self, commit: Commit, error: OSError | None) -> None:
-        """As `PartitionLog.end_commit`; then orders the deletion that waited for this commit, if one did. So the store
+    def end_flush(self, flush: Flush, error: OSError | None) -> None:
+        """As `PartitionLog.end_flush`; then orders the deletion that waited for this flush, if one did. So the store
         may be dirty again: nobody has to hurry for that."""
-        self.journal.end_commit(commit, error)
+        self.journal.end_flush(flush, error)
         self._delete_prefix()
 
     def mark(self) -> None:

@@ -31,7 +31,7 @@ def make(root: str) -> None:
     for n in range(10):
         log.append([_batch(log, n)], NOW_MS + n)
         if n % 2:
-            log.commit_now()
+            log.flush()
     log.mark()
     log.delete_prefix(1)
     manager.close({LOG: 15})

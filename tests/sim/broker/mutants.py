@@ -17,7 +17,7 @@ from tidelog.broker.runtime import log_writer
 from tidelog.model.errors import DiskFull, Overloaded
 from tidelog.model.producers import ProducerTable
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import Appended, Synced
+from tidelog.replication.protocol import Appended, Flushed
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.patching import patched
 from tidelog.storage import loader
@@ -44,7 +44,7 @@ def acknowledge_before_fsync() -> AbstractContextManager[None]:
 
     def eager(core: IsrLeader, event: Any) -> list[Any]:
         effects = step(core, event)
-        return [*effects, *step(core, Synced(event.end))] if isinstance(event, Appended) else effects
+        return [*effects, *step(core, Flushed(event.end))] if isinstance(event, Appended) else effects
 
     return patched(IsrLeader, "step", eager)
 

@@ -8,7 +8,7 @@ from typing import Any
 from tidelog.replication.isr.events import (
     AlterPartitionAnswered,
     FollowerFetched,
-    FollowerSynced,
+    FollowerFlushed,
     IsrChanged,
     LeaderEffect,
     Outcome,
@@ -138,10 +138,10 @@ class NoMinIsr(IsrLeader):
         self._min_isr = 1
 
 
-class CommitsUnsynced(IsrLeader):
+class CommitsUnflushed(IsrLeader):
     """Counts what followers hold in memory, though the topic asks for their disks."""
 
-    def _report(self, report: FollowerFetched | FollowerSynced) -> list[LeaderEffect]:
+    def _report(self, report: FollowerFetched | FollowerFlushed) -> list[LeaderEffect]:
         self._followers[report.replica].durable_offset = report.fetch_offset
         return super()._report(report)
 
@@ -159,7 +159,7 @@ class DivergingCounts(IsrLeader):
 class AnyBrokerEpoch(IsrLeader):
     """Counts fetches of processes that are no more."""
 
-    def _verdict(self, report: FollowerFetched | FollowerSynced) -> Any:
+    def _verdict(self, report: FollowerFetched | FollowerFlushed) -> Any:
         if report.replica in self._followers:
             self._followers[report.replica].broker_epoch = report.broker_epoch
         epochs, self._broker_epochs = self._broker_epochs, {}

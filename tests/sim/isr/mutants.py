@@ -16,7 +16,7 @@ from msgspec import structs
 from tests.sim.isr.leader_mutants import (
     AnyBrokerEpoch,
     AnyPartitionEpoch,
-    CommitsUnsynced,
+    CommitsUnflushed,
     CommittedNotMaximal,
     DivergingCounts,
     IgnoresPartitionEpoch,
@@ -102,7 +102,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "no high watermark condition": Mutant(Parts(leader=NoHighWatermarkToJoin)),
     "members not heard are ignored": Mutant(Parts(leader=IgnoresUnheard)),
     "no min ISR": Mutant(Parts(leader=NoMinIsr)),
-    "memory counts as disk": Mutant(Parts(leader=CommitsUnsynced)),
+    "memory counts as disk": Mutant(Parts(leader=CommitsUnflushed)),
     "a diverging fetch counts": Mutant(Parts(leader=DivergingCounts)),
     "no broker epochs": Mutant(Parts(leader=AnyBrokerEpoch), ((decide_partitions, "_is_eligible", _in_any_life),)),
     "earlier lives remembered": Mutant(Parts(leader=RemembersLives)),

@@ -27,34 +27,34 @@ def two_appends(driver: LogDriver) -> None:
 
 def three_appends_on_a_committed_one(driver: LogDriver) -> None:
     driver.append()
-    driver.commit()
+    driver.flush()
     for _ in range(3):
         driver.append()
 
 
 def a_batch_over_three_sectors(driver: LogDriver) -> None:
     driver.append()
-    driver.commit()
+    driver.flush()
     driver.append(value_bytes=1000)
 
 
-def appends_during_a_commit(driver: LogDriver) -> None:
+def appends_during_a_flush(driver: LogDriver) -> None:
     driver.append()
-    commit = driver.log.begin_commit()
+    flush = driver.log.begin_flush()
     driver.append()
-    driver.finish(commit)
+    driver.finish(flush)
     driver.append()
 
 
 def a_roll(driver: LogDriver) -> None:
     driver.append(value_bytes=400)
-    driver.commit()
+    driver.flush()
     driver.append()
 
 
-def a_roll_with_unsynced_batches_on_both_sides(driver: LogDriver) -> None:
+def a_roll_with_unflushed_batches_on_both_sides(driver: LogDriver) -> None:
     driver.append()
-    driver.commit()
+    driver.flush()
     driver.append(value_bytes=300)
     driver.append()
 
@@ -68,7 +68,7 @@ def two_rolls(driver: LogDriver) -> None:
 def a_deletion(driver: LogDriver) -> None:
     for _ in range(3):
         driver.append(value_bytes=300)
-        driver.commit()
+        driver.flush()
     driver.delete_prefix(2)
 
 
@@ -81,9 +81,9 @@ def a_deletion_that_only_a_killed_process_knew_of(driver: LogDriver) -> None:
 def a_committed_deletion(driver: LogDriver) -> None:
     for _ in range(3):
         driver.append(value_bytes=300)
-    driver.commit()
+    driver.flush()
     driver.delete_prefix(2)
-    driver.commit()
+    driver.flush()
     driver.append()
 
 
@@ -111,7 +111,7 @@ def a_kill_and_an_append(driver: LogDriver) -> None:
 
 def a_mark(driver: LogDriver) -> None:
     driver.append()
-    driver.commit()
+    driver.flush()
     driver.log.mark()
 
 
@@ -119,9 +119,9 @@ HISTORIES: list[History] = [
     two_appends,
     three_appends_on_a_committed_one,
     a_batch_over_three_sectors,
-    appends_during_a_commit,
+    appends_during_a_flush,
     a_roll,
-    a_roll_with_unsynced_batches_on_both_sides,
+    a_roll_with_unflushed_batches_on_both_sides,
     a_deletion,
     a_deletion_that_only_a_killed_process_knew_of,
     a_committed_deletion,
@@ -148,7 +148,7 @@ def check_and_go_on(driver: LogDriver, *, by_deletion: bool = False) -> None:
         driver.delete_prefix(driver.log.log_start_offset + 1)  # a row, and no roll before it
     else:
         driver.append()
-    assert driver.commit()
+    assert driver.flush()
     driver.kill()
     driver.open()
     driver.check_reopened()
@@ -221,7 +221,7 @@ def test_what_a_failed_fsync_left_in_the_page_cache_is_not_trusted() -> None:
         driver = LogDriver(SimDisk(seed))
         driver.append()
         driver.disk.medium.faults = FaultRates(sync_error=1.0)
-        assert not driver.commit()
+        assert not driver.flush()
         driver.disk.medium.faults = NO_FAULTS
         driver.kill()
         driver.open()

@@ -15,7 +15,7 @@ def driver_with(batches: int, *, seed: int = 0, segment_bytes: int = 1 << 20) ->
     driver = LogDriver(SimDisk(seed), segment_bytes=segment_bytes, producer_id=7)
     for _ in range(batches):
         driver.append(value_bytes=300)
-    assert driver.commit()
+    assert driver.flush()
     return driver
 
 
@@ -26,7 +26,7 @@ def test_after_a_failed_fsync_nothing_is_written_or_synced_again_until_a_restart
     medium = driver.disk.medium
     driver.append()
     medium.faults = FaultRates(sync_error=1.0)
-    assert not driver.commit()
+    assert not driver.flush()
     medium.faults = NO_FAULTS
     touched: list[str] = []
     monkeypatch.setattr(Medium, "book", lambda _, kind, detail, payload: touched.append(f"{kind} {detail}"))
@@ -35,7 +35,7 @@ def test_after_a_failed_fsync_nothing_is_written_or_synced_again_until_a_restart
     with pytest.raises(LogOffline):
         driver.delete_prefix(1)
     driver.log.mark()
-    assert not driver.commit()
+    assert not driver.flush()
     assert driver.log.durable_offset == 3
     assert driver.read_all().keys() >= driver.acked.keys()
     driver.close()
@@ -45,7 +45,7 @@ def test_after_a_failed_fsync_nothing_is_written_or_synced_again_until_a_restart
     driver.open()
     driver.check_reopened()
     driver.append()
-    assert driver.commit()
+    assert driver.flush()
 
 
 def test_a_failed_write_leaves_the_outcome_unknown_and_never_half_a_record() -> None:
@@ -77,11 +77,11 @@ def test_a_full_disk_refuses_and_takes_no_part_and_resumes_by_itself(free_bytes:
         except DiskFull:
             refused += 1
     assert refused > 0
-    driver.commit()
+    driver.flush()
     assert driver.read_all().keys() >= driver.acked.keys()
     medium.capacity_bytes = CAPACITY_BYTES
     driver.append()
-    assert driver.commit()
+    assert driver.flush()
     driver.crash()
     driver.open()
     driver.check_reopened()
@@ -99,7 +99,7 @@ def test_a_roll_on_a_full_disk_leaves_no_half_made_segment(free_bytes: int) -> N
     medium.capacity_bytes = CAPACITY_BYTES
     assert len(list(medium.walk())) - len(files) in (0, 2, 4)
     driver.append()
-    assert driver.commit()
+    assert driver.flush()
     driver.crash()
     driver.open()
     driver.check_reopened()

@@ -23,34 +23,34 @@ def two_puts(driver: SlotDriver) -> None:
 
 def a_slot_replaced(driver: SlotDriver) -> None:
     driver.put(0, payload_bytes=10)
-    driver.commit()
+    driver.flush()
     driver.put(0, payload_bytes=20)
 
 
 def a_slot_learned(driver: SlotDriver) -> None:
     driver.put(0, payload_bytes=30)
-    driver.commit()
+    driver.flush()
     driver.learn(0)
 
 
 def a_payload_that_comes_late(driver: SlotDriver) -> None:
     driver.put_faulty(0)
-    driver.commit()
+    driver.flush()
     driver.repair(0)
 
 
-def puts_during_a_commit(driver: SlotDriver) -> None:
+def puts_during_a_flush(driver: SlotDriver) -> None:
     driver.put(0)
-    commit = driver.store.begin_commit()
+    flush = driver.store.begin_flush()
     driver.put(1)
-    driver.finish(commit)
+    driver.finish(flush)
     driver.learn(0)
 
 
 def a_floor(driver: SlotDriver) -> None:
     driver.put(0)
     driver.put(1)
-    driver.commit()
+    driver.flush()
     driver.set_floor(1)
 
 
@@ -67,13 +67,13 @@ def facts_twice(driver: SlotDriver) -> None:
 
 def a_roll(driver: SlotDriver) -> None:
     driver.put(0, payload_bytes=400)
-    driver.commit()
+    driver.flush()
     driver.put(1)
 
 
 def a_committed_roll(driver: SlotDriver) -> None:
     a_roll(driver)
-    driver.commit()
+    driver.flush()
 
 
 def several_segments(driver: SlotDriver) -> None:
@@ -81,25 +81,25 @@ def several_segments(driver: SlotDriver) -> None:
     for position in (0, 4, 1, 5, 2):
         driver.put(position, payload_bytes=60)
         driver.put(0, payload_bytes=2500)
-        driver.commit()
+        driver.flush()
 
 
 def a_deletion_that_moves_slots(driver: SlotDriver) -> None:
     several_segments(driver)
     driver.set_floor(4)
-    driver.commit()
+    driver.flush()
     driver.delete_below()
 
 
-def a_deletion_and_its_commit(driver: SlotDriver) -> None:
+def a_deletion_and_its_flush(driver: SlotDriver) -> None:
     a_deletion_that_moves_slots(driver)
-    driver.commit()
+    driver.flush()
 
 
 def a_whole_deletion(driver: SlotDriver) -> None:
     """Ten files that are removed leave too many states to try them all."""
-    a_deletion_and_its_commit(driver)
-    driver.commit()
+    a_deletion_and_its_flush(driver)
+    driver.flush()
     driver.put(6)
 
 
@@ -107,7 +107,7 @@ def a_deletion_after_a_slot_was_replaced(driver: SlotDriver) -> None:
     """What is dead in the old segment is dead only once the new entry is durable."""
     several_segments(driver)
     driver.set_floor(4)
-    driver.commit()
+    driver.flush()
     driver.put(4, payload_bytes=80)
     driver.delete_below()
 
@@ -131,14 +131,14 @@ HISTORIES: list[History] = [
     a_slot_replaced,
     a_slot_learned,
     a_payload_that_comes_late,
-    puts_during_a_commit,
+    puts_during_a_flush,
     a_floor,
     facts_between_puts,
     facts_twice,
     a_roll,
     a_committed_roll,
     a_deletion_that_moves_slots,
-    a_deletion_and_its_commit,
+    a_deletion_and_its_flush,
     a_deletion_after_a_slot_was_replaced,
     a_clean_stop_and_a_put,
     a_kill_and_nothing_more,
@@ -151,7 +151,7 @@ def check_and_go_on(driver: SlotDriver) -> None:
     driver.open()
     driver.check_reopened()
     driver.put(driver.floor)
-    assert driver.commit()
+    assert driver.flush()
     driver.kill()
     driver.open()
     driver.check_reopened()
@@ -226,7 +226,7 @@ def test_what_a_failed_fsync_left_in_the_page_cache_is_not_trusted() -> None:
         driver = SlotDriver(SimDisk(seed))
         driver.put(0, payload_bytes=20)
         driver.disk.medium.faults = FaultRates(sync_error=1.0)
-        assert not driver.commit()
+        assert not driver.flush()
         assert driver.store.offline_reason is not None
         driver.disk.medium.faults = NO_FAULTS
         driver.kill()

@@ -15,13 +15,13 @@ from tidelog.sim.kit.patching import patched
 from tidelog.sim.storage import slot_scenario
 from tidelog.sim.storage.slot_sweep import SlotSweep
 from tidelog.storage import slot_loader
+from tidelog.storage.flush import Flush
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.rows import RowCodec, Tail
 from tidelog.storage.slot_entries import Head, decode_entry
 from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_journal import SlotJournal
 from tidelog.storage.slot_store import SlotStore
-from tidelog.storage.unsynced import Commit
 
 Mutant = Callable[[], AbstractContextManager[None]]
 SEEDS = 400
@@ -29,7 +29,7 @@ SEEDS = 400
 
 def skip_fsync() -> AbstractContextManager[None]:
     """Reports as durable what is only written."""
-    return patched(Commit, "run", lambda commit: None)
+    return patched(Flush, "run", lambda flush: None)
 
 
 def forget_what_is_live() -> AbstractContextManager[None]:

@@ -74,9 +74,9 @@ class Follower:
                 self.branch.pop()
                 raise
 
-    def commit(self) -> None:
+    def flush(self) -> None:
         if self.log.is_dirty:
-            self.log.commit_now()
+            self.log.flush()
         if self.log.offline_reason is None:
             self.least = len(self.branch)
 
@@ -131,70 +131,70 @@ def two_rounds(follower: Follower) -> None:
     """Protocol table, case "two rounds": 1:0 2:3 4:6 against a leader's 1:0 3:5 5:9."""
     for epoch, count in ((1, 3), (2, 3), (4, 2)):
         follower.append(epoch, count)
-        follower.commit()
+        follower.flush()
     follower.truncate(6)
     follower.truncate(3)
     follower.append(1, 2)
     follower.append(3, 2)
-    follower.commit()
+    follower.flush()
     follower.append(3, 2)
     follower.append(5)
-    follower.commit()
+    follower.flush()
 
 
-def of_what_nobody_synced(follower: Follower) -> None:
+def of_what_nobody(follower: Follower) -> None:
     follower.append(1, 2)
-    follower.commit()
+    follower.flush()
     follower.append(4, 4)
     follower.truncate(4)
     follower.append(4, 1)
     follower.truncate(2)
     follower.append(3, 3)
-    follower.commit()
+    follower.flush()
 
 
 def of_everything(follower: Follower) -> None:
     follower.append(4, 5)
-    follower.commit()
+    follower.flush()
     follower.truncate(0)
     follower.append(3, 4)
-    follower.commit()
+    follower.flush()
     follower.append(3, 2)
 
 
 def again_and_again(follower: Follower) -> None:
     for epoch in (9, 7, 5, 3):
         follower.append(epoch, 4)
-        follower.commit()
+        follower.flush()
         follower.truncate(1 if epoch != 9 else 0)
         if epoch == 9:
             follower.append(2)
-            follower.commit()
+            follower.flush()
 
 
 def starting_over_ahead(follower: Follower) -> None:
     follower.append(4, 5)
-    follower.commit()
+    follower.flush()
     follower.start_over(40)
     follower.append(2, 2)
-    follower.commit()
+    follower.flush()
     follower.append(3, 2)
 
 
 def starting_over_behind(follower: Follower) -> None:
     follower.start_over(40)
     follower.append(4, 5)
-    follower.commit()
+    follower.flush()
     follower.start_over(38)
     follower.append(2, 3)
-    follower.commit()
+    follower.flush()
     follower.start_over(38)
     follower.append(1, 1)
 
 
 HISTORIES: list[History] = [
     two_rounds,
-    of_what_nobody_synced,
+    of_what_nobody,
     of_everything,
     again_and_again,
     starting_over_ahead,
@@ -229,7 +229,7 @@ def go_on(follower: Follower) -> None:
     follower.truncate(cut)
     epoch = follower.log.tail.epoch
     follower.append(epoch, 1)
-    follower.commit()
+    follower.flush()
     follower.append(epoch + 1, 2)
     follower.crash()
     follower.open()
@@ -284,7 +284,7 @@ def act(follower: Follower, rng: random.Random) -> None:
             case 0 | 1 | 2 | 3:
                 follower.append(follower.log.tail.epoch + rng.randrange(3), rng.randint(1, 3))
             case 4 | 5:
-                follower.commit()
+                follower.flush()
             case 6 | 7:
                 follower.truncate(rng.randint(max(follower.start, end - 6), end))
             case 8 if rng.random() < 0.3:
@@ -306,28 +306,28 @@ def test_drawn_histories_of_followers_with_crashes_kills_and_disk_faults() -> No
             raise
 
 
-def up_to_the_last_commit(follower: Follower) -> None:
+def up_to_the_last_flush(follower: Follower) -> None:
     """What is written after a truncation, un-synced: the leader's batches of epoch 3 where those of epoch 4 were."""
     follower.append(1, 2)
     follower.append(4, 4)
-    follower.commit()
+    follower.flush()
     follower.append(4, 1)
-    follower.commit()  # the rows before say how far the log was durable
+    follower.flush()  # the rows before say how far the log was durable
     follower.truncate(2)
     follower.append(3, 1)
-    follower.commit()
+    follower.flush()
     follower.append(3, 2)
 
 
 def a_truncation_to_the_base_of_the_log(follower: Follower) -> None:
     follower.append(4, 3)
-    follower.commit()
+    follower.flush()
     follower.truncate(0)
     follower.append(3, 2)
 
 
 @pytest.mark.parametrize("is_exposing", [False, True])
-@pytest.mark.parametrize("history", [up_to_the_last_commit, a_truncation_to_the_base_of_the_log])
+@pytest.mark.parametrize("history", [up_to_the_last_flush, a_truncation_to_the_base_of_the_log])
 def test_every_crash_of_what_is_written_after_a_truncation(history: History, is_exposing: bool) -> None:
     """All subsets of the un-synced writes, all tears."""
     seen = set()
@@ -352,13 +352,13 @@ def test_a_leftover_row_of_a_higher_epoch_is_not_believed() -> None:
     follower.append(1, 2)
     for _ in range(6):
         follower.append(4)
-        follower.commit()
+        follower.flush()
     active = follower.log.active
     old_rows, old_first = active.raw_rows(0, active.slots), active.first_sequence
     old_batches = b"".join(follower.branch)
     follower.truncate(2)
     follower.append(3, 2)
-    follower.commit()
+    follower.flush()
     active = follower.log.active
     assert active.first_sequence >= old_first + len(old_rows) // 128
     end = active.slots

@@ -50,7 +50,7 @@ def store(files: Files) -> Store:
 def torn(store: Store) -> Store:
     """A log whose process died with the durable mark at row 1 + SETTLED, and no metainfo of that."""
     store.append(*[b"value %d" % n for n in range(SETTLED)])
-    store.commit()
+    store.flush()
     for n in range(SETTLED, ALL):
         store.append(b"value %d" % n)
     store.opened.close_all()
@@ -224,16 +224,16 @@ class Store:
             offset += 1
         return batches
 
-    def commit(self) -> None:
+    def flush(self) -> None:
         if not self.log.is_dirty:
             return
-        commit = self.log.begin_commit()
+        flush = self.log.begin_flush()
         try:
-            commit.run()
+            flush.run()
         except OSError as error:
-            self.log.end_commit(commit, error)
+            self.log.end_flush(flush, error)
         else:
-            self.log.end_commit(commit, None)
+            self.log.end_flush(flush, None)
 
     # -- looking -----------------------------------------------------------------------------------------------------
 

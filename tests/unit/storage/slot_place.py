@@ -39,10 +39,10 @@ class Place:
         self.store.close()
         self.open()
 
-    def commit(self) -> None:
-        commit = self.store.begin_commit()
-        commit.run()
-        self.store.end_commit(commit, None)
+    def flush(self) -> None:
+        flush = self.store.begin_flush()
+        flush.run()
+        self.store.end_flush(flush, None)
 
     def slots(self) -> dict[int, tuple[int, bytes | None, bool]]:
         return {slot.position: (slot.number, slot.identity, slot.is_faulty) for slot in self.stored.slots}

@@ -98,7 +98,7 @@ def test_epochs_and_producers_are_the_same_though_rows_had_to_be_made_again(torn
 def test_a_roll_cut_short_loses_nothing(store: Store, seal: str, header: str) -> None:
     """A crash right after a roll: any part of it may have reached the disk."""
     store.append(b"a", b"b", b"c")
-    store.commit()
+    store.flush()
     store.log.roll(store.now_ms)
     store.opened.close_all()
     if seal == "zero":
@@ -120,7 +120,7 @@ def test_a_roll_cut_short_loses_nothing(store: Store, seal: str, header: str) ->
 
 def test_batches_behind_a_roll_are_kept_though_the_seal_did_not_make_it(store: Store) -> None:
     store.append(b"a", b"b")
-    store.commit()
+    store.flush()
     store.log.roll(store.now_ms)
     store.append(b"c", b"d")
     store.opened.close_all()
@@ -140,7 +140,7 @@ def test_epochs_and_producers_outlive_the_deletion_of_all_older_segments(
     store.append(b"a", producer=(9, 0, 0))
     store.epoch = 2
     store.append(b"b", producer=(9, 0, 1))
-    store.commit()
+    store.flush()
     store.log.roll(store.now_ms)
     store.append(*[b"c"] * batches)
     if is_deleted_before:
@@ -151,9 +151,9 @@ def test_epochs_and_producers_outlive_the_deletion_of_all_older_segments(
     store.open()
     assert store.is_whole
     store.append(b"d")
-    store.commit()
+    store.flush()
     store.log.delete_prefix(2)
-    store.commit()
+    store.flush()
     assert not store.files.inner.exists(store.log_path(0))
     for _ in range(2):
         store.kill_and_open()

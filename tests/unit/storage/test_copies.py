@@ -15,7 +15,7 @@ def five(store: Store) -> Store:
     """Batches 0 to 4 of two records each, durable."""
     for n in range(5):
         store.append(b"value %d" % n, records=2)
-    store.commit()
+    store.flush()
     return store
 
 

@@ -116,16 +116,16 @@ def test_a_full_disk_can_be_emptied() -> None:
     store.append(*[bytes(1000)] * 100)
     store.log.roll(store.now_ms)
     store.append(b"newest")
-    store.commit()
+    store.flush()
     disk.medium.capacity_bytes = disk.medium.used_bytes
     with pytest.raises(DiskFull):
         store.append(b"refused")
     store.log.delete_prefix(100)
-    store.commit()
+    store.flush()
     assert disk.free_bytes() > 20_000
     assert disk.open(RESERVE).size() == RESERVE_BYTES
     store.append(b"accepted")
-    store.commit()
+    store.flush()
     store.kill_and_open()
     assert store.is_whole
     assert (store.log.log_start_offset, store.log.log_end_offset) == (100, 102)
@@ -133,7 +133,7 @@ def test_a_full_disk_can_be_emptied() -> None:
 
 def test_without_a_reserve_a_full_disk_says_so(store: Store) -> None:
     store.append(b"a")
-    store.commit()
+    store.flush()
     store.files.fails = lambda kind, path: errno.ENOSPC if kind == "pwritev" else 0
     with pytest.raises(DiskFull):
         store.log.delete_prefix(1)

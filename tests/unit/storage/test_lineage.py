@@ -36,9 +36,9 @@ def test_a_log_knows_its_epochs_again_after_a_cut_a_deletion_and_a_restart(store
     store.log.truncate_to(4, high_watermark=0, now_ms=store.now_ms)
     assert store.log.lineage == [(1, 0), (3, 1), (4, 3)]
     store.log.roll(store.now_ms)
-    store.log.commit_now()
+    store.log.flush()
     store.log.delete_prefix(2)
-    store.log.commit_now()
+    store.log.flush()
     assert store.log.lineage == [(3, 1), (4, 3)], "the epoch in force at the start stays"
     store.kill_and_open()
     assert store.log.lineage[-1] == (4, 3)

@@ -37,7 +37,7 @@ def test_a_disk_that_turned_read_only_can_be_read_by_the_next_process() -> None:
     disk = SimDisk(1)
     store = Store(WatchedFiles(disk))
     store.append(b"a", b"b")
-    store.commit()
+    store.flush()
     disk.medium.read_only = True
     store.kill_and_open()
     assert store.is_whole
@@ -73,10 +73,10 @@ def test_what_a_failed_fsync_left_in_the_cache_is_written_again() -> None:
         disk = SimDisk(seed)
         store = Store(WatchedFiles(disk))
         store.append(b"acknowledged")
-        store.commit()
+        store.flush()
         store.append(b"not acknowledged")
         disk.medium.faults = FaultRates(sync_error=1.0)
-        store.commit()
+        store.flush()
         assert store.log.offline_reason is not None
         disk.medium.faults = FaultRates()
         store.kill_and_open()
@@ -133,7 +133,7 @@ def test_opening_a_long_active_segment_reads_its_rows_once_and_its_batches_not_a
 
 def test_rows_of_all_kinds_are_passed_when_opening(store: Store) -> None:
     store.append(b"a", b"b")
-    store.commit()
+    store.flush()
     store.log.mark()
     store.log.delete_prefix(1)
     store.append(b"c")

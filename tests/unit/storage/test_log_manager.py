@@ -127,7 +127,7 @@ def test_a_power_cut_while_a_log_is_removed_leaves_all_of_it_or_no_log() -> None
         logs = manager(disk)
         log, _ = logs.open_log(A0, SETTINGS, 0)
         log.append(one_batch(0), 0)
-        log.commit_now()
+        log.flush()
         disk.crash_at(operation)
         is_over = True
         try:

@@ -92,7 +92,7 @@ def test_a_lost_catalog_in_mid_log_does_not_take_what_follows_along(store: Store
         if n in (3, 6):
             store.log.roll(store.now_ms)
         store.append(b"value %d" % n)
-        store.commit()
+        store.flush()
     store.log.store_metainfo(store.log.metainfo(9))
     store.opened.close_all()
     if witness == "metainfo":
@@ -145,7 +145,7 @@ def test_what_is_written_after_a_loss_is_not_taken_for_durable(store: Store) -> 
 def test_rows_left_over_from_before_a_truncation_are_told_by_their_epoch(store: Store) -> None:
     """F51: an old block comes back, with a row that fits in all but its epoch, and with its batch."""
     store.append(b"value 0", b"value 1", b"value 2")
-    store.commit()
+    store.flush()
     catalog, log = store.content(store.catalog_path()), store.content(store.log_path())
     store.log.truncate_to(1, high_watermark=1, now_ms=store.now_ms)
     del store.appended[1], store.appended[2]

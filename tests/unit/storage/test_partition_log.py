@@ -1,4 +1,4 @@
-"""Appending, committing, rolling, cutting, reading: one log, on both disks."""
+"""Appending, flushing, rolling, cutting, reading: one log, on both disks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def failing(kind: str, suffix: str, number: int) -> Faults:
     return lambda what, path: number if what == kind and path.endswith(suffix) else 0
 
 
-# -- append and commit -----------------------------------------------------------------------------------------------
+# -- append and flush -----------------------------------------------------------------------------------------------
 
 
 def test_an_append_is_one_write_per_file_however_many_batches_it_gathers(store: Store) -> None:
@@ -32,55 +32,55 @@ def test_an_append_is_one_write_per_file_however_many_batches_it_gathers(store: 
     assert store.log.log_end_offset == 100
 
 
-def test_a_commit_is_one_fsync_per_dirty_file_however_many_appends_it_covers(store: Store) -> None:
+def test_a_flush_is_one_fsync_per_dirty_file_however_many_appends_it_covers(store: Store) -> None:
     for _ in range(10):
         store.append(b"v")
     store.files.forget()
-    store.commit()
+    store.flush()
     assert store.files.counts == {"sync": 2}
     assert not store.log.is_dirty
 
 
-def test_a_commit_after_a_roll_also_covers_the_seal_and_the_names(store: Store) -> None:
+def test_a_flush_after_a_roll_also_covers_the_seal_and_the_names(store: Store) -> None:
     store.append(b"v")
-    store.commit()
+    store.flush()
     store.log.roll(store.now_ms)
     store.append(b"v")
     store.files.forget()
-    store.commit()
+    store.flush()
     assert store.files.counts == {"sync": 3, "sync_dir": 1}
     assert store.files.by_path["sync", store.log_path(0)] == 0
 
 
-def test_what_is_appended_during_a_commit_waits_for_the_next(store: Store) -> None:
+def test_what_is_appended_during_a_flush_waits_for_the_next(store: Store) -> None:
     store.append(b"a")
-    commit = store.log.begin_commit()
+    flush = store.log.begin_flush()
     store.append(b"b")
-    commit.run()
-    store.log.end_commit(commit, None)
+    flush.run()
+    store.log.end_flush(flush, None)
     assert (store.log.durable_offset, store.log.log_end_offset) == (1, 2)
     assert store.log.is_dirty
-    store.commit()
+    store.flush()
     assert store.log.durable_offset == 2
 
 
-def test_the_handle_that_saw_a_write_is_the_one_that_is_synced(store: Store) -> None:
+def test_the_handle_that_saw_a_write_is_the_one_that_is_flushed(store: Store) -> None:
     store.close_and_open()
     store.opened._open_max = 1  # each further file would push the others out
     store.append(b"v")
     store.opened.get(f"{store.log.directory}/metainfo.0")
     store.opened.get(f"{store.log.directory}/metainfo.1")
     store.files.forget()
-    store.commit()
+    store.flush()
     assert store.files.counts == {"sync": 2}, "a file was opened anew before its fsync"
 
 
-def test_handles_are_let_go_after_their_commit(store: Store) -> None:
+def test_handles_are_let_go_after_their_flush(store: Store) -> None:
     store.opened._open_max = 1
     for _ in range(5):
         store.append(b"v")
         store.log.roll(store.now_ms)
-        store.commit()
+        store.flush()
     store.log.read(0, 1, 1)
     assert len(store.opened) == 1
 
@@ -88,11 +88,11 @@ def test_handles_are_let_go_after_their_commit(store: Store) -> None:
 @pytest.mark.parametrize("kind", ["sync", "sync_dir"])
 def test_a_failed_fsync_is_final(store: Store, kind: str) -> None:
     store.append(b"a")
-    store.commit()
+    store.flush()
     store.log.roll(store.now_ms)
     store.append(b"b")
     store.files.fails = failing(kind, "", errno.EIO)
-    store.commit()
+    store.flush()
     store.files.fails = lambda kind, path: 0
     assert store.log.durable_offset == 1
     assert not store.log.is_dirty, "somebody would fsync again"
@@ -104,13 +104,13 @@ def test_a_failed_fsync_is_final(store: Store, kind: str) -> None:
     assert list(store.read_sound()) == [0, 1]  # reads go on
 
 
-def test_a_commit_that_ends_after_the_log_went_offline_covers_nothing(store: Store) -> None:
+def test_a_flush_that_ends_after_the_log_went_offline_covers_nothing(store: Store) -> None:
     store.append(b"a")
-    commit = store.log.begin_commit()
+    flush = store.log.begin_flush()
     store.files.fails = failing("pwritev", ".log", errno.EIO)
     with pytest.raises(InternalError):
         store.append(b"b")
-    store.log.end_commit(commit, None)
+    store.log.end_flush(flush, None)
     assert store.log.durable_offset == 0
 
 
@@ -139,7 +139,7 @@ def test_however_much_of_an_append_found_room_nothing_is_left_behind() -> None:
     disk = SimDisk(1)
     store = Store(WatchedFiles(disk))
     store.append(b"kept")
-    store.commit()
+    store.flush()
     paths = (store.log_path(), store.catalog_path())
     before, used = [store.content(path) for path in paths], disk.medium.used_bytes
     for room in range(0, 500, 7):
@@ -175,7 +175,7 @@ def test_an_undo_that_fails_leaves_the_outcome_open(store: Store) -> None:
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_a_shortage_of_descriptors_refuses_an_append_and_harms_nothing(store: Store, number: int) -> None:
     store.append(b"kept")
-    store.commit()
+    store.flush()
     store.opened.close_all()
     store.files.fails = failing("open", ".catalog", number)
     with pytest.raises(Overloaded, match="raise the limit of open files"):
@@ -194,7 +194,7 @@ def test_a_roll_that_cannot_make_its_files_is_as_if_it_had_not_been_tried(
     store: Store, suffix: str, number: int
 ) -> None:
     store.append(b"kept")
-    store.commit()
+    store.flush()
     names = store.files.list(store.log.directory)
     store.files.fails = failing("open", suffix, number)
     with pytest.raises((DiskFull, Overloaded)):
@@ -203,7 +203,7 @@ def test_a_roll_that_cannot_make_its_files_is_as_if_it_had_not_been_tried(
     assert store.files.list(store.log.directory) == names
     store.append(b"same segment")
     assert len(store.log.segments) == 1
-    store.commit()
+    store.flush()
     store.log.roll(store.now_ms)
     store.append(b"next segment")
     store.kill_and_open()
@@ -237,7 +237,7 @@ def test_rolling_an_empty_segment_changes_nothing(store: Store) -> None:
     store.log.roll(store.now_ms)
     store.log.roll(store.now_ms)
     assert [segment.base_offset for segment in store.log.segments] == [0, 1]
-    store.commit()
+    store.flush()
     store.kill_and_open()
     assert store.is_whole
     assert store.report.findings == []
@@ -277,10 +277,10 @@ def test_a_clean_stop_leaves_little_to_read_for_the_next_start(store: Store) -> 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 def test_a_stop_on_a_failing_disk_ends_and_harms_nothing(store: Store, kind: str, number: int) -> None:
     store.append(b"a")
-    store.commit()
+    store.flush()
     store.append(b"b")
     if kind == "open":
-        store.commit()
+        store.flush()
         store.opened.close_all()
     store.files.fails = lambda what, path: number if what == kind else 0
     with suppress(OSError, Overloaded):

@@ -18,7 +18,7 @@ def fill(store: Store, *, seams: tuple[int, ...] = (4, 7), batches: int = 10) ->
         if n in seams:
             store.log.roll(store.now_ms)
         store.append(b"value %04d" % n)
-    store.commit()
+    store.flush()
     return len(store.appended[0])
 
 
@@ -123,7 +123,7 @@ def test_deleted_batches_are_not_found_and_hide_none(store: Store, start: int) -
     timestamps = [500, 90, 300, 200, 300, 250, 400]
     for timestamp in timestamps:
         store.append(b"v", timestamp_ms=timestamp)
-    store.commit()
+    store.flush()
     store.log.delete_prefix(start)
     for wanted in range(80, 510, 10):
         expected = next((n for n in range(start, 7) if timestamps[n] >= wanted), None)

@@ -30,7 +30,7 @@ def receive(store: Store, *batches: bytes, may_skip: bool = False) -> int:
 
 def test_batches_are_stored_as_they_came(store: Store) -> None:
     assert receive(store, batch(0, 1, 3), batch(3, 1), batch(4, 6)) == 3
-    store.commit()
+    store.flush()
     assert store.log.lineage == [(1, 0), (6, 4)]
     store.kill_and_open()
     assert store.is_whole
@@ -63,7 +63,7 @@ def test_offsets_may_be_left_out_when_that_is_said(store: Store) -> None:
     assert receive(store, batch(5), batch(6, 2, 2), batch(20, 2), may_skip=True) == 3
     store.log.roll(store.now_ms)
     receive(store, batch(30, 2), may_skip=True)
-    store.commit()
+    store.flush()
     for reopen in (None, store.kill_and_open, store.close_and_open):
         if reopen is not None:
             reopen()
@@ -78,7 +78,7 @@ def test_offsets_may_be_left_out_when_that_is_said(store: Store) -> None:
 
 def test_behind_a_batch_that_a_crash_took_nothing_is_left_out(store: Store) -> None:
     receive(store, batch(0))
-    store.commit()
+    store.flush()
     receive(store, batch(9), may_skip=True)
     size = len(batch(0))
     store.cut(store.log_path(), size + 20)
@@ -97,7 +97,7 @@ def test_a_truncation_among_skipped_offsets(store: Store, offset: int) -> None:
     assert store.is_whole
     assert len(store.appended) == sum(end <= offset for end in (6, 8, 21, 31))
     receive(store, batch(40, 2), may_skip=True)
-    store.commit()
+    store.flush()
     store.kill_and_open()
     assert store.report.findings == []
     assert store.is_whole

@@ -280,7 +280,7 @@ def test_a_piece_that_is_read_while_the_log_is_cut_accuses_nobody(ten: Store, *,
     assert piece.suspects
     ten.log.end_scrub(piece)
     assert ranges(ten) == []
-    ten.commit()
+    ten.flush()
     scrub(ten)
     assert ranges(ten) == []
 

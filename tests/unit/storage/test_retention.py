@@ -68,17 +68,17 @@ def store_of_segments(store: Store) -> None:
         if n in (3, 6):
             store.log.roll(store.now_ms)
         store.append(b"value %d" % n)
-    store.commit()
+    store.flush()
 
 
-def test_what_is_deleted_cannot_be_read_at_once_and_its_files_go_after_the_commit(store: Store) -> None:
+def test_what_is_deleted_cannot_be_read_at_once_and_its_files_go_after_the_flush(store: Store) -> None:
     store_of_segments(store)
     store.log.delete_prefix(7)
     with pytest.raises(OffsetOutOfRange, match="offset 6 is out of range: the log holds 7 to 9"):
         store.log.read(6, 1, 9)
     assert store.is_whole
     assert store.files.inner.exists(store.log_path(0))
-    store.commit()
+    store.flush()
     assert [name[:20] for name in store.files.list(store.log.directory) if name.endswith(".log")] == [f"{6:020}"]
     store.kill_and_open()
     assert store.log.log_start_offset == 7
@@ -86,15 +86,15 @@ def test_what_is_deleted_cannot_be_read_at_once_and_its_files_go_after_the_commi
     assert store.report.findings == []
 
 
-def test_files_wait_for_a_commit_that_covers_the_deletion(store: Store) -> None:
+def test_files_wait_for_a_flush_that_covers_the_deletion(store: Store) -> None:
     store_of_segments(store)
     store.append(b"v")
-    commit = store.log.begin_commit()
+    flush = store.log.begin_flush()
     store.log.delete_prefix(6)
-    commit.run()
-    store.log.end_commit(commit, None)
+    flush.run()
+    store.log.end_flush(flush, None)
     assert store.files.inner.exists(store.log_path(0)), "a crash now would find neither the files nor the order"
-    store.commit()
+    store.flush()
     assert not store.files.inner.exists(store.log_path(0))
 
 
@@ -110,7 +110,7 @@ def test_a_deletion_is_remembered_though_every_row_that_says_so_is_damaged(store
 def test_deleting_less_than_before_does_nothing(store: Store) -> None:
     store_of_segments(store)
     store.log.delete_prefix(5)
-    store.commit()
+    store.flush()
     store.files.forget()
     store.log.delete_prefix(5)
     store.log.delete_prefix(2)
@@ -120,7 +120,7 @@ def test_deleting_less_than_before_does_nothing(store: Store) -> None:
 
 def test_only_what_is_durable_can_be_deleted(store: Store) -> None:
     store_of_segments(store)
-    store.append(b"unsynced")
+    store.append(b"unflushed")
     with pytest.raises(OffsetOutOfRange, match="0 to 9"):
         store.log.delete_prefix(10)
 
@@ -129,7 +129,7 @@ def test_a_log_deleted_to_its_end_goes_on_there(store: Store) -> None:
     store_of_segments(store)
     store.log.roll(store.now_ms)
     store.log.delete_prefix(9)
-    store.commit()
+    store.flush()
     assert len(store.log.segments) == 1
     store.append(b"next")
     store.kill_and_open()
@@ -151,12 +151,12 @@ def test_a_disk_that_does_not_let_files_go_is_asked_again(store: Store) -> None:
     store_of_segments(store)
     store.files.fails = lambda kind, path: errno.EROFS if kind == "remove" else 0
     store.log.delete_prefix(6)
-    store.commit()
+    store.flush()
     assert store.log.offline_reason is None
     assert store.is_whole
     store.files.fails = lambda kind, path: 0
     store.append(b"v")
-    store.commit()
+    store.flush()
     assert [name for name in store.files.list(store.log.directory) if name.endswith(".log")] == [f"{6:020}.log"]
 
 
@@ -164,7 +164,7 @@ def test_lineage_forgets_epochs_that_are_deleted_whole(store: Store) -> None:
     for n in range(6):
         store.epoch = n // 2
         store.append(b"v")
-    store.commit()
+    store.flush()
     store.log.delete_prefix(3)
     assert store.log.lineage == [(1, 2), (2, 4)]
     assert all(a < b for a, b in pairwise(store.log.lineage))

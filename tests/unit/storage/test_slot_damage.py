@@ -100,7 +100,7 @@ def test_lost_facts_are_amnesia_and_nothing_is_written_over_them(place: Place, *
     place.store.store_facts(b"promised")()
     if has_entries:
         place.store.put(0, 1, b"identity", None)
-        place.commit()
+        place.flush()
     place.opened.close_all()
     for name in NAMES:
         place.harm(f"metadata/{name}", b"incarnation")
@@ -134,11 +134,11 @@ def test_an_empty_directory_is_a_new_store(place: Place) -> None:
 
 
 def test_a_last_segment_that_is_missing_is_noticed_after_a_kill(files: Files) -> None:
-    """Its first commit has noted it; a seal alone does not say that something followed."""
+    """Its first flush has noted it; a seal alone does not say that something followed."""
     place = Place(files, SMALL)
     for position in range(3):
         place.store.put(position, 1, b"identity", bytes(2_500))
-        place.commit()
+        place.flush()
     place.opened.close_all()
     assert len(place.paths(".log")) == 3
     place.remove(place.paths(".log")[-1])

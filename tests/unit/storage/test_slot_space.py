@@ -26,10 +26,10 @@ def test_space_is_given_back_once_the_deletion_is_durable(files: Files) -> None:
     for position in range(20):
         place.store.put(position, 1, b"identity", bytes(1_500))
     place.store.set_floor(18, b"the floor")
-    place.commit()
+    place.flush()
     place.store.delete_below(18)
     assert len(place.paths(".log")) > 5, "the order is not durable yet"
-    place.commit()
+    place.flush()
     assert len(place.paths(".log")) <= 3
     assert place.log_bytes() < 6_000
     place.close_and_open()
@@ -49,7 +49,7 @@ def scattered(files: Files) -> Place:
     for _ in range(4):
         place.store.put(60, 1, b"replaced", bytes(2_500))
     place.store.put(60, 1, b"last", None)
-    place.commit()
+    place.flush()
     return place
 
 
@@ -57,9 +57,9 @@ def test_what_lives_in_old_segments_is_moved(files: Files) -> None:
     place = scattered(files)
     place.store.delete_below(50)
     start = place.store.journal.log_start_offset
-    place.commit()
+    place.flush()
     assert place.store.journal.log_start_offset > start + 10, "only after the moved slots are durable"
-    place.commit()
+    place.flush()
     assert len(place.paths(".log")) == 1
     expected = {
         60: (1, b"last", False),
@@ -79,8 +79,8 @@ def test_what_is_damaged_is_moved_as_far_as_it_is_known(files: Files) -> None:
     place.harm(place.paths(".log")[0], b"payload 100")
     place.harm(place.paths(".log")[2], b"identity 102")
     place.store.delete_below(50)
-    place.commit()
-    place.commit()
+    place.flush()
+    place.flush()
     with pytest.raises(DamagedBatch):
         place.store.payload(100)
     place.kill_and_open()
@@ -95,7 +95,7 @@ def test_segments_that_are_mostly_alive_stay(files: Files) -> None:
     for position in range(10):
         place.store.put(position, 1, b"identity", bytes(1_500))
     place.store.set_floor(0, b"the floor")
-    place.commit()
+    place.flush()
     size = place.log_bytes()
     place.store.delete_below(0)
     assert place.log_bytes() == size
@@ -113,8 +113,8 @@ def test_a_full_disk_costs_no_slot(files: Files) -> None:
     place.kill_and_open()
     assert sorted(place.slots()) == [60, 100, 101, 102, 103]
     place.store.delete_below(50)
-    place.commit()
-    place.commit()
+    place.flush()
+    place.flush()
     assert len(place.paths(".log")) == 1
     place.kill_and_open()
     assert sorted(place.slots()) == [60, 100, 101, 102, 103]

@@ -63,26 +63,26 @@ def test_a_later_put_replaces_an_earlier_one(place: Place) -> None:
     assert place.store.payload(1) == b"two"
 
 
-def test_a_put_is_visible_at_once_and_durable_after_its_commit(place: Place) -> None:
+def test_a_put_is_visible_at_once_and_durable_after_its_flush(place: Place) -> None:
     first = place.store.put(0, 1, b"a", b"payload")
     assert place.store.payload(0) == b"payload"
-    commit = place.store.begin_commit()
+    flush = place.store.begin_flush()
     second = place.store.put(1, 1, b"b", None)
-    commit.run()
-    place.store.end_commit(commit, None)
+    flush.run()
+    place.store.end_flush(flush, None)
     assert first <= place.store.durable_end < second
-    place.commit()
+    place.flush()
     assert place.store.durable_end == second
     assert not place.store.is_dirty
 
 
 def test_many_puts_share_their_fsyncs(place: Place) -> None:
     place.store.put(0, 1, b"a", None)
-    place.commit()
+    place.flush()
     place.files.forget()
     for position in range(100):
         place.store.put(position, 1, b"identity", b"payload")
-    place.commit()
+    place.flush()
     assert place.files.counts["sync"] == 2
 
 
@@ -136,7 +136,7 @@ def test_a_slot_without_its_payload_is_faulty_until_it_comes(place: Place) -> No
 
 def test_a_payload_that_turns_out_damaged_is_written_again_when_it_comes(place: Place) -> None:
     place.store.put(1, 5, b"identity", b"a payload")
-    place.commit()
+    place.flush()
     place.harm(place.paths(".log")[0], b"payload")
     with pytest.raises(DamagedBatch):
         place.store.payload(1)
@@ -179,15 +179,15 @@ def test_facts_do_nothing_before_they_are_run(place: Place) -> None:
     assert place.stored.facts == b"facts"
 
 
-def test_a_commit_that_notes_a_new_segment_keeps_facts_that_were_stored_meanwhile(files: Files) -> None:
+def test_a_flush_that_notes_a_new_segment_keeps_facts_that_were_stored_meanwhile(files: Files) -> None:
     place = Place(files, SMALL)
     place.store.put(0, 1, b"identity", bytes(2_500))
-    place.commit()
+    place.flush()
     place.store.put(1, 1, b"identity", None)
-    commit = place.store.begin_commit()
+    flush = place.store.begin_flush()
     place.store.store_facts(b"facts")()
-    commit.run()
-    place.store.end_commit(commit, None)
+    flush.run()
+    place.store.end_flush(flush, None)
     place.kill_and_open()
     assert place.stored.facts == b"facts"
 
@@ -197,8 +197,8 @@ def test_a_commit_that_notes_a_new_segment_keeps_facts_that_were_stored_meanwhil
 
 def test_a_failed_fsync_is_final(place: Place) -> None:
     place.store.put(0, 1, b"identity", b"payload")
-    commit = place.store.begin_commit()
-    place.store.end_commit(commit, OSError(errno.EIO, "EIO"))
+    flush = place.store.begin_flush()
+    place.store.end_flush(flush, OSError(errno.EIO, "EIO"))
     assert place.store.offline_reason is not None
     assert not place.store.is_dirty
     with pytest.raises(LogOffline):
@@ -214,17 +214,17 @@ def test_a_failed_write_leaves_the_slot_as_it_was_told(place: Place) -> None:
 
 
 def test_fsyncs_after_a_failed_one_are_not_believed(place: Place) -> None:
-    """A put runs out of space while a commit is under way, and cutting it off again fails: the kernel has let go of
-    pages that the commit's own fsyncs say yes to."""
+    """A put runs out of space while a flush is under way, and cutting it off again fails: the kernel has let go of
+    pages that the flush's own fsyncs say yes to."""
     before = MetainfoStore(place.files, "metadata", IDENTITY).load()
     place.store.put(0, 1, b"identity", b"payload")
-    commit = place.store.begin_commit()
+    flush = place.store.begin_flush()
     place.files.fails = lambda kind, path: {"pwritev": errno.ENOSPC, "sync": errno.EIO}.get(kind, 0)
     with pytest.raises(InternalError):
         place.store.put(1, 1, b"identity", b"payload")
     place.files.fails = lambda kind, path: 0
-    commit.run()
-    place.store.end_commit(commit, None)
+    flush.run()
+    place.store.end_flush(flush, None)
     assert place.store.durable_end == 0
     assert MetainfoStore(place.files, "metadata", IDENTITY).load() == before
 
@@ -247,7 +247,7 @@ def test_a_manager_opens_and_closes_it(files: Files) -> None:
 def test_it_verifies_as_a_log(place: Place) -> None:
     for position in range(50):
         place.store.put(position, 1, b"identity", b"payload %d" % position)
-    place.commit()
+    place.flush()
     assert not any(step.damage or step.bad_rows for step in verify(place.store.journal))
     place.harm(place.paths(".log")[0], b"payload 7")
     assert [step.damage.start for step in verify(place.store.journal) if step.damage] == [7]

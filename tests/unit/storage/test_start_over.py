@@ -21,7 +21,7 @@ def fill(store: Store) -> None:
             store.log.roll(store.now_ms)
         store.epoch = 4 if n < 7 else 5
         store.append(b"value %d" % n, producer=(7, 0, n))
-    store.commit()
+    store.flush()
     store.log.delete_prefix(3)
 
 
@@ -35,7 +35,7 @@ def start_over(store: Store, offset: int) -> None:
 def test_the_log_is_empty_and_goes_on_anywhere_with_any_epoch(store: Store, offset: int, is_committed: bool) -> None:
     fill(store)
     if is_committed:
-        store.commit()
+        store.flush()
     start_over(store, offset)
     log = store.log
     assert (log.log_start_offset, log.durable_offset, log.log_end_offset) == (offset, offset, offset)
@@ -48,7 +48,7 @@ def test_the_log_is_empty_and_goes_on_anywhere_with_any_epoch(store: Store, offs
     assert (store.log.log_start_offset, store.log.log_end_offset) == (offset, offset)
     store.epoch = 1
     store.append(b"a", b"b")
-    store.commit()
+    store.flush()
     assert store.is_whole
     store.close_and_open()
     assert store.report.findings == []
@@ -68,13 +68,13 @@ def test_the_high_watermark_is_where_it_starts(store: Store) -> None:
 def test_what_lies_ahead_is_not_overwritten_before_it_goes(store: Store) -> None:
     """A follower far behind may have much to drop, of which nothing can come back."""
     fill(store)
-    store.commit()
+    store.flush()
     store.files.forget()
     start_over(store, 10)
     assert not any(kind == "pwritev" and path.endswith(".log") for kind, path in store.files.by_path)
     fill_again = store.log.log_end_offset
     store.append(b"x", b"y")
-    store.commit()
+    store.flush()
     store.files.forget()
     start_over(store, fill_again + 1)
     assert store.files.by_path["pwritev", store.log_path(fill_again)] == 1
@@ -83,7 +83,7 @@ def test_what_lies_ahead_is_not_overwritten_before_it_goes(store: Store) -> None
 @pytest.mark.parametrize("kind", ["pwritev", "sync", "remove", "open", "sync_dir"])
 def test_if_it_fails_the_log_is_offline_and_the_next_opening_ends_it(store: Store, kind: str) -> None:
     fill(store)
-    store.commit()
+    store.flush()
     writes = 0
 
     def fails(what: str, path: str) -> int:
@@ -104,9 +104,9 @@ def test_if_it_fails_the_log_is_offline_and_the_next_opening_ends_it(store: Stor
 
 def test_a_truncation_into_a_batch_that_the_log_starts_within_drops_all(store: Store) -> None:
     store.append(b"a", b"b", records=4)
-    store.commit()
+    store.flush()
     store.log.delete_prefix(6)
-    store.commit()
+    store.flush()
     store.log.truncate_to(7, high_watermark=6, now_ms=store.now_ms)
     assert (store.log.log_start_offset, store.log.log_end_offset) == (6, 6)
     store.appended.clear()
@@ -120,7 +120,7 @@ def test_a_full_disk_does_not_keep_a_follower_from_starting_over() -> None:
     disk = SimDisk(3)
     store = Store(WatchedFiles(disk))
     fill(store)
-    store.commit()
+    store.flush()
     disk.medium.capacity_bytes = disk.medium.used_bytes
     start_over(store, 40)
     store.append(b"x")
@@ -131,7 +131,7 @@ def test_a_truncation_on_a_full_disk_is_done_and_appends_wait_for_room() -> None
     disk = SimDisk(3)
     store = Store(WatchedFiles(disk))
     fill(store)
-    store.commit()
+    store.flush()
     disk.medium.capacity_bytes = disk.medium.used_bytes
     store.log.truncate_to(6, high_watermark=6, now_ms=store.now_ms)
     for base in range(6, 10):
@@ -139,7 +139,7 @@ def test_a_truncation_on_a_full_disk_is_done_and_appends_wait_for_room() -> None
     assert store.log.log_end_offset == 6
     store.epoch = 4
     store.append(b"x")  # what was cut made room
-    store.commit()
+    store.flush()
     store.kill_and_open()
     assert store.is_whole
 
@@ -150,7 +150,7 @@ def test_a_crash_between_the_decision_and_its_end_ends_it_at_the_next_opening() 
         disk = SimDisk(operation)
         store = Store(WatchedFiles(disk))
         fill(store)
-        store.commit()
+        store.flush()
         disk.crash_at(operation)
         try:
             store.log.start_over(40, now_ms=0)

@@ -93,7 +93,7 @@ def test_a_clean_stop_puts_everything_below_the_mark(store: Store) -> None:
 def test_a_mark_protects_the_last_batch_of_an_idle_log(store: Store) -> None:
     """Scenario T5: the last entry is bad, its row is sound, and it was committed."""
     store.append(b"value 0", b"value 1")
-    store.commit()
+    store.flush()
     store.files.forget()
     store.log.mark()
     store.log.mark()

@@ -28,7 +28,7 @@ def test_everything_from_the_offset_on_goes(store: Store, offset: int) -> None:
         if n in (3, 6):
             store.log.roll(store.now_ms)
         store.append(b"value %d" % n)
-    store.commit()
+    store.flush()
     truncate(store, offset)
     assert (store.log.log_end_offset, store.log.durable_offset) == (offset, offset)
     assert store.is_whole
@@ -42,13 +42,13 @@ def test_everything_from_the_offset_on_goes(store: Store, offset: int) -> None:
 def test_the_batch_that_holds_the_offset_goes_whole(store: Store) -> None:
     store.append(b"a", records=4)
     store.append(b"b", records=4)
-    store.commit()
+    store.flush()
     truncate(store, 6)
     assert store.log.log_end_offset == 4
     assert store.is_whole
 
 
-def test_unsynced_batches_below_the_offset_become_durable(store: Store) -> None:
+def test_unflushed_batches_below_the_offset_become_durable(store: Store) -> None:
     store.append(b"a")
     store.log.roll(store.now_ms)
     store.append(b"b", b"c")
@@ -67,9 +67,9 @@ def test_truncating_at_the_end_does_nothing_at_all(store: Store) -> None:
 
 def test_the_offset_must_be_in_the_log(store: Store) -> None:
     store.append(b"a", b"b", b"c")
-    store.commit()
+    store.flush()
     store.log.delete_prefix(1)
-    store.commit()
+    store.flush()
     for offset in (0, 4):
         with pytest.raises(OffsetOutOfRange, match="the log holds 1 to 3"):
             truncate(store, offset)
@@ -81,7 +81,7 @@ def test_epochs_and_producers_are_those_of_what_is_left(store: Store) -> None:
     store.append(b"b", producer=(7, 0, 1))
     store.epoch = 3
     store.append(b"c", producer=(7, 0, 2))
-    store.commit()
+    store.flush()
     truncate(store, 2)
     assert store.log.lineage == [(1, 0), (2, 1)]
     assert store.log.producers.check(7, 0, 2, 1) is None
@@ -92,7 +92,7 @@ def test_epochs_and_producers_are_those_of_what_is_left(store: Store) -> None:
 
 def test_the_high_watermark_is_the_callers_and_never_beyond_the_end(store: Store) -> None:
     store.append(b"a", b"b", b"c")
-    store.commit()
+    store.flush()
     for offset, expected in ((2, 2), (1, 1)):
         store.log.truncate_to(offset, high_watermark=2, now_ms=0)
         loaded = MetainfoStore(store.files, store.log.directory, store.log.identity).load()
@@ -171,7 +171,7 @@ def test_a_cut_through_lost_offsets_keeps_those_below_it_lost(store: Store) -> N
 def test_readers_find_what_was_appended_in_the_place_of_what_went(store: Store) -> None:
     """Hints of where an offset was would lead astray: the batches are shaped otherwise now."""
     store.append(*[b"v"] * 10)
-    store.commit()
+    store.flush()
     for offset in range(10):
         store.log.read(offset, 1, 10)
     truncate(store, 2)
@@ -185,7 +185,7 @@ def test_a_truncation_that_fails_takes_the_log_offline(store: Store, kind: str) 
     store.append(b"a", b"b")
     store.log.roll(store.now_ms)
     store.append(b"c")
-    store.commit()
+    store.flush()
     store.files.fails = lambda what, path: errno.EIO if what == kind else 0
     with pytest.raises(OSError, match="EIO"):
         store.log.truncate_to(1, high_watermark=1, now_ms=store.now_ms)
@@ -208,7 +208,7 @@ def test_a_truncation_that_a_crash_cuts_short_is_done_not_done_or_done_again() -
                 if n in (2, 4):
                     store.log.roll(store.now_ms)
                 store.append(b"value %d" % n)
-                store.commit()  # each row says that those before it were durable
+                store.flush()  # each row says that those before it were durable
             disk.crash_at(operation)
             try:
                 store.log.truncate_to(1, high_watermark=1, now_ms=store.now_ms)
@@ -258,7 +258,7 @@ def test_what_follows_may_be_of_a_lower_epoch_and_takes_sequences_that_no_row_ha
         store.append(*[b"v"] * count)
     store.log.roll(store.now_ms)
     store.append(b"v")
-    store.commit()
+    store.flush()
     used = store.log.tail.sequence
     for restart in (None, store.kill_and_open, store.close_and_open):
         truncate(store, cut)
@@ -269,7 +269,7 @@ def test_what_follows_may_be_of_a_lower_epoch_and_takes_sequences_that_no_row_ha
         store.append(b"lower", b"lower")
         assert store.log.active.first_sequence >= used
         used = store.log.tail.sequence
-        store.commit()
+        store.flush()
     store.kill_and_open()
     assert store.is_whole
     assert store.log.tail.sequence >= used
@@ -280,7 +280,7 @@ def test_a_truncation_writes_zeros_over_what_it_drops(store: Store) -> None:
     store.append(b"kept", b"dropped")
     store.log.roll(store.now_ms)
     store.append(b"dropped, too")
-    store.commit()
+    store.flush()
     store.files.forget()
     truncate(store, 1)
     for path in (store.log_path(0), store.log_path(2)):
@@ -290,7 +290,7 @@ def test_a_truncation_writes_zeros_over_what_it_drops(store: Store) -> None:
 def test_facts_of_before_a_cut_are_not_stored_after_it(store: Store) -> None:
     """A checkpoint of the high watermark that waits for the disk thread while a truncation runs there."""
     store.append(b"a", b"b", b"c")
-    store.commit()
+    store.flush()
     for _ in range(2):
         stale = store.log.metainfo(3)
         truncate(store, store.log.log_end_offset - 1)
@@ -312,7 +312,7 @@ def test_a_truncation_with_one_handle_to_spare(store: Store) -> None:
         if n in (3, 6):
             store.log.roll(store.now_ms)
         store.append(b"value %d" % n)
-        store.commit()
+        store.flush()
     truncate(store, 2)
     store.append(b"w")
     store.kill_and_open()

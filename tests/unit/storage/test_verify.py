@@ -28,7 +28,7 @@ def fill(store: Store) -> None:
             store.log.roll(store.now_ms)
         store.epoch = 1 + n // 5
         store.append(b"value %d" % n, producer=(9, 0, n))
-    store.commit()
+    store.flush()
 
 
 def damage(log: PartitionLog) -> set[int]:
@@ -82,7 +82,7 @@ def test_an_empty_log_is_sound(store: Store) -> None:
 
 def test_a_step_is_bounded(store: Store) -> None:
     store.append(*[bytes(STEP_BYTES // 4)] * 20)
-    store.commit()
+    store.flush()
     before = 0
     for step in verify(store.log):
         assert step.bytes_done - before <= STEP_BYTES
@@ -95,10 +95,10 @@ def test_a_log_that_lives_on_is_verified_as_it_is_at_each_step(store: Store) -> 
     def act(step: Step) -> None:
         if step.next_offset == 4:
             store.append(b"appended meanwhile")
-            store.commit()
+            store.flush()
         if step.next_offset == 7:
             store.log.delete_prefix(8)
-            store.commit()
+            store.flush()
 
     fill(store)
     reached = 0

@@ -31,7 +31,7 @@ def check_goes_on(store: Store) -> None:
     store.kill_and_open()
     assert store.read_sound() == before
     assert store.log.log_end_offset == end + 1
-    store.commit()
+    store.flush()
     store.close_and_open()
     assert store.read_sound() == before
     assert store.report.findings == []

@@ -1,6 +1,6 @@
 """A replica's disk: what the engine persists goes into a `SlotStore`, and comes back as `Stored` in its order.
 
-Two things become durable in their own ways: slots with the journal's group commit, the replica's facts by writing two
+Two things become durable in their own ways: slots with the journal's flushes, the replica's facts by writing two
 copies of metainfo. The engine numbers its writes and believes in whole prefixes; so a write counts when it and all
 before it are durable, whichever way they went. Facts replace each other: only the newest are ever written.
 
@@ -112,7 +112,7 @@ class ReplicaDisk:
 
     @property
     def log(self) -> SlotStore:
-        """What the log writer commits."""
+        """What the log writer flushes."""
         return self._store
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ class ReplicaDisk:
             self._newest = facts
         self._has_facts.set()
 
-    def committed(self) -> None:
+    def on_flushed(self) -> None:
         """The log writer's report."""
         if self._store.offline_reason is not None:
             self.fail(self._store.offline_reason)

@@ -1,4 +1,4 @@
-"""Records on their way into the coordinator's log: group commit.
+"""Records on their way into the coordinator's log.
 
 One batch is under way; what is decided meanwhile gathers in the next. Each decision's records are in one batch, so that
 a log that ends anywhere holds whole decisions. Bounded by bytes: who finds it full has changed nothing.

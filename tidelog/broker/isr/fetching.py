@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from tidelog.broker.isr.follower import Follower
-from tidelog.broker.isr.replica_messages import FetchReplicas, FollowerState, ReplicasFetched, ReplicasSynced
+from tidelog.broker.isr.replica_messages import FetchReplicas, FollowerState, ReplicasFetched, ReplicasFlushed
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId, TopicId
@@ -82,7 +82,7 @@ class Fetcher:
         """Follows a partition from this leader."""
         self.followers[follower.partition_id] = follower
         follower.news = self._ask_again
-        follower.synced = self._report
+        follower.report_flushed = self._report
         self._forgotten.pop(follower.partition_id, None)
         self._ask_again(follower)
 
@@ -115,7 +115,7 @@ class Fetcher:
         self._due.update((partition_id, None) for partition_id in self._synced if partition_id in self.followers)
         states, self._synced = tuple(self._synced.values()), {}
         has_questions, self._has_questions, self._is_sending = self._has_questions, False, False
-        report = ReplicasSynced(self._node_id, self._broker_epoch(), states, has_questions)
+        report = ReplicasFlushed(self._node_id, self._broker_epoch(), states, has_questions)
         self._peers.notify(self._leader, report, lane=Lane.DATA)
 
     # -- fetching ----------------------------------------------------------------------------------------------------

@@ -30,13 +30,13 @@ from tidelog.replication.isr.events import (
     FetchOutOfRange,
     FollowerEffect,
     FollowHighWatermark,
-    ReportSynced,
+    ReportFlushed,
     StartOver,
     Truncate,
     Truncated,
 )
 from tidelog.replication.isr.follower import IsrFollower
-from tidelog.replication.protocol import Appended, AppendRefused, Synced
+from tidelog.replication.protocol import Appended, AppendRefused, Flushed
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.received import parse_received
 
@@ -71,7 +71,7 @@ class Follower:
         self.leader_epoch = leader_epoch
         self.log = log
         self.news: Callable[[Follower], None] = _nobody
-        self.synced: Callable[[FollowerState], None] = _nobody_synced
+        self.report_flushed: Callable[[FollowerState], None] = _nobody_reports
         self.is_fsynced = True
         """Whether the leader waits for what is durable here."""
         self.not_before_s = 0.0
@@ -118,7 +118,7 @@ class Follower:
                 return self._state(effect)
         return None
 
-    def _state(self, effect: Fetch | ReportSynced) -> FollowerState:
+    def _state(self, effect: Fetch | ReportFlushed) -> FollowerState:
         last_epoch = -1 if effect.last_fetched_epoch is None else effect.last_fetched_epoch
         return FollowerState(
             self.partition_id.topic_id,
@@ -164,7 +164,7 @@ class Follower:
         fetched = Fetched(correlation, base, end, _epochs(batches), answer.high_watermark, answer.log_start_offset)
         self._execute(self._core.step(fetched))
 
-    def committed(self) -> None:
+    def on_flushed(self) -> None:
         """The log writer's report. While a cut waits for its turn, what was under way before says nothing of the log
         that will be left."""
         if self._is_closed or self._cutting is not None:
@@ -172,7 +172,7 @@ class Follower:
         if self.log.offline_reason is not None:
             logger.error("a replica is offline", partition=str(self.partition_id), reason=self.log.offline_reason)
             return
-        self._execute(self._core.step(Synced(self.log.durable_offset)))
+        self._execute(self._core.step(Flushed(self.log.durable_offset)))
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
@@ -185,8 +185,8 @@ class Follower:
                     self._cutting = self._spawn(f"truncation-{self.partition_id}", self._cut(effect))
                 case DeletePrefix(to):
                     self._delete_prefix(to)
-                case ReportSynced():
-                    self.synced(self._state(effect))
+                case ReportFlushed():
+                    self.report_flushed(self._state(effect))
                 case Distrust(reason):
                     logger.error("a leader contradicts itself", partition=str(self.partition_id), reason=reason)
                 case FollowHighWatermark():
@@ -216,7 +216,7 @@ class Follower:
         self._log_writer.submit(self)
 
     async def _cut(self, effect: Truncate | StartOver) -> None:
-        """Cuts the log while no commit of it is under way. A disk that refuses takes the log offline; what it only
+        """Cuts the log while no flush of it is under way. A disk that refuses takes the log offline; what it only
         cannot do now is tried again."""
         while not self._is_closed and self.log.offline_reason is None:
             try:
@@ -267,5 +267,5 @@ def _nobody(_: Follower) -> None:
     """Nobody fetches yet."""
 
 
-def _nobody_synced(_: FollowerState) -> None:
+def _nobody_reports(_: FollowerState) -> None:
     """Nobody fetches yet."""

@@ -1,7 +1,7 @@
 """A partition on its leader, with followers that copy its log: commit protocol `isr`.
 
 What `LedPartition` has gathered is appended with one write per file, at offsets that the protocol gives. The log writer
-makes it durable and calls `committed`; the protocol turns that, and what followers report, into a new high watermark,
+makes it durable and calls `on_flushed`; the protocol turns that, and what followers report, into a new high watermark,
 which completes waiting producers and wakes waiting consumers.
 """
 
@@ -37,7 +37,7 @@ from tidelog.replication.isr.events import (
     AlterPartitionAnswered,
     FetchVerdict,
     FollowerFetched,
-    FollowerSynced,
+    FollowerFlushed,
     IsrChanged,
     LeaderEffect,
     PrefixDeleted,
@@ -50,8 +50,8 @@ from tidelog.replication.protocol import (
     Appended,
     AppendRefused,
     DurabilityChanged,
+    Flushed,
     Propose,
-    Synced,
 )
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 
@@ -173,9 +173,9 @@ class Partition(LedPartition):
 
     # -- commit ---------------------------------------------------------------------------------------------------
 
-    def committed(self) -> None:
-        """As `LedPartition.committed`."""
-        self._execute(self._protocol.step(Synced(self.log.durable_offset)))
+    def on_flushed(self) -> None:
+        """As `LedPartition.on_flushed`."""
+        self._execute(self._protocol.step(Flushed(self.log.durable_offset)))
         self._complete_committed()
         if self.log.offline_reason is not None:
             self._uncommitted.fail(self.log.offline_reason)
@@ -229,7 +229,7 @@ class Partition(LedPartition):
             min((ends[node] for node in self._protocol.in_sync if node in ends), default=self.log.log_end_offset)
         )
 
-    def tell(self, event: FollowerSynced | IsrChanged | AlterPartitionAnswered | Tick) -> None:
+    def tell(self, event: FollowerFlushed | IsrChanged | AlterPartitionAnswered | Tick) -> None:
         """What followers, the metadata, the controller and the clock have to say. An answer of the controller may come
         when somebody else leads, and this log may be gone: then it means nothing any more."""
         if self._is_deposed:

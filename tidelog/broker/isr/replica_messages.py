@@ -89,7 +89,7 @@ class ReplicasFetched(msgspec.Struct, frozen=True, tag=True):
     """The leader does not know this session, or expected another number: begin a new one."""
 
 
-class ReplicasSynced(msgspec.Struct, frozen=True, tag=True):
+class ReplicasFlushed(msgspec.Struct, frozen=True, tag=True):
     """One-way: these logs are durable further than the last fetch said, which is parked at the leader."""
 
     replica: int
@@ -99,5 +99,5 @@ class ReplicasSynced(msgspec.Struct, frozen=True, tag=True):
     """The follower has more to ask: the fetch that waits is to be answered now."""
 
 
-REPLICA_MESSAGES: Final = (FetchReplicas, ReplicasFetched, ReplicasSynced)
+REPLICA_MESSAGES: Final = (FetchReplicas, ReplicasFetched, ReplicasFlushed)
 """All messages of this page: a peer node has to know them."""

@@ -27,7 +27,7 @@ from tidelog.broker.isr.replica_messages import (
     FollowerState,
     PartitionFetched,
     ReplicasFetched,
-    ReplicasSynced,
+    ReplicasFlushed,
 )
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.runtime.stats import Stats
@@ -37,7 +37,7 @@ from tidelog.model.ports import Buffer, Clock
 from tidelog.replication.isr.events import (
     Diverging,
     FollowerFetched,
-    FollowerSynced,
+    FollowerFlushed,
     OutOfRange,
     Serve,
 )
@@ -180,7 +180,7 @@ class ReplicationService:
             timer.cancel()
             session.waiter = None
 
-    def synced(self, report: ReplicasSynced) -> None:
+    def flushed(self, report: ReplicasFlushed) -> None:
         """Logs of a follower are durable further, while its fetch waits here."""
         self._stats.replica_reports += 1
         if report.broker_epoch < self._broker_epoch(report.replica):
@@ -192,7 +192,7 @@ class ReplicationService:
             partition = self._partitions.get(PartitionId(TopicId(state.topic_id), state.partition))
             if partition is not None and partition.leader_epoch == state.leader_epoch:
                 partition.tell(
-                    FollowerSynced(
+                    FollowerFlushed(
                         report.replica,
                         report.broker_epoch,
                         state.fetch_offset,

@@ -66,8 +66,8 @@ class Settling:
     watchers: Watchers = field(default_factory=Watchers)
     is_readable: bool = True
 
-    def committed(self) -> None:
-        """Nothing of it waits for a commit."""
+    def on_flushed(self) -> None:
+        """Nothing of it waits for a flush."""
 
 
 def begin_settling(

@@ -156,7 +156,7 @@ class LedPartition(ABC):
         """Returns when more may be appended."""
 
     @abstractmethod
-    def committed(self) -> None:
+    def on_flushed(self) -> None:
         """The log writer's report: the log is durable further than before, was repaired, or has gone offline."""
 
     @abstractmethod

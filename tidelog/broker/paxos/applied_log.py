@@ -12,8 +12,8 @@ when this log is durable so far, which may be a little later. Nobody has to reme
 knows where the log begins, and what is behind the floor is applied again.
 
 **Durability.** The journals of a majority have every batch before it comes here, and give it up only when their logs
-are durable. So nobody waits for this log's commits, unless he says so (`hurry`): they come `COMMIT_S` after a
-write, or `COMMIT_BYTES`, and each covers much, since all compete with the journal's, which producers do wait for. A
+are durable. So nobody waits for this log's flushes, unless he says so (`hurry`): they come `FLUSH_S` after a
+write, or `FLUSH_BYTES`, and each covers much, since all compete with the journal's, which producers do wait for. A
 loss of power costs no more than applying so much again. A full disk is a slow disk: what it has no room for waits here,
 in its order; what is delivered meanwhile waits in the journal.
 """
@@ -40,9 +40,9 @@ from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Kind, Value
 from tidelog.storage.partition_log import PartitionLog
 
-COMMIT_S = 1.0
+FLUSH_S = 1.0
 """Whoever has caught up must look so: well below the reconciler's `BEHIND_S`, with the time that a report takes."""
-COMMIT_BYTES = 8 << 20
+FLUSH_BYTES = 8 << 20
 """Far less than a journal may hold, and no more than producers can wait for."""
 RETRY_S = 0.1
 WAITING_MAX = 64
@@ -59,7 +59,7 @@ class _Waiting(NamedTuple):
 
 
 class AppliedLog:
-    """One replica's. `applied` is called with each value once it is here, `durable` with each commit, and `failed` when
+    """One replica's. `applied` is called with each value once it is here, `durable` with each flush, and `failed` when
     the log has gone offline."""
 
     def __init__(
@@ -88,8 +88,8 @@ class AppliedLog:
         """Where the log is to begin, by what is applied; it does when it is durable so far."""
         self._retry: asyncio.TimerHandle | None = None
         self._due: asyncio.TimerHandle | None = None
-        """When what is written is to be committed at the latest."""
-        self._uncommitted_bytes = 0
+        """When what is written is to be flushed at the latest."""
+        self._unflushed_bytes = 0
 
     @property
     def high_watermark(self) -> int:
@@ -190,21 +190,21 @@ class AppliedLog:
             return
         place = (waiting.applied.position, value.birth)
         self.log.append(batches, self._clock.wall_ms(), may_skip=True, places=[place] * len(batches))
-        self._commit_later(batches)
+        self._flush_later(batches)
         self.watchers.wake_all()
 
     def append_copied(self, batches: list[RecordBatch]) -> None:
         """Takes batches from another replica's log, which are applied there. Raises as `PartitionLog.append`."""
         self.log.append(batches, self._clock.wall_ms(), may_skip=True)
-        self._commit_later(batches)
+        self._flush_later(batches)
         self.watchers.wake_all()
 
-    def _commit_later(self, batches: list[RecordBatch]) -> None:
-        self._uncommitted_bytes += sum(batch.header.size for batch in batches)
-        if self._uncommitted_bytes >= COMMIT_BYTES:
+    def _flush_later(self, batches: list[RecordBatch]) -> None:
+        self._unflushed_bytes += sum(batch.header.size for batch in batches)
+        if self._unflushed_bytes >= FLUSH_BYTES:
             self.hurry()
         elif self._due is None:
-            self._due = asyncio.get_running_loop().call_later(COMMIT_S, self.hurry)
+            self._due = asyncio.get_running_loop().call_later(FLUSH_S, self.hurry)
 
     async def start_over(self, offset: int) -> None:
         """Drops everything: the log goes on at `offset`. Raises as `PartitionLog.start_over`: it is offline then."""
@@ -220,11 +220,11 @@ class AppliedLog:
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        self._uncommitted_bytes = 0
+        self._unflushed_bytes = 0
         if self.log.is_dirty:
             self._log_writer.submit(self)
 
-    def committed(self) -> None:
+    def on_flushed(self) -> None:
         """The log writer's report."""
         if self.log.offline_reason is not None:
             self._failed(self.log.offline_reason)
@@ -233,7 +233,7 @@ class AppliedLog:
         self._durable()
 
     def close(self) -> None:
-        """Writes no more of what waits for room; the journal still has it. Who closes the log commits it."""
+        """Writes no more of what waits for room; the journal still has it. Who closes the log flushes it."""
         if self._due is not None:
             self._due.cancel()
         if self._retry is not None:

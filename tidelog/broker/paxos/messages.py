@@ -21,7 +21,7 @@ class PartitionFrame(msgspec.Struct, frozen=True, tag=True):
 
 class AppliedDurable(msgspec.Struct, frozen=True, tag=True):
     """A replica tells the leader how far its log of applied batches is durable. One-way: what is lost is said again
-    with the next commit."""
+    with the next flush."""
 
     topic_id: str
     partition: int

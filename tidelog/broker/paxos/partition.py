@@ -271,9 +271,9 @@ class PaxosPartition(LedPartition):
 
     # -- housekeeping --------------------------------------------------------------------------------------------------
 
-    def committed(self) -> None:
-        """As `LedPartition.committed`."""
-        self._applied.committed()
+    def on_flushed(self) -> None:
+        """As `LedPartition.on_flushed`."""
+        self._applied.on_flushed()
 
     def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:
         """Takes new topic settings into force, from the next request on."""

@@ -305,12 +305,12 @@ class PaxosReplica:
         """The metadata names this broker, and a later leader was heard of."""
         return self.leader is not None and self.voting.ballots.leader_epoch is None
 
-    def committed(self) -> None:
+    def on_flushed(self) -> None:
         """The log has become durable, or was repaired."""
-        self.applied.committed()
+        self.applied.on_flushed()
 
     def tell_durable(self) -> None:
-        """Has the leader told how far the log here is durable, as after each commit: somebody waits for that."""
+        """Has the leader told how far the log here is durable, as after each flush: somebody waits for that."""
         self.applied.hurry()
         self._truncator.durable()
 

@@ -2,7 +2,7 @@
 another replica can still repair it (as ZFS, Ceph and TigerBeetle do).
 
 A round is half of `log.scrub.period.ms` long, whatever there is to read: so no byte stays unread for longer than the
-period, and the load is the same all the time. Pieces are small, are read on the disk thread in turn with the commits,
+period, and the load is the same all the time. Pieces are small, are read on the disk thread in turn with the flushes,
 and give way to these: while producers wait for the disk the scrubber waits too, until it is late by a good part of a
 round. It never reads faster than `log.scrub.io.max.bytes.per.second`.
 """

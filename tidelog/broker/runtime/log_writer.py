@@ -1,9 +1,9 @@
-"""Group commit: one task that makes appended logs durable, on the disk threads, and reports back.
+"""Flushes: one task that makes appended logs durable, on the disk threads, and reports back.
 
 While a round of fsyncs runs, appends to the same logs go on and gather; the next round covers them all. So under load
 an fsync serves whatever came during the one before it, and a lone record waits for one fsync only.
 
-A log that nobody waits for (`ack.durability=replicated`) is committed `UNAWAITED_S` after it was written: so its fsyncs
+A log that nobody waits for (`ack.durability=replicated`) is flushed `UNAWAITED_S` after it was written: so its fsyncs
 do not compete with what somebody does wait for, and each covers more.
 """
 
@@ -16,30 +16,30 @@ from typing import Protocol
 
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ports import BlockingRunner, Clock
-from tidelog.storage.unsynced import Commit
+from tidelog.storage.flush import Flush
 
 UNAWAITED_S = 0.05
-"""For so long a log may stay dirty before its commit begins, if nobody waits for it."""
+"""For so long a log may stay dirty before its flush begins, if nobody waits for it."""
 
 
-class Committable(Protocol):
+class Flushable(Protocol):
     """What can be made durable: a `PartitionLog`, or a `SlotStore`."""
 
     @property
     def is_dirty(self) -> bool: ...
 
-    def begin_commit(self) -> Commit: ...
+    def begin_flush(self) -> Flush: ...
 
-    def end_commit(self, commit: Commit, error: OSError | None) -> None: ...
+    def end_flush(self, flush: Flush, error: OSError | None) -> None: ...
 
 
-class CommitListener(Protocol):
+class FlushListener(Protocol):
     """Who owns a log and is told when it has become durable, or has gone offline."""
 
     @property
-    def log(self) -> Committable: ...
+    def log(self) -> Flushable: ...
 
-    def committed(self) -> None: ...
+    def on_flushed(self) -> None: ...
 
 
 class LogWriter:
@@ -49,18 +49,18 @@ class LogWriter:
         self._runner = runner
         self._clock = clock
         self._stats = stats
-        self._waiting: dict[CommitListener, None] = {}
-        self._unawaited: dict[CommitListener, None] = {}
+        self._waiting: dict[FlushListener, None] = {}
+        self._unawaited: dict[FlushListener, None] = {}
         """Those that wait for `_due` first."""
         self._due: asyncio.TimerHandle | None = None
-        self._in_round: dict[CommitListener, None] = {}
-        self._exclusive: list[Committable] = []
+        self._in_round: dict[FlushListener, None] = {}
+        self._exclusive: list[Flushable] = []
         """Logs that a call of `exclusively` has to itself."""
         self._wake = asyncio.Event()
         self._round_done = asyncio.Event()
 
-    def submit(self, listener: CommitListener, *, is_awaited: bool = True) -> None:
-        """Asks for a commit of the listener's log, soon if it is awaited; the listener is told by `committed`."""
+    def submit(self, listener: FlushListener, *, is_awaited: bool = True) -> None:
+        """Asks for a flush of the listener's log, soon if it is awaited; the listener is told by `on_flushed`."""
         if is_awaited:
             self._unawaited.pop(listener, None)
             self._waiting[listener] = None
@@ -103,8 +103,8 @@ class LogWriter:
         """Runs another blocking call in turn with the fsyncs, such as a metainfo write. Raises what it raises."""
         await self._runner.run(call)
 
-    async def exclusively(self, listener: CommitListener, call: Callable[[], None]) -> None:
-        """Runs a blocking call while no commit of the listener's log is under way, whoever asked for it. Raises what
+    async def exclusively(self, listener: FlushListener, call: Callable[[], None]) -> None:
+        """Runs a blocking call while no flush of the listener's log is under way, whoever asked for it. Raises what
         the call raises. Whoever waits may be cancelled: the call, and with it the claim, goes on to its end."""
         log = listener.log
         while self._is_in_use(log):
@@ -114,20 +114,20 @@ class LogWriter:
         running.add_done_callback(lambda done: self._end_exclusive(log, done))
         await asyncio.shield(running)
 
-    def _end_exclusive(self, log: Committable, done: asyncio.Future[None]) -> None:
+    def _end_exclusive(self, log: Flushable, done: asyncio.Future[None]) -> None:
         self._exclusive.remove(log)
         self._round_done.set()
         self._wake.set()
         if not done.cancelled():
             done.exception()  # of whoever waits, if anybody still does
 
-    async def at_rest(self, log: Committable) -> None:
+    async def at_rest(self, log: Flushable) -> None:
         """Waits until nothing of this log waits to be made durable, or is under way: nobody is told of it any more."""
         while self._is_in_use(log) or any(listener.log is log for listener in (*self._waiting, *self._unawaited)):
             self._hurry()
             await self._next_end()
 
-    def _is_in_use(self, log: Committable) -> bool:
+    def _is_in_use(self, log: Flushable) -> bool:
         return any(listener.log is log for listener in self._in_round) or any(one is log for one in self._exclusive)
 
     async def _next_end(self) -> None:
@@ -144,34 +144,34 @@ class LogWriter:
     async def _round(self) -> None:
         self._take_waiting()
         dirty = [listener for listener in self._in_round if listener.log.is_dirty]
-        commits = [listener.log.begin_commit() for listener in dirty]
+        flushes = [listener.log.begin_flush() for listener in dirty]
         started_s = self._clock.monotonic_s()
-        errors = await self._sync(commits) if commits else []
-        self._count(commits, errors, self._clock.monotonic_s() - started_s)
-        for listener, commit, error in zip(dirty, commits, errors, strict=True):
-            listener.log.end_commit(commit, error)
+        errors = await self._sync(flushes) if flushes else []
+        self._count(flushes, errors, self._clock.monotonic_s() - started_s)
+        for listener, flush, error in zip(dirty, flushes, errors, strict=True):
+            listener.log.end_flush(flush, error)
         for listener in self._in_round:
-            listener.committed()
+            listener.on_flushed()
         self._in_round = {}
 
-    async def _sync(self, commits: list[Commit]) -> list[OSError | None]:
-        """Fsyncs the files of all commits together, then does the rest of each; the first error of each, if any."""
-        errors: list[OSError | None] = [None] * len(commits)
-        owners = [number for number, commit in enumerate(commits) for _ in commit.files]
-        syncs = [partial(attempt, sync) for commit in commits for sync in commit.syncs]
+    async def _sync(self, flushes: list[Flush]) -> list[OSError | None]:
+        """Fsyncs the files of all flushes together, then does the rest of each; the first error of each, if any."""
+        errors: list[OSError | None] = [None] * len(flushes)
+        owners = [number for number, flush in enumerate(flushes) for _ in flush.files]
+        syncs = [partial(attempt, sync) for flush in flushes for sync in flush.syncs]
         for number, error in zip(owners, await self._runner.run_all(syncs), strict=True):
             errors[number] = errors[number] or error
-        unfinished = [number for number, commit in enumerate(commits) if commit.has_rest and errors[number] is None]
+        unfinished = [number for number, flush in enumerate(flushes) if flush.has_rest and errors[number] is None]
         if unfinished:
-            rests = [partial(attempt, commits[number].run_rest) for number in unfinished]
+            rests = [partial(attempt, flushes[number].run_rest) for number in unfinished]
             for number, error in zip(unfinished, await self._runner.run_all(rests), strict=True):
                 errors[number] = error
         return errors
 
-    def _count(self, commits: list[Commit], errors: list[OSError | None], seconds: float) -> None:
-        self._stats.commits += len(commits)
-        self._stats.fsyncs += sum(commit.fsyncs for commit in commits)
-        self._stats.fsync_bytes += sum(commit.file_bytes for commit in commits)
+    def _count(self, flushes: list[Flush], errors: list[OSError | None], seconds: float) -> None:
+        self._stats.flushes += len(flushes)
+        self._stats.fsyncs += sum(flush.fsyncs for flush in flushes)
+        self._stats.fsync_bytes += sum(flush.file_bytes for flush in flushes)
         self._stats.fsync_seconds += seconds
         self._stats.fsync_failures += sum(error is not None for error in errors)
 

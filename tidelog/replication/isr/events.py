@@ -1,7 +1,7 @@
 """What the two sides of a primary-backup partition are told, and what they ask for.
 
-The leader's side is also driven by the events of `tidelog.replication.protocol` (`Propose`, `Appended`, `Synced`, ...).
-All times are milliseconds of one monotonic clock. Epochs of brokers and of leaders are the controller's.
+The leader's side is also driven by the events of `tidelog.replication.protocol` (`Propose`, `Appended`, `Flushed`,
+...). All times are milliseconds of one monotonic clock. Epochs of brokers and of leaders are the controller's.
 
 Kafka's terms throughout. "Acknowledged" is what a replica has promised to keep: with `ack.durability=fsynced` what is
 on its disk, with `replicated` what it holds in memory.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Effect, Synced
+from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Effect, Flushed
 
 NO_BROKER_EPOCH = -1
 """In the place of a member's broker epoch: not known, so the controller is not to compare it."""
@@ -67,8 +67,8 @@ class FollowerFetched:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowerSynced:
-    """The same report between two fetches, because a commit has ended at the follower. It is not answered."""
+class FollowerFlushed:
+    """The same report between two fetches, because a flush has ended at the follower. It is not answered."""
 
     replica: int
     broker_epoch: int
@@ -132,7 +132,7 @@ class Tick:
     now_ms: int
 
 
-LeaderEvent = FollowerSynced | IsrChanged | AlterPartitionAnswered | PrefixDeleted | Tick
+LeaderEvent = FollowerFlushed | IsrChanged | AlterPartitionAnswered | PrefixDeleted | Tick
 
 # -- from the leader ---------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class LeaderChanged:
 
 
 FollowerEvent = (
-    FetchDue | Fetched | DivergingAt | FetchOutOfRange | Appended | AppendRefused | Synced | Truncated | LeaderChanged
+    FetchDue | Fetched | DivergingAt | FetchOutOfRange | Appended | AppendRefused | Flushed | Truncated | LeaderChanged
 )
 
 # -- from the follower -------------------------------------------------------------------------------------------------
@@ -260,8 +260,8 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportSynced:
-    """Tell the leader that the disk has caught up (`FollowerSynced`): its answer to the fetch may be long in coming.
+class ReportFlushed:
+    """Tell the leader that the disk has caught up (`FollowerFlushed`): its answer to the fetch may be long in coming.
 
     Of no use where `ack.durability=replicated`.
     """
@@ -314,14 +314,14 @@ class Distrust:
 
 
 FollowerEffect = (
-    Fetch | ReportSynced | AppendFetched | Truncate | StartOver | FollowHighWatermark | DeletePrefix | Distrust
+    Fetch | ReportFlushed | AppendFetched | Truncate | StartOver | FollowHighWatermark | DeletePrefix | Distrust
 )
 
 __all__ = [
     "NO_BROKER_EPOCH", "AdvanceHighWatermark", "AlterPartition", "AlterPartitionAnswered", "Append", "AppendFetched",
     "AppendRefused", "Appended", "DeletePrefix", "Distrust", "Diverging", "DivergingAt", "Fetch", "FetchDue",
-    "FetchOutOfRange", "FetchVerdict", "Fetched", "FollowHighWatermark", "FollowerEffect", "FollowerEvent",
-    "FollowerFetched", "FollowerSynced", "IsrChanged", "IsrSettings", "LeaderChanged", "LeaderEffect", "LeaderEvent",
-    "LogState", "OutOfRange", "Outcome", "PrefixDeleted", "Refused", "ReportSynced", "Serve",
-    "StartOver", "Synced", "Tick", "Truncate", "Truncated",
+    "FetchOutOfRange", "FetchVerdict", "Fetched", "Flushed", "FollowHighWatermark", "FollowerEffect", "FollowerEvent",
+    "FollowerFetched", "FollowerFlushed", "IsrChanged", "IsrSettings", "LeaderChanged", "LeaderEffect", "LeaderEvent",
+    "LogState", "OutOfRange", "Outcome", "PrefixDeleted", "Refused", "ReportFlushed", "Serve",
+    "StartOver", "Tick", "Truncate", "Truncated",
 ]  # fmt: skip

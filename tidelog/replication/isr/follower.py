@@ -30,13 +30,13 @@ from tidelog.replication.isr.events import (
     FollowHighWatermark,
     LeaderChanged,
     LogState,
-    ReportSynced,
+    ReportFlushed,
     StartOver,
     Truncate,
     Truncated,
 )
 from tidelog.replication.isr.lineage import Lineage
-from tidelog.replication.protocol import Appended, AppendRefused, Synced
+from tidelog.replication.protocol import Appended, AppendRefused, Flushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class IsrFollower:
             case AppendRefused():
                 self._appending = None
                 return []
-            case Synced(end):
-                return self._on_synced(end)
+            case Flushed(end):
+                return self._on_flushed(end)
             case Truncated(end):
                 return self._on_truncated(end)
             case LeaderChanged(leader_epoch):
@@ -114,14 +114,14 @@ class IsrFollower:
         """Of the last batch; None if the log is empty."""
         return self._lineage.last_epoch if self._log_end_offset > self._log_start_offset else None
 
-    def _on_synced(self, end: int) -> list[FollowerEffect]:
-        assert end <= self._log_end_offset and self._cutting is None, "no commit is under way while the log is cut"
+    def _on_flushed(self, end: int) -> list[FollowerEffect]:
+        assert end <= self._log_end_offset and self._cutting is None, "no flush is under way while the log is cut"
         if end <= self._durable_offset:
             return []
         self._durable_offset = end
         effects = self._delete_prefix()
         if self._asked is not None:
-            effects.append(ReportSynced(self._log_end_offset, end, self._tail_epoch))
+            effects.append(ReportFlushed(self._log_end_offset, end, self._tail_epoch))
         return effects
 
     # -- answers -----------------------------------------------------------------------------------------------------

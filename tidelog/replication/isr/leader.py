@@ -29,7 +29,7 @@ from tidelog.replication.isr.events import (
     Diverging,
     FetchVerdict,
     FollowerFetched,
-    FollowerSynced,
+    FollowerFlushed,
     IsrChanged,
     IsrSettings,
     LeaderEffect,
@@ -52,8 +52,8 @@ from tidelog.replication.protocol import (
     DurabilityChanged,
     Effect,
     Event,
+    Flushed,
     Propose,
-    Synced,
 )
 
 
@@ -143,9 +143,9 @@ class IsrLeader:
     def step(self, event: Event | LeaderEvent) -> list[Effect] | list[LeaderEffect]:
         """What clients, the local log, the metadata and the clock have to say; fetches come to `fetched`."""
         match event:
-            case Propose() | Appended() | AppendRefused() | Synced() | DurabilityChanged():
+            case Propose() | Appended() | AppendRefused() | Flushed() | DurabilityChanged():
                 return self._on_log(event)
-            case FollowerSynced():
+            case FollowerFlushed():
                 return self._report(event) if self._verdict(event) == Serve(event.fetch_offset) else []
             case AlterPartitionAnswered():
                 self._now_ms = max(self._now_ms, event.now_ms)
@@ -174,7 +174,7 @@ class IsrLeader:
             case Appended(end):
                 assert end <= self._next_offset
                 self._log_end_offset = max(self._log_end_offset, end)
-            case Synced(end):
+            case Flushed(end):
                 assert end <= self._log_end_offset
                 self._durable_offset = max(self._durable_offset, end)
             case DurabilityChanged(is_fsynced):
@@ -212,7 +212,7 @@ class IsrLeader:
         verdict = self._verdict(fetch)
         return verdict, self._report(fetch) if isinstance(verdict, Serve) else []
 
-    def _verdict(self, report: FollowerFetched | FollowerSynced) -> FetchVerdict:
+    def _verdict(self, report: FollowerFetched | FollowerFlushed) -> FetchVerdict:
         follower = self._followers.get(report.replica)
         if follower is None:
             return Refused("this broker holds no replica of the partition")
@@ -231,7 +231,7 @@ class IsrLeader:
             return Diverging(common.epoch, common.offset)
         return Serve(report.fetch_offset)
 
-    def _report(self, report: FollowerFetched | FollowerSynced) -> list[LeaderEffect]:
+    def _report(self, report: FollowerFetched | FollowerFlushed) -> list[LeaderEffect]:
         self._now_ms = max(self._now_ms, report.now_ms)
         follower = self._followers[report.replica]
         follower.hear(report)

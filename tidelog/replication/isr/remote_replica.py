@@ -8,7 +8,7 @@ its fsyncs, and is in sync all the same.
 
 from __future__ import annotations
 
-from tidelog.replication.isr.events import NO_BROKER_EPOCH, FollowerFetched, FollowerSynced
+from tidelog.replication.isr.events import NO_BROKER_EPOCH, FollowerFetched, FollowerFlushed
 
 NOTHING = -1
 NEVER_MS = -(1 << 62)
@@ -34,7 +34,7 @@ class RemoteReplica:
     def has_reported(self) -> bool:
         return self.broker_epoch != NO_BROKER_EPOCH
 
-    def hear(self, report: FollowerFetched | FollowerSynced) -> None:
+    def hear(self, report: FollowerFetched | FollowerFlushed) -> None:
         """Takes over a report whose tail lies in the leader's log."""
         assert 0 <= report.durable_offset <= report.fetch_offset and report.broker_epoch >= self.broker_epoch
         if report.broker_epoch > self.broker_epoch:  # a crash may have taken what was not synced

@@ -17,7 +17,7 @@ def kill(world: World, process: Process, dice: Dice) -> None:
 
 def power(world: World, process: Process, dice: Dice) -> None:
     """Of what was not synced, some is gone."""
-    world.truth.saw("unsynced batches are lost", process.disk.kept < len(process.disk.log))
+    world.truth.saw("unflushed batches are lost", process.disk.kept < len(process.disk.log))
     process.disk.lose_power(dice)
     world.end(process)
 

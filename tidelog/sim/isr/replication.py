@@ -14,7 +14,7 @@ from tidelog.model.ids import NodeId
 from tidelog.replication.isr import events as isr
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import Appended, Synced
+from tidelog.replication.protocol import Appended, Flushed
 from tidelog.sim.isr.controller import partition_of
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.disk import Entry, lineage_of
@@ -56,7 +56,7 @@ class Replication(World):
             match effect:
                 case isr.Fetch():
                     self._ask(process, core, effect)
-                case isr.ReportSynced():
+                case isr.ReportFlushed():
                     self._report(process, core, effect)
                 case isr.FollowHighWatermark(to):
                     self.truth.followed(process, core, to)
@@ -178,11 +178,11 @@ class Replication(World):
             return
         disk.sync(len(disk.log) if is_all else dice.between(disk.durable, len(disk.log)))
         if process.leading is not None:
-            self.execute(process, process.leading.step(Synced(disk.durable)))
+            self.execute(process, process.leading.step(Flushed(disk.durable)))
         elif process.following is not None:
-            self.react(process, process.following.step(Synced(disk.durable)))
+            self.react(process, process.following.step(Flushed(disk.durable)))
 
-    def _report(self, process: Process, core: IsrFollower, effect: isr.ReportSynced) -> None:
+    def _report(self, process: Process, core: IsrFollower, effect: isr.ReportFlushed) -> None:
         leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch
         if leader is None:
             return
@@ -190,7 +190,7 @@ class Replication(World):
         def arrive(_: Dice) -> None:
             leading = _leading(leader, leader_epoch)
             if leading is not None:
-                event = isr.FollowerSynced(
+                event = isr.FollowerFlushed(
                     process.node,
                     broker_epoch,
                     effect.fetch_offset,

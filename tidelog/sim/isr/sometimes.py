@@ -20,7 +20,7 @@ ALWAYS = (
     "another leads",
     "logs diverge",
     "the ELR elects",
-    "unsynced batches are lost",
+    "unflushed batches are lost",
 )
 """In every mix."""
 

@@ -73,14 +73,14 @@ class Namespace:
             node = parent.names[name] = DirectoryNode()
         if not isinstance(node, DirectoryNode):
             raise os_error(errno.EEXIST, name)
-        self._commit(lambda assignment: assignment[0] is parent and assignment[1] == name)
+        self._make_durable(lambda assignment: assignment[0] is parent and assignment[1] == name)
         parent.durable[name] = node
         return node
 
     def sync_directory(self, directory: DirectoryNode) -> None:
-        self._commit(lambda assignment: assignment[0] is directory)
+        self._make_durable(lambda assignment: assignment[0] is directory)
 
-    def _commit(self, concerned: Callable[[Assignment], bool]) -> None:
+    def _make_durable(self, concerned: Callable[[Assignment], bool]) -> None:
         """Makes durable each change with a concerned name; earlier changes of the same names are history then."""
         remaining: list[Change] = []
         settled: set[tuple[int, str]] = set()

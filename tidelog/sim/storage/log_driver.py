@@ -1,15 +1,15 @@
 """A partition log driven directly, with no broker above it, and held to its promises.
 
-The driver does what a broker does with a log (append, commit, roll, delete a prefix, close), remembers what it was
+The driver does what a broker does with a log (append, flush, roll, delete a prefix, close), remembers what it was
 told, and compares after each reopening. It is the small ring of the simulator: much cheaper than a broker, so that
 every crash of a short history can be tried, and every damage to a whole log.
 
 The promises, for a log on its own:
 
-- What a commit covered is there, at its offset, with its bytes, until the prefix that holds it is deleted.
+- What a flush covered is there, at its offset, with its bytes, until the prefix that holds it is deleted.
 - What an opened log shows was given to it for that offset, and stays: it is durable before anybody sees it.
 - What was refused ("nothing was appended") is never there.
-- A deletion that a commit covered stays; none goes further than was asked for.
+- A deletion that a flush covered stays; none goes further than was asked for.
 - Opening never fails, however often, and the log goes on from where it ends.
 """
 
@@ -23,11 +23,11 @@ from tidelog.model.producers import BATCHES_REMEMBERED
 from tidelog.model.records import Record
 from tidelog.sim.kit.choices import CrashChoices
 from tidelog.sim.kit.disk import SimDisk
+from tidelog.storage.flush import Flush
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
-from tidelog.storage.unsynced import Commit
 
 IDENTITY = PartitionId(TopicId("ab" * 16), 3)
 DIRECTORY = "topics/log"
@@ -102,19 +102,19 @@ class LogDriver:
         self.start_asked = max(self.start_asked, offset)
         self.log.delete_prefix(offset)
 
-    def commit(self) -> bool:
+    def flush(self) -> bool:
         """Makes everything durable and acknowledges it. False if there was nothing to do, or the disk failed."""
-        return self.log.is_dirty and self.finish(self.log.begin_commit())
+        return self.log.is_dirty and self.finish(self.log.begin_flush())
 
-    def finish(self, commit: Commit) -> bool:
-        """Runs a commit, which may have been begun before later appends, and acknowledges what it covers."""
+    def finish(self, flush: Flush) -> bool:
+        """Runs a flush, which may have been begun before later appends, and acknowledges what it covers."""
         start = self.log.log_start_offset
         try:
-            commit.run()
+            flush.run()
         except OSError as error:
-            self.log.end_commit(commit, error)
+            self.log.end_flush(flush, error)
             return False
-        self.log.end_commit(commit, None)
+        self.log.end_flush(flush, None)
         if self.log.offline_reason is not None:
             return False
         for base in [base for base in self._unacked if base < self.log.durable_offset]:
@@ -124,7 +124,7 @@ class LogDriver:
         return True
 
     def close(self) -> None:
-        """Stops cleanly, which is a commit too."""
+        """Stops cleanly, which is a flush too."""
         self.log.close(self.log.log_end_offset)
         if self.log.offline_reason is None:
             self.acked.update(self._unacked)

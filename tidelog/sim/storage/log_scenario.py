@@ -1,6 +1,6 @@
 """The small ring: drawn histories of one log, through crashes, kills and a disk that fails.
 
-A seed draws the sizes, a few lives, and for each what happens: appends, commits with appends in between, deletions,
+A seed draws the sizes, a few lives, and for each what happens: appends, flushes with appends in between, deletions,
 rolls, marks, clean stops; a power cut or a killed process at a drawn operation, in recovery too; failed writes, failed
 fsyncs, a full disk. After each life the log is held to its promises (`tidelog.sim.storage.log_driver`).
 """
@@ -70,9 +70,9 @@ def _act(driver: LogDriver, rng: random.Random) -> None:
             case 0 | 1 | 2 | 3 | 4:
                 driver.append(records=rng.choice((1, 1, 2, 5)), value_bytes=rng.choice(VALUE_BYTES))
             case 5 | 6:
-                driver.commit()
+                driver.flush()
             case 7:
-                _commit_amid_appends(driver, rng)
+                _flush_amid_appends(driver, rng)
             case 8:
                 driver.delete_prefix(rng.randint(log.log_start_offset, log.durable_offset))
             case 9:
@@ -89,15 +89,15 @@ def _act(driver: LogDriver, rng: random.Random) -> None:
         pass
 
 
-def _commit_amid_appends(driver: LogDriver, rng: random.Random) -> None:
+def _flush_amid_appends(driver: LogDriver, rng: random.Random) -> None:
     if not driver.log.is_dirty:
         return
-    commit = driver.log.begin_commit()
+    flush = driver.log.begin_flush()
     try:
         for _ in range(rng.randrange(3)):
             driver.append(value_bytes=rng.choice(VALUE_BYTES))
     finally:
-        driver.finish(commit)
+        driver.finish(flush)
 
 
 def _check_at_the_end(driver: LogDriver) -> None:
@@ -106,7 +106,7 @@ def _check_at_the_end(driver: LogDriver) -> None:
         driver.open()
         driver.check_reopened()
         driver.append()
-        assert driver.commit()
+        assert driver.flush()
         end()
     driver.open()
     driver.check_reopened()

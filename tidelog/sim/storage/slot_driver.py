@@ -4,7 +4,7 @@ The driver does what a Paxos replica's shell does with its store, remembers ever
 compares after each reopening. The promises:
 
 - What is there is what some moment of the past was, as a whole: slots, numbers, identities and floor, no older than the
-  last commit that was reported. (A journal loses its end, never its middle.)
+  last flush that was reported. (A journal loses its end, never its middle.)
 - Payloads are those of their digests, and missing only where none was ever given.
 - The facts are those last reported stored, or newer ones that were asked for.
 - An undamaged store is never amnesiac, never offline, and goes on.
@@ -22,10 +22,10 @@ from tidelog.model.errors import DiskFull, LogOffline, Overloaded
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.sim.kit.choices import CrashChoices
 from tidelog.sim.kit.disk import SimDisk
+from tidelog.storage.flush import Flush
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings
 from tidelog.storage.slot_store import SlotPut, SlotStore, StoredSlots
-from tidelog.storage.unsynced import Commit
 
 IDENTITY = PartitionId(TopicId("0" * 32), 0)
 DIRECTORY = "metadata"
@@ -190,23 +190,23 @@ class SlotDriver:
         self.store.store_facts(facts)()
         self.facts = [facts]
 
-    def commit(self) -> bool:
+    def flush(self) -> bool:
         """Makes everything durable. False if there was nothing to do, or the disk failed."""
-        return self.store.is_dirty and self.finish(self.store.begin_commit())
+        return self.store.is_dirty and self.finish(self.store.begin_flush())
 
-    def finish(self, commit: Commit) -> bool:
-        """Runs a commit, which may have been begun before later puts."""
+    def finish(self, flush: Flush) -> bool:
+        """Runs a flush, which may have been begun before later puts."""
         try:
-            commit.run()
+            flush.run()
         except OSError as error:
-            self.store.end_commit(commit, error)
+            self.store.end_flush(flush, error)
             return False
-        self.store.end_commit(commit, None)
+        self.store.end_flush(flush, None)
         self._note_durable()
         return self.store.offline_reason is None
 
     def close(self) -> None:
-        """Stops cleanly, which is a commit too."""
+        """Stops cleanly, which is a flush too."""
         self.store.close()
         self._note_durable()
 

@@ -1,7 +1,7 @@
 """Drawn histories of one slot store, through crashes, kills and a disk that fails: the small ring, for replicas.
 
 A seed draws the sizes, a few lives, and for each what happens: puts, slots learned, payloads that come late, floors and
-deletions, facts, commits with puts in between, marks, clean stops; a power cut or a killed process at a drawn
+deletions, facts, flushes with puts in between, marks, clean stops; a power cut or a killed process at a drawn
 operation, in recovery too; failed writes, failed fsyncs, a full disk. After each life the store is held to its promises
 (`tidelog.sim.storage.slot_driver`).
 """
@@ -67,9 +67,9 @@ def _act(driver: SlotDriver, rng: random.Random) -> None:
             case 3 | 4:
                 touch(driver, rng)
             case 5 | 6:
-                driver.commit()
+                driver.flush()
             case 7:
-                _commit_amid_puts(driver, rng)
+                _flush_amid_puts(driver, rng)
             case 8:
                 driver.set_floor(driver.floor + rng.randrange(WINDOW // 2))
             case 9:
@@ -111,15 +111,15 @@ def touch(driver: SlotDriver, rng: random.Random) -> None:
     rng.choice((driver.learn, driver.learn, driver.put_faulty, driver.repair, driver.revive))(position)
 
 
-def _commit_amid_puts(driver: SlotDriver, rng: random.Random) -> None:
+def _flush_amid_puts(driver: SlotDriver, rng: random.Random) -> None:
     if not driver.store.is_dirty:
         return
-    commit = driver.store.begin_commit()
+    flush = driver.store.begin_flush()
     try:
         for _ in range(rng.randrange(3)):
             put(driver, rng)
     finally:
-        driver.finish(commit)
+        driver.finish(flush)
 
 
 def _check_at_the_end(driver: SlotDriver) -> None:
@@ -128,7 +128,7 @@ def _check_at_the_end(driver: SlotDriver) -> None:
         driver.open()
         driver.check_reopened()
         driver.put(driver.floor)
-        assert driver.commit()
+        assert driver.flush()
         end()
     driver.open()
     driver.check_reopened()

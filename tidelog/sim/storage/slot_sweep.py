@@ -125,7 +125,7 @@ class SlotSweep:
         assert loss is not Loss.IDENTITY, "what this replica has forgotten is not noticed"
         position = POSITIONS + 1
         driver.put(position)
-        assert driver.commit(), driver.store.offline_reason
+        assert driver.flush(), driver.store.offline_reason
         for restart in (driver.kill, driver.crash):
             restart()
             driver.open()
@@ -196,19 +196,19 @@ def _write(driver: SlotDriver) -> None:
         if position >= 3:
             driver.learn(position - 3)
         if position % 5 == 4:
-            driver.commit()
+            driver.flush()
     driver.set_floor(2)
-    driver.commit()
+    driver.flush()
     driver.store_facts()
     driver.put(10, payload_bytes=50)
     driver.put_faulty(11)
     driver.put_faulty(12)
     driver.repair(12)
     driver.set_floor(FLOOR)
-    driver.commit()
+    driver.flush()
     driver.delete_below()
     driver.put(POSITIONS, payload_bytes=30)
-    driver.commit()
+    driver.flush()
     driver.store_facts()
 
 

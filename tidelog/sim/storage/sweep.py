@@ -82,7 +82,7 @@ class Sweep:
         for number in range(BATCHES):
             driver.append(records=1 + number % 3, value_bytes=number)
             if number % 5 == 4:
-                driver.commit()
+                driver.flush()
         driver.close()
         self.content: Content = {path: bytes(node.data) for path, node in disk.medium.walk().items()}
         self.expected = driver.acked
@@ -132,7 +132,7 @@ class Sweep:
         self._check_batches(driver, lost)
         base = driver.log.log_end_offset
         driver.append()
-        assert driver.commit(), driver.log.offline_reason
+        assert driver.flush(), driver.log.offline_reason
         added = driver.acked[base]
         for restart in (driver.kill, driver.crash):
             restart()

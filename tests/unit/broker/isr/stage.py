@@ -13,7 +13,7 @@ from tidelog.broker.isr.fetching import Fetcher
 from tidelog.broker.isr.follower import Follower
 from tidelog.broker.isr.partition import Partition, Surroundings
 from tidelog.broker.isr.recent_batches import RecentBytes
-from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasSynced
+from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
 from tidelog.broker.isr.replication_service import ReplicationService
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.runtime.lease import Lease
@@ -56,9 +56,9 @@ class Site:
         for value in values:
             (one,) = batch(value, timestamp_ms=1)
             self.log.append([assign_offsets(one, self.log.log_end_offset, epoch)], self.clock.wall_ms())
-        commit = self.log.begin_commit()
-        commit.run()
-        self.log.end_commit(commit, None)
+        flush = self.log.begin_flush()
+        flush.run()
+        self.log.end_flush(flush, None)
 
     def state(self) -> LogState:
         log = self.log
@@ -82,8 +82,8 @@ class Stage:
         self.lost = 0
         self.loses_reports = False
         """Of what has become durable."""
-        self.unsynced: list[bool] = []
-        """At each fetch, whether the follower had something that no commit had taken."""
+        self.unflushed: list[bool] = []
+        """At each fetch, whether the follower had something that no flush had taken."""
         self.recent = RecentBytes()
         self.lease = Lease(self.leader.clock, 9_000)
         self.lease.renew(self.leader.clock.monotonic_s())
@@ -158,7 +158,7 @@ class Stage:
     ) -> Answer:
         assert isinstance(message, FetchReplicas)
         self.fetches.append(message)
-        self.unsynced.append(self.follower.log.is_dirty)
+        self.unflushed.append(self.follower.log.is_dirty)
         answer = await self.service.fetch(Hello(2, "life"), message)
         if self.lost:
             self.lost -= 1
@@ -168,9 +168,9 @@ class Stage:
     def notify(
         self, node_id: int, message: msgspec.Struct, payload: Sequence[bytes] = (), *, lane: Lane = Lane.CONTROL
     ) -> bool:
-        assert isinstance(message, ReplicasSynced)
+        assert isinstance(message, ReplicasFlushed)
         if not self.loses_reports:
-            self.service.synced(message)
+            self.service.flushed(message)
         return True
 
 

@@ -64,7 +64,7 @@ def test_an_fsync_that_is_waited_for_begins_before_the_next_fetch() -> None:
         stage.fetch(stage.follow())
         for number in range(5):
             await produce(partition, batch(b"%d" % number, timestamp_ms=1))
-        assert len(stage.unsynced) > 5 and not any(stage.unsynced)
+        assert len(stage.unflushed) > 5 and not any(stage.unflushed)
 
     play(story)
 
@@ -78,12 +78,12 @@ def test_a_follower_reports_nothing_of_its_disk_while_nobody_waits_for_it() -> N
         stage.fetch(follower)
         await produce(partition, batch(b"first", timestamp_ms=1))
         await asyncio.sleep(2 * UNAWAITED_S)
-        reports, commits = stage.leader.stats.replica_reports, stage.follower.stats.commits
+        reports, flushes = stage.leader.stats.replica_reports, stage.follower.stats.flushes
         for number in range(20):
             await produce(partition, batch(b"%d" % number, timestamp_ms=1))
         assert stage.leader.stats.replica_reports == reports
         await asyncio.sleep(2 * UNAWAITED_S)
-        assert stage.follower.stats.commits == commits + 1
+        assert stage.follower.stats.flushes == flushes + 1
         assert stage.follower.log.durable_offset == 21
 
     play(story)

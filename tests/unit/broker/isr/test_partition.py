@@ -59,11 +59,11 @@ async def test_requests_that_wait_share_one_write_and_one_commit(bench: Bench) -
     partition = await bench.topic()
     await produce(partition, batch(b"first"))
     stats = bench.broker.stats
-    writes, commits = stats.append_writes, stats.commits
+    writes, flushes = stats.append_writes, stats.flushes
     receipts = await asyncio.gather(*(produce(partition, batch(b"%d" % i)) for i in range(50)))
     assert [receipt.base_offset for receipt in receipts] == list(range(1, 51))
     assert stats.append_writes - writes == 1
-    assert stats.commits - commits == 1
+    assert stats.flushes - flushes == 1
 
 
 async def test_all_batches_of_a_request_are_contiguous(bench: Bench) -> None:

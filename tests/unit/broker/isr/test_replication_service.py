@@ -14,7 +14,7 @@ from tidelog.broker.isr.replica_messages import (
     FollowerState,
     PartitionFetched,
     ReplicasFetched,
-    ReplicasSynced,
+    ReplicasFlushed,
 )
 from tidelog.model.errors import StaleBrokerEpoch
 from tidelog.replication.isr.events import IsrChanged
@@ -138,7 +138,7 @@ def test_t19_what_a_replica_had_before_it_was_removed_does_not_bring_its_empty_l
         before.close(is_deposed=True)
         after = stage.lead(epoch=2, isr=(1,))
         assert (await told(stage, had_all)).status is FetchStatus.FENCED_EPOCH
-        stage.service.synced(ReplicasSynced(2, 12, (had_all,)))
+        stage.service.flushed(ReplicasFlushed(2, 12, (had_all,)))
         await ask(stage, state(epoch=2, offset=0))
         await asyncio.sleep(5)
         assert (stage.asked, after.replica_lags) == ([], {2: 3})

@@ -10,7 +10,7 @@ from tests.unit.broker.isr.stage import until
 from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.consensus.payloads import HELD_BYTES_MAX, Payloads, digest_of, split
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.paxos.applied_log import COMMIT_BYTES, COMMIT_S
+from tidelog.broker.paxos.applied_log import FLUSH_BYTES, FLUSH_S
 from tidelog.broker.paxos.messages import PartitionFrame
 from tidelog.replication.paxos.state import Kind, Value
 
@@ -83,12 +83,12 @@ def test_that_a_value_is_chosen_is_told_and_written_with_the_next_value() -> Non
 def test_a_log_of_much_is_committed_without_being_asked() -> None:
     async def story(stage: Stage) -> None:
         await stage.lead(1)
-        value = bytes(COMMIT_BYTES // 16)
+        value = bytes(FLUSH_BYTES // 16)
         for _ in range(16):
             assert isinstance(await stage.produce(1, value), ProduceReceipt)
         begun = asyncio.get_running_loop().time()
         await until(lambda: stage.sites[1].replica.log.durable_offset == 16)
-        assert asyncio.get_running_loop().time() - begun < COMMIT_S
+        assert asyncio.get_running_loop().time() - begun < FLUSH_S
 
     play(story)
 

@@ -41,7 +41,7 @@ class Replica:
     watchers: Watchers = field(default_factory=Watchers)
     is_readable: bool = True
 
-    def committed(self) -> None:
+    def on_flushed(self) -> None:
         """Nobody waits."""
 
 

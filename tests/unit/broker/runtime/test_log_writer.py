@@ -1,4 +1,4 @@
-"""The log writer: one commit of a log at a time, and none while somebody has the log to itself."""
+"""The log writer: one flush of a log at a time, and none while somebody has the log to itself."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tidelog.broker.runtime.log_writer import UNAWAITED_S, LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.loop import run
+from tidelog.storage.flush import Flush
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.unsynced import Commit
 
 T = TypeVar("T")
 
@@ -40,15 +40,15 @@ class Log:
     def __init__(self) -> None:
         self.is_dirty = True
         self.commits_open = 0
-        self.commits = 0
+        self.flushes = 0
 
-    def begin_commit(self) -> Commit:
+    def begin_flush(self) -> Flush:
         self.commits_open += 1
-        return Commit({}, None, 0, 0, 0, OpenFiles(SimDisk(), 8))
+        return Flush({}, None, 0, 0, 0, OpenFiles(SimDisk(), 8))
 
-    def end_commit(self, commit: Commit, error: OSError | None) -> None:
+    def end_flush(self, flush: Flush, error: OSError | None) -> None:
         self.commits_open -= 1
-        self.commits += 1
+        self.flushes += 1
 
 
 class Listener:
@@ -56,7 +56,7 @@ class Listener:
         self.log = log
         self.told = 0
 
-    def committed(self) -> None:
+    def on_flushed(self) -> None:
         self.told += 1
 
 
@@ -78,7 +78,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_log_is_cut_while_no_commit_of_it_is_under_way_whosever(gate: Gate, writer: LogWriter) -> None:
+async def test_a_log_is_cut_while_no_flush_of_it_is_under_way_whosever(gate: Gate, writer: LogWriter) -> None:
     log = Log()
     deposed, follower = Listener(log), Listener(log)
     writer.submit(deposed)
@@ -105,7 +105,7 @@ async def test_a_log_that_is_being_cut_is_committed_afterwards(gate: Gate, write
     gate.open.set()
     await asyncio.wait_for(cut, 5)
     await asyncio.wait_for(writer.drain(), 5)
-    assert (log.commits, cutting.told) == (1, 1)
+    assert (log.flushes, cutting.told) == (1, 1)
 
 
 async def test_a_log_is_at_rest_when_nobody_will_be_told_of_it_any_more(gate: Gate, writer: LogWriter) -> None:

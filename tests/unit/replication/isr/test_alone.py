@@ -2,7 +2,7 @@
 
 from tidelog.replication.isr.events import IsrChanged, IsrSettings, LogState
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Propose, Synced
+from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Flushed, Propose
 
 
 def new_replica(*, is_fsynced: bool = True) -> IsrLeader:
@@ -25,8 +25,8 @@ def test_the_high_watermark_follows_the_fsync_not_the_append() -> None:
     replica.step(Propose(3))
     assert replica.step(Appended(13)) == []
     assert replica.high_watermark == 10
-    assert replica.step(Synced(13)) == [AdvanceHighWatermark(13)]
-    assert replica.step(Synced(13)) == []
+    assert replica.step(Flushed(13)) == [AdvanceHighWatermark(13)]
+    assert replica.step(Flushed(13)) == []
 
 
 def test_without_fsync_the_high_watermark_follows_the_append() -> None:
@@ -47,6 +47,6 @@ def test_an_older_report_never_takes_the_high_watermark_back() -> None:
     replica = new_replica()
     replica.step(Propose(3))
     replica.step(Appended(13))
-    replica.step(Synced(13))
-    assert replica.step(Synced(11)) == []
+    replica.step(Flushed(13))
+    assert replica.step(Flushed(11)) == []
     assert replica.high_watermark == 13

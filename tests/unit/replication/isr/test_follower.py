@@ -17,13 +17,13 @@ from tidelog.replication.isr.events import (
     FollowHighWatermark,
     LeaderChanged,
     LogState,
-    ReportSynced,
+    ReportFlushed,
     StartOver,
     Truncate,
     Truncated,
 )
 from tidelog.replication.isr.follower import IsrFollower
-from tidelog.replication.protocol import Appended, AppendRefused, Synced
+from tidelog.replication.protocol import Appended, AppendRefused, Flushed
 
 
 def new_follower(high_watermark: int = 5) -> IsrFollower:
@@ -112,10 +112,10 @@ def test_a_cut_takes_the_high_watermark_along() -> None:
 def test_the_leader_hears_of_the_disk_while_a_question_is_under_way() -> None:
     follower = new_follower()
     fetched(follower, 1, 13, 5)
-    assert follower.step(Synced(11)) == [], "the next question says it"
+    assert follower.step(Flushed(11)) == [], "the next question says it"
     assert follower.step(FetchDue(2)) == [Fetch(2, 13, 11, 4)]
-    assert follower.step(Synced(13)) == [ReportSynced(13, 13, 4)]
-    assert follower.step(Synced(13)) == []
+    assert follower.step(Flushed(13)) == [ReportFlushed(13, 13, 4)]
+    assert follower.step(Flushed(13)) == []
 
 
 def test_the_log_start_follows_as_far_as_is_committed_and_on_the_disk() -> None:
@@ -123,7 +123,7 @@ def test_the_log_start_follows_as_far_as_is_committed_and_on_the_disk() -> None:
     follower.step(FetchDue(1))
     follower.step(data(1, 10, 13, 12, start=11))
     assert follower.step(Appended(13)) == [FollowHighWatermark(12), DeletePrefix(10)]
-    assert follower.step(Synced(13)) == [DeletePrefix(11)]
+    assert follower.step(Flushed(13)) == [DeletePrefix(11)]
 
 
 def test_a_log_of_which_the_leader_keeps_nothing_starts_over() -> None:

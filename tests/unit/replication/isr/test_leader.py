@@ -9,7 +9,7 @@ from tidelog.replication.isr.events import (
     AlterPartitionAnswered,
     Diverging,
     FollowerFetched,
-    FollowerSynced,
+    FollowerFlushed,
     IsrChanged,
     IsrSettings,
     LeaderEffect,
@@ -22,7 +22,7 @@ from tidelog.replication.isr.events import (
     Tick,
 )
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import AdvanceHighWatermark, Appended, DurabilityChanged, Propose, Synced
+from tidelog.replication.protocol import AdvanceHighWatermark, Appended, DurabilityChanged, Flushed, Propose
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
 LAG_MS = 1_000
@@ -76,9 +76,9 @@ def test_with_fsyncs_the_disks_count() -> None:
     leader = new_leader((1, 2), is_fsynced=True)
     append(leader, 2)
     assert fetch(leader, 2, 12, durable=10) == [AdvanceHighWatermark(10)]
-    assert leader.step(FollowerSynced(2, 102, 12, 12, 4, 2)) == [], "the leader's own disk counts, too"
-    assert leader.step(Synced(11)) == [AdvanceHighWatermark(11)]
-    assert leader.step(Synced(12)) == [AdvanceHighWatermark(12)]
+    assert leader.step(FollowerFlushed(2, 102, 12, 12, 4, 2)) == [], "the leader's own disk counts, too"
+    assert leader.step(Flushed(11)) == [AdvanceHighWatermark(11)]
+    assert leader.step(Flushed(12)) == [AdvanceHighWatermark(12)]
 
 
 def test_durability_can_be_changed() -> None:
@@ -150,7 +150,7 @@ def test_nobody_joins_below_the_start_of_the_epoch() -> None:
 def test_with_fsyncs_nobody_joins_by_memory() -> None:
     leader = new_leader((1, 2), is_fsynced=True)
     assert fetch(leader, 3, 10, durable=9) == []
-    (request,) = leader.step(FollowerSynced(3, 103, 10, 10, 2, 2))
+    (request,) = leader.step(FollowerFlushed(3, 103, 10, 10, 2, 2))
     assert isinstance(request, AlterPartition)
 
 
@@ -301,7 +301,7 @@ def test_what_does_not_fit_counts_for_nothing(report: FollowerFetched, verdict: 
     answer, effects = leader.fetched(report)
     assert isinstance(answer, verdict)
     assert effects == []
-    synced = FollowerSynced(report.replica, report.broker_epoch, report.fetch_offset, 0, report.last_fetched_epoch, 1)
+    synced = FollowerFlushed(report.replica, report.broker_epoch, report.fetch_offset, 0, report.last_fetched_epoch, 1)
     assert leader.step(synced) == []
     assert not leader._followers[2].has_reported
 
@@ -317,9 +317,9 @@ def test_a_report_that_overtook_a_truncation_is_not_believed() -> None:
     """Its disk held 12, of another log; now it holds 10 of this one, and has 13 in memory."""
     leader = new_leader((1, 2), is_fsynced=True)
     append(leader, 3)
-    leader.step(Synced(13))
+    leader.step(Flushed(13))
     fetch(leader, 2, 10, durable=10)
     fetch(leader, 2, 13, durable=10)
-    assert leader.step(FollowerSynced(2, 102, 12, 12, 3, 5)) == []
+    assert leader.step(FollowerFlushed(2, 102, 12, 12, 3, 5)) == []
     assert leader.high_watermark == 10
-    assert leader.step(FollowerSynced(2, 102, 13, 12, 4, 5)) == [AdvanceHighWatermark(12)]
+    assert leader.step(FollowerFlushed(2, 102, 13, 12, 4, 5)) == [AdvanceHighWatermark(12)]

@@ -1,7 +1,7 @@
-"""What a log has written and not yet synced, and the commit that makes it durable.
+"""What a log has written and not yet flushed, and the flush that makes it durable.
 
-A commit takes everything that was written so far in one go; what is written while it runs waits for the next. So one
-fsync a file serves all that gathered during the one before it (group commit).
+A flush takes everything that was written so far in one go; what is written while it runs waits for the next. So one
+fsync a file serves all that gathered during the one before it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tidelog.storage.open_files import OpenFiles
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """One group commit: everything appended below `sequence`. `run` may be called on another thread."""
+class Flush:
+    """One flush: everything appended below `sequence`. `run` may be called on another thread."""
 
     files: dict[str, File]
     directory: str | None
@@ -24,7 +24,7 @@ class Commit:
     file_bytes: int
     _opened: OpenFiles = field(repr=False)
     afterwards: Callable[[], None] | None = None
-    """What else has to be on the disk before the commit counts, once the files are."""
+    """What else has to be on the disk before the flush counts, once the files are."""
 
     @property
     def fsyncs(self) -> int:
@@ -59,8 +59,8 @@ class Commit:
             self._opened.unpin(path)
 
 
-class Unsynced:
-    """The files of one log with writes that no commit has taken, each pinned from its first write on."""
+class Unflushed:
+    """The files of one log with writes that no flush has taken, each pinned from its first write on."""
 
     def __init__(self, opened: OpenFiles, directory: str) -> None:
         self._opened = opened
@@ -93,9 +93,9 @@ class Unsynced:
         for path in list(self._files):
             self.disown(path)
 
-    def take(self, sequence: int, offset: int) -> Commit:
-        """Hands everything over to a commit that covers the log up to there."""
+    def take(self, sequence: int, offset: int) -> Flush:
+        """Hands everything over to a flush that covers the log up to there."""
         directory = self._directory if self.has_names else None
-        commit = Commit(self._files, directory, sequence, offset, self.file_bytes, self._opened)
+        flush = Flush(self._files, directory, sequence, offset, self.file_bytes, self._opened)
         self._files, self.file_bytes, self.has_names = {}, 0, False
-        return commit
+        return flush
