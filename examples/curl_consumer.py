@@ -23,7 +23,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from curl_flights import JSON, JSON_DOCUMENT, Curl, CurlFailed
+from curl_flights import JSON_DOCUMENT, TEXT, Curl, CurlFailed
 from flights import carrier_of, read_flights
 
 from tidelog.testing import BrokerFailed, LocalCluster
@@ -33,7 +33,7 @@ PARTITIONS = 3
 ROWS = 300
 READ_S_MAX = 30.0
 CONTROL = ("-H", "Content-Type: application/vnd.kafka.v2+json")
-ACCEPT = ("-H", f"Accept: {JSON}")
+ACCEPT = ("-H", f"Accept: {TEXT}")
 
 
 class CurlInTurn(Curl):
@@ -58,7 +58,7 @@ class Instance:
         self._name = name
 
     def create(self) -> None:
-        wanted = {"name": self._name, "format": "json", "auto.offset.reset": "earliest"}
+        wanted = {"name": self._name, "format": "text", "auto.offset.reset": "earliest"}
         self._post(self._group, wanted)
 
     def subscribe(self, topic: str) -> None:
@@ -126,9 +126,9 @@ def run(curl: Curl, topic: str, group: str, rows: Sequence[bytes]) -> bool:
 
 
 def produce(curl: Curl, topic: str, rows: Sequence[bytes]) -> None:
-    """As JSON, in one request."""
+    """As strings, in one request."""
     records = [{"key": carrier_of(row).decode(), "value": row.decode()} for row in rows]
-    curl.post(f"/topics/{topic}", JSON, json.dumps({"records": records}).encode())
+    curl.post(f"/topics/{topic}", TEXT, json.dumps({"records": records}).encode())
 
 
 def read_all(instance: Instance, count: int) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The first thousand rows of the flights through every door of the HTTP API, with nothing but `curl`.
 
 Each command is printed before it runs; bodies come from a file. Four ways in (REST v2, a v3 stream, a v3 batch, raw
-record batches) and three ways out (JSON, base64, raw record batches) are held against the rows.
+record batches) and three ways out (text, base64, raw record batches) are held against the rows.
 
     python examples/curl_flights.py                                     # on a broker started for it
     python examples/curl_flights.py --bootstrap http://127.0.0.1:8082   # on yours
@@ -27,7 +27,7 @@ from tidelog.model.batch_header import iter_batches
 from tidelog.testing import BrokerFailed
 
 ROWS = 1000
-JSON = "application/vnd.kafka.json.v2+json"
+TEXT = "application/vnd.kafka.text.v2+json"
 BINARY = "application/vnd.kafka.binary.v2+json"
 BATCHES = "application/vnd.tidelog.batches"
 JSON_DOCUMENT = ("-H", "Content-Type: application/json")
@@ -88,10 +88,10 @@ class Doors:
     # -- in: each returns how many records were acknowledged -----------------------------------------------------------
 
     def write_v2(self, topic: str, rows: list[bytes]) -> int:
-        """All rows in one request, as JSON."""
+        """All rows in one request. Strings are stored as they are, so that a key has no quotes, as everywhere."""
         records = [{"key": carrier_of(row).decode(), "value": row.decode()} for row in rows]
         path = f"/topics/{topic}/partitions/0"
-        answer = self._curl.post(path, JSON, json.dumps({"records": records}).encode())
+        answer = self._curl.post(path, TEXT, json.dumps({"records": records}).encode())
         return sum(receipt["error_code"] is None for receipt in answer["offsets"])
 
     def write_stream(self, topic: str, rows: list[bytes]) -> int:
@@ -115,9 +115,9 @@ class Doors:
 
     # -- out: each returns keys and values -----------------------------------------------------------------------------
 
-    def read_json(self, topic: str, rows: int) -> list[tuple[bytes, bytes]]:
-        """Stateless reads, from where the one before ended; keys and values as JSON."""
-        return [(record["key"].encode(), record["value"].encode()) for record in self._records(topic, rows, JSON)]
+    def read_text(self, topic: str, rows: int) -> list[tuple[bytes, bytes]]:
+        """Stateless reads, from where the one before ended; keys and values as strings."""
+        return [(record["key"].encode(), record["value"].encode()) for record in self._records(topic, rows, TEXT)]
 
     def read_binary(self, topic: str, rows: int) -> list[tuple[bytes, bytes]]:
         """The same with keys and values as base64, which can be any bytes."""
@@ -157,7 +157,7 @@ def run(doors: Doors, rows: list[bytes]) -> bool:
         doors.create(topic)
     try:
         outcomes = {
-            "REST v2 in, JSON out": doors.write_v2(v2, rows) == count and doors.read_json(v2, count) == wanted,
+            "REST v2 in, text out": doors.write_v2(v2, rows) == count and doors.read_text(v2, count) == wanted,
             "v3 stream in, base64 out": doors.write_stream(stream, rows) == count
             and doors.read_binary(stream, count) == wanted,
             "v3 batch in, raw batches out": doors.write_batch(batch, rows) == count

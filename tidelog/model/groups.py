@@ -19,6 +19,7 @@ from typing import Final, Literal
 import msgspec
 
 from tidelog.model.errors import InvalidRequest
+from tidelog.model.records import RecordForm
 
 JOIN: Final = 0
 LEAVE: Final = -1
@@ -130,7 +131,7 @@ class DescribeGroup(GroupRequest, frozen=True, tag=True, kw_only=True):
 class InstanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a REST consumer instance was created with; it never changes."""
 
-    format: Literal["binary", "json"] = "binary"
+    format: RecordForm = "binary"
     reset: Literal["earliest", "latest", "none"] = "latest"
     """Where it begins in partitions of which the group has no place (`auto.offset.reset`)."""
     auto_commit: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 Header = tuple[str, bytes | None]
 """A name, which may repeat within a record, and a value; the order is kept."""
@@ -30,6 +30,9 @@ class StoredRecord(NamedTuple):
     value: bytes | None
     headers: tuple[Header, ...]
 
+
+RecordForm = Literal["binary", "json", "text"]
+"""How a key or a value stands in a JSON document: base64, the JSON that it is, or a string."""
 
 RecordLike = Record | tuple[int, bytes | None, bytes | None] | tuple[int, bytes | None, bytes | None, Sequence[Header]]
 """What is taken where records are encoded: a `Record`, or a plain tuple of its fields, with or without headers."""

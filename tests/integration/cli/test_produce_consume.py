@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -197,3 +198,19 @@ def test_colours_and_hints_are_for_terminals_only(cli: Cli, topic: str, cluster:
     assert b"\x1b[1m" in os.read(terminal, 65536)
     os.close(terminal)
     assert b"\x1b" not in cli.succeed("topic", "describe", topic)
+
+
+def test_a_key_is_the_one_that_http_clients_write_as_text(cli: Cli, topic: str, cluster: LocalCluster) -> None:
+    keys = [f"key-{number}" for number in range(40)]
+    lines = "".join(f"{key}\tcli\n" for key in keys).encode()
+    cli.succeed("produce", topic, "--key-separator", "\\t", stdin=lines)
+    body = json.dumps({"records": [{"key": key, "value": "http"} for key in keys]}).encode()
+    headers = {"Content-Type": "application/vnd.kafka.text.v2+json"}
+    url = cluster.bootstrap.partition(",")[0]
+    with urlopen(Request(f"{url}/topics/{topic}", body, headers), timeout=TIMEOUT_S) as reply:
+        assert len(json.load(reply)["offsets"]) == len(keys)
+    records = [json.loads(line) for line in cli.succeed("consume", topic, *READ_ALL, "--json").splitlines()]
+    placed = {(record["key"], record["value"]): record["partition"] for record in records}
+    assert len(placed) == 2 * len(keys)
+    assert all(placed[key, "cli"] == placed[key, "http"] for key in keys)
+    assert set(placed.values()) == {0, 1}

@@ -19,13 +19,14 @@ from tidelog.model.errors import ConsumerConfigOutOfRange, ConsumerConfigRefused
 from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions, check_group_name, grouped
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.model.names import check_topic_name
+from tidelog.model.records import RecordForm
 
 FETCH_BYTES_MIN_MAX: Final = 10_000_000
 """As Confluent's."""
 PARTITIONS_MAX: Final = 10_000
 T = TypeVar("T", bound=str)
 
-_FORMATS: Final[tuple[Literal["binary", "json"], ...]] = ("binary", "json")
+_FORMATS: Final[tuple[RecordForm, ...]] = ("binary", "json", "text")
 _RESETS: Final[tuple[Literal["earliest", "latest", "none"], ...]] = ("earliest", "latest", "none")
 
 

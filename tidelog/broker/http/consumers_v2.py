@@ -163,7 +163,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         attempt=consumers.new_attempt(),
         wait_ms=round(wait_s * 1000) if "timeout" in call.query else None,
         bytes_max=min(params.optional_integer(call.query, "max_bytes", bytes_max), bytes_max),
-        format=None if wanted is None else wanted.name.lower(),
+        format=None if wanted is None else wanted.form,
     )
     answer = None
     try:

@@ -66,6 +66,16 @@ class JsonRecord(Body):
     timestamp: TimestampMs | None = None
 
 
+class TextRecord(Body):
+    """A record whose key and value are strings, stored as UTF-8."""
+
+    key: str | None = None
+    value: str | None = None
+    partition: PartitionNumber | None = None
+    headers: list[HeaderV2] | None = None
+    timestamp: TimestampMs | None = None
+
+
 class _Schemas(Body):
     """What a schema registry would need; there is none, so only null is taken."""
 
@@ -85,6 +95,12 @@ class JsonRecords(_Schemas, kw_only=True):
     """The body of a v2 produce request, embedded format json."""
 
     records: list[JsonRecord]
+
+
+class TextRecords(_Schemas, kw_only=True):
+    """The body of a v2 produce request, embedded format text."""
+
+    records: list[TextRecord]
 
 
 # -- v3 ------------------------------------------------------------------------------------------------------------

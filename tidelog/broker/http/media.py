@@ -2,12 +2,16 @@
 
 Confluent's rule is kept: the media type names the *embedded format* of keys and values, and binary (base64) is what
 one gets without saying anything. `application/json` is taken as the json form, because that is what people type.
+Strimzi's `text` is for strings: a key written so is the key of any program that gives its client a string, and goes to
+the same partition, where a JSON key keeps its quotes.
+
 Forms that browsers send without asking are refused; which pages a browser may send requests from is in `origin.py`.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -15,6 +19,7 @@ from aiohttp import web
 
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import NotAcceptable, UnsupportedMediaType
+from tidelog.model.records import RecordForm
 
 BATCHES_TYPE: Final = "application/vnd.tidelog.batches"
 JSON_TYPE: Final = "application/json"
@@ -25,6 +30,17 @@ class Embedded(enum.Enum):
 
     BINARY = "application/vnd.kafka.binary.v2+json"
     JSON = "application/vnd.kafka.json.v2+json"
+    TEXT = "application/vnd.kafka.text.v2+json"
+
+    @property
+    def form(self) -> RecordForm:
+        """Its name in a consumer instance's settings."""
+        return _FORMS[self]
+
+
+_FORMS: Final[Mapping[Embedded, RecordForm]] = MappingProxyType(
+    {Embedded.BINARY: "binary", Embedded.JSON: "json", Embedded.TEXT: "text"}
+)
 
 
 _EMBEDDED: Final = MappingProxyType(
@@ -32,6 +48,7 @@ _EMBEDDED: Final = MappingProxyType(
         "application/vnd.kafka.binary.v2+json": Embedded.BINARY,
         "application/vnd.kafka.v2+json": Embedded.BINARY,
         "application/vnd.kafka.json.v2+json": Embedded.JSON,
+        "application/vnd.kafka.text.v2+json": Embedded.TEXT,
         JSON_TYPE: Embedded.JSON,
         "application/*": Embedded.BINARY,
         "*/*": Embedded.BINARY,
@@ -49,7 +66,7 @@ def embedded_sent(request: web.BaseRequest) -> Embedded:
     if form is None:
         raise UnsupportedMediaType(
             f"Content-Type {shown(str(kind))} is not known here: send {Embedded.JSON.value} for keys and values in "
-            f"JSON, or {Embedded.BINARY.value} for base64"
+            f"JSON, {Embedded.TEXT.value} for strings, or {Embedded.BINARY.value} for base64"
         )
     return form
 
@@ -82,8 +99,8 @@ def embedded_wanted(request: web.BaseRequest) -> Embedded:
             best, best_quality = form, quality
     if best is None:
         raise NotAcceptable(
-            f"records are read as {Embedded.JSON.value} or {Embedded.BINARY.value}, and Accept {shown(accept)} allows "
-            "neither"
+            f"records are read as {Embedded.JSON.value}, {Embedded.TEXT.value} or {Embedded.BINARY.value}, and Accept "
+            f"{shown(accept)} allows none of them"
         )
     return best
 

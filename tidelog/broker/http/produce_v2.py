@@ -22,6 +22,8 @@ from tidelog.broker.http.json_body import (
     BinaryRecords,
     JsonRecord,
     JsonRecords,
+    TextRecord,
+    TextRecords,
     decode_body,
     json_decoder,
     stored_json,
@@ -46,6 +48,7 @@ ANSWER_TYPE: Final = "application/vnd.kafka.v2+json"
 
 _BINARY: Final = json_decoder(BinaryRecords)
 _JSON: Final = json_decoder(JsonRecords)
+_TEXT: Final = json_decoder(TextRecords)
 
 
 class OffsetReceipt(Struct, frozen=True):
@@ -102,20 +105,30 @@ async def _produce(context: Context, call: Call, partition: int | None) -> web.S
     return json_answer(ProducedV2(receipts), content_type=ANSWER_TYPE)
 
 
-def decode_records(body: bytearray, embedded: Embedded) -> list[BinaryRecord] | list[JsonRecord]:
+def decode_records(body: bytearray, embedded: Embedded) -> list[BinaryRecord] | list[JsonRecord] | list[TextRecord]:
     """The records of a v2 body. `InvalidRequest` if it is not one."""
-    if embedded is Embedded.JSON:
-        return decode_body(_JSON, body).records
-    return decode_body(_BINARY, body).records
+    match embedded:
+        case Embedded.JSON:
+            return decode_body(_JSON, body).records
+        case Embedded.TEXT:
+            return decode_body(_TEXT, body).records
+        case Embedded.BINARY:
+            return decode_body(_BINARY, body).records
 
 
-def record_of(sent: BinaryRecord | JsonRecord, now_ms: int) -> Record:
+def record_of(sent: BinaryRecord | JsonRecord | TextRecord, now_ms: int) -> Record:
     """The record as it will be stored."""
     timestamp_ms = now_ms if sent.timestamp is None else sent.timestamp
     headers = tuple((header.key, header.value) for header in sent.headers) if sent.headers else ()
     if isinstance(sent, JsonRecord):
         return Record(timestamp_ms, stored_json(sent.key), stored_json(sent.value), headers)
+    if isinstance(sent, TextRecord):
+        return Record(timestamp_ms, _stored_text(sent.key), _stored_text(sent.value), headers)
     return Record(timestamp_ms, sent.key, sent.value, headers)
+
+
+def _stored_text(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 def _named_partition(in_path: int | None, in_record: int | None) -> int | None:

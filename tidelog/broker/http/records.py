@@ -13,7 +13,7 @@ from tidelog.broker.http import params
 from tidelog.broker.http.answers import encode, send_records
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.media import Embedded, embedded_wanted
+from tidelog.broker.http.media import embedded_wanted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
 from tidelog.broker.partitions.partition_handle import ReadHandle
 from tidelog.broker.routing.shown_records import read_records, show
@@ -36,9 +36,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     if not records and wait_s:
         await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
         fetched, records = await read_records(partition, offset, bytes_max, limits.decoded_bytes_max)
-    body = encode(
-        [show(partition.topic, partition.partition, record, as_json=embedded is Embedded.JSON) for record in records]
-    )
+    body = encode([show(partition.topic, partition.partition, record, embedded.form) for record in records])
     return await send_records(context, call, body, position_headers(call, fetched), embedded.value)
 
 

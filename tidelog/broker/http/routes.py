@@ -93,7 +93,8 @@ _VERIFY: Final = (
 )
 _V2_ANSWER: Final = (topics_v2.ANSWER_TYPE,)
 _V2_CONTROL: Final = (topics_v2.ANSWER_TYPE, JSON_TYPE)
-_V2_RECORDS: Final = (Embedded.JSON.value, Embedded.BINARY.value, JSON_TYPE)
+_V2_RECORDS: Final = (Embedded.JSON.value, Embedded.TEXT.value, Embedded.BINARY.value, JSON_TYPE)
+_V2_READ: Final = tuple(embedded.value for embedded in Embedded)
 
 _TOPIC: Final = "/topics/{topic}"
 _INSTANCE: Final = "/consumers/{group}/instances/{instance}"
@@ -181,7 +182,7 @@ OWN: Final = (
     Route("GET", "/metadata", _DESCRIBE, topics, bulk.get_metadata, None, bulk.MetadataShown, query=(_TOPICS,)),
     Route("POST", "/offsets", _DESCRIBE, topics, bulk.post_offsets, bulk.OffsetsRequest, bulk.OffsetsAnswer),
     Route("GET", f"{_PARTITION}/records", _READ, topic, records.get_records, None, list[RecordShown],
-          query=_READ_RECORDS, answer_media=(Embedded.BINARY.value, Embedded.JSON.value)),
+          query=_READ_RECORDS, answer_media=_V2_READ),
     Route("POST", f"{_PARTITION}/batches", _WRITE, topic, batches.post_batches, None, batches.BatchesReceipt,
           (200, 204), _PRODUCE_BATCHES, (BATCHES_TYPE,), has_raw_body=True),
     Route("GET", f"{_PARTITION}/batches", _READ, topic, batches.get_batches, query=_READ_BATCHES,
@@ -221,7 +222,7 @@ CONSUMERS: Final = (
               consumer_bodies.PartitionsNamed),
     _consumer("POST", f"{_INSTANCE}/positions/end", consumers_v2.seek_to_end, consumer_bodies.PartitionsNamed),
     _consumer("GET", f"{_INSTANCE}/records", consumers_v2.get_records, None, list[RecordShown], _READ_INSTANCE,
-              (Embedded.BINARY.value, Embedded.JSON.value)),
+              _V2_READ),
     _consumer("POST", f"{_INSTANCE}/offsets", consumers_v2.commit, consumer_bodies.OffsetsToCommit,
               list[PlaceRefused], _COMMIT),
     _consumer("GET", f"{_INSTANCE}/offsets", consumers_v2.get_offsets, consumer_bodies.PartitionsNamed,

@@ -26,6 +26,7 @@ from tidelog.model.errors import (
     Overloaded,
     TidelogError,
 )
+from tidelog.model.records import RecordForm
 
 READ_BYTES_MAX: Final = 8 << 20
 """Of one answer, whatever the settings say: JSON is built in memory, and in one go."""
@@ -108,13 +109,13 @@ class Reader:
         instance.lives.update({handle.topic: handle.topic_id for _, handle, _ in asked})
         return look
 
-    async def collect(self, ready: Sequence[Ready], bytes_max: int, *, as_json: bool) -> Collected:
+    async def collect(self, ready: Sequence[Ready], bytes_max: int, form: RecordForm) -> Collected:
         """Records of these partitions, up to `bytes_max` but at least one if there is one. On `Overloaded`, on records
         that cannot be shown, and on damage it ends with what it has; raises that if it has nothing."""
         found = Collected()
         for place, handle, offset in ready:
             try:
-                await self._collect_one(found, place, handle, offset, bytes_max, as_json=as_json)
+                await self._collect_one(found, place, handle, offset, bytes_max, form)
             except (FormatMismatch, DamagedBatch, Overloaded):
                 if not found.records:
                     self.budget.give_back(found.taken_bytes)
@@ -132,7 +133,7 @@ class Reader:
         return found
 
     async def _collect_one(
-        self, found: Collected, place: Place, handle: PartitionHandle, offset: int, bytes_max: int, *, as_json: bool
+        self, found: Collected, place: Place, handle: PartitionHandle, offset: int, bytes_max: int, form: RecordForm
     ) -> None:
         fetched, records = await read_records(handle, offset, bytes_max - found.size, DECODED_BYTES_MAX)
         self.budget.take(len(fetched.data))
@@ -143,7 +144,7 @@ class Reader:
             size = size_of(record)
             if found.records and found.size + size > bytes_max:
                 break
-            found.records.append(show(*place, record, as_json=as_json))
+            found.records.append(show(*place, record, form))
             found.size += size
             found.moved[place] = record.offset + 1
 

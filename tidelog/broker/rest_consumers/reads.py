@@ -94,8 +94,8 @@ class Reads:
         """The records as JSON, which are thereby returned; empty if there are none, or too few."""
         if not ready:
             return b""
-        as_json = instance.what.settings.format == "json"
-        found = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), as_json=as_json)
+        form = instance.what.settings.format
+        found = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), form)
         try:
             if found.size < bytes_min and found.size < bytes_max:
                 return b""

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions
+from tidelog.model.records import RecordForm
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -83,14 +84,14 @@ class ReadRecords(InstanceRequest, frozen=True, tag=True, kw_only=True):
     wait_ms: int | None = None
     """For the first record, or `fetch_bytes_min` bytes; the instance's own time by default."""
     bytes_max: int
-    format: str | None = None
+    format: RecordForm | None = None
     """The form that the client wants, if it wants one."""
 
 
 class RecordsRead(msgspec.Struct, frozen=True, tag=True):
     """The form of the records that follow."""
 
-    format: str
+    format: RecordForm
 
 
 class CommitPlaces(InstanceRequest, frozen=True, tag=True, kw_only=True):

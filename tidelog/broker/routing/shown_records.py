@@ -1,4 +1,4 @@
-"""Records as clients of plain HTTP see them: opened batches, as JSON objects with keys and values in base64 or as JSON.
+"""Records as clients of plain HTTP see them: opened batches, as JSON objects, with keys and values in one of the forms.
 
 Shared by the read that leaves no state (`http.records`) and by the reads of REST consumers, wherever those live.
 Bounded in what they open: each batch's decompressed size, and other requests get their turn between two batches.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -18,7 +20,7 @@ from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import FormatMismatch, InvalidBatch, TooLarge
 from tidelog.model.ports import Buffer
-from tidelog.model.records import StoredRecord
+from tidelog.model.records import RecordForm, StoredRecord
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """What a record counts towards `max_bytes` beside its key, value and headers."""
@@ -34,7 +36,7 @@ class HeaderShown(Struct, frozen=True):
 
 
 class RecordShown(Struct, frozen=True):
-    """A stored record. `key` and `value` are base64 or JSON, as `Accept` asks; `timestamp` is in ms, -1 is none."""
+    """A stored record. `key` and `value` are in the form that `Accept` asks for; `timestamp` is in ms, -1 is none."""
 
     topic: str
     partition: int
@@ -92,16 +94,16 @@ def size_of(record: StoredRecord) -> int:
     return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
-def show(topic: str, partition: int, record: StoredRecord, *, as_json: bool) -> RecordShown:
-    """A record in one of the two forms. `FormatMismatch`, naming its offset, if it is not JSON and should be."""
-    form = _as_json if as_json else _as_base64
+def show(topic: str, partition: int, record: StoredRecord, form: RecordForm) -> RecordShown:
+    """A record in one of the forms. `FormatMismatch`, naming its offset, if it is not JSON, or UTF-8, and should be."""
+    written = _WRITERS[form]
     return RecordShown(
         topic,
         partition,
         record.offset,
         record.timestamp_ms,
-        form(record.key, "key", record.offset),
-        form(record.value, "value", record.offset),
+        written(record.key, "key", record.offset),
+        written(record.value, "value", record.offset),
         [HeaderShown(name, value) for name, value in record.headers],
     )
 
@@ -126,8 +128,26 @@ def _as_json(data: bytes | None, field: str, offset: int) -> Raw:
     if data is None:
         return _NULL
     if not is_json(data):
-        raise FormatMismatch(
-            f"the {field} of the record at offset {offset} is not JSON; read it with Accept: "
-            "application/vnd.kafka.binary.v2+json"
-        )
+        raise _mismatch(field, offset, "JSON")
     return Raw(data)
+
+
+def _as_text(data: bytes | None, field: str, offset: int) -> Raw:
+    if data is None:
+        return _NULL
+    try:
+        return Raw(msgspec.json.encode(data.decode()))
+    except UnicodeDecodeError:
+        raise _mismatch(field, offset, "UTF-8") from None
+
+
+def _mismatch(field: str, offset: int, wanted: str) -> FormatMismatch:
+    return FormatMismatch(
+        f"the {field} of the record at offset {offset} is not {wanted}; read it with Accept: "
+        "application/vnd.kafka.binary.v2+json"
+    )
+
+
+_WRITERS: Final[Mapping[RecordForm, Callable[[bytes | None, str, int], Raw]]] = MappingProxyType(
+    {"binary": _as_base64, "json": _as_json, "text": _as_text}
+)

@@ -9,7 +9,7 @@ from aiohttp.test_utils import make_mocked_request
 from tidelog.broker.http.media import Embedded, check_batches, check_document, embedded_sent, embedded_wanted
 from tidelog.model.errors import NotAcceptable, UnsupportedMediaType
 
-BINARY, JSON = Embedded.BINARY, Embedded.JSON
+BINARY, JSON, TEXT = Embedded
 
 
 def request(**headers: str) -> web.BaseRequest:
@@ -22,6 +22,7 @@ def request(**headers: str) -> web.BaseRequest:
         ("application/vnd.kafka.json.v2+json", JSON),
         ("application/vnd.kafka.binary.v2+json", BINARY),
         ("application/vnd.kafka.v2+json", BINARY),
+        ("application/vnd.kafka.text.v2+json", TEXT),
         ("application/json", JSON),
         ("application/json; charset=UTF-8", JSON),
         ('Application/JSON ;charset="utf-8"', JSON),
@@ -54,6 +55,7 @@ def test_other_forms_are_refused_with_the_header_to_send(content_type: str) -> N
         ("application/*", BINARY),
         ("application/json", JSON),
         ("application/vnd.kafka.json.v2+json", JSON),
+        ("application/vnd.kafka.text.v2+json, */*;q=0.5", TEXT),
         ("application/vnd.kafka.v2+json", BINARY),
         ("text/html, application/json;q=0.5, */*;q=0.1", JSON),
         ("application/vnd.kafka.binary.v2+json;q=0.2, application/vnd.kafka.json.v2+json;q=0.9", JSON),
