@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tests.integration.http.conftest import Site
 from tests.integration.http.wire import Reply
-from tidelog.model import errors
-from tidelog.model.errors import TidelogError
 
 PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text()
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
@@ -60,10 +58,3 @@ async def test_every_command_succeeds(site: Site) -> None:
     first, again = [(await curl.run(command)).json()["offsets"] for command in keyed]
     assert first == again
     assert len(site.stored("flights", 1)) >= len(site.stored("flights", 0)) > 0  # the batches that were carried over
-
-
-def test_the_table_of_errors_is_complete() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TidelogError)]
-    codes = {str(kind.code) for kind in kinds if kind is not TidelogError}
-    listed = re.findall(r"\b([45]\d{4})\b", PAGE.partition("## Errors")[2].partition("## Bounds")[0])
-    assert codes == {*listed}
