@@ -21,8 +21,9 @@ import msgspec
 
 from tidelog.adapters.system import SystemEntropy
 from tidelog.model.errors import TidelogError
+from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S
 from tidelog.transport.backoff import Backoff
-from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, error_from_answer
+from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, error_from_answer, no_broker_answers
 from tidelog.transport.metadata import ClusterMetadata
 from tidelog.transport.offsets import JSON_HEADERS, PARTITIONS_MAX, PartitionOffsets
 
@@ -89,8 +90,11 @@ class Patience:
 class Cluster:
     """Requests to the brokers of one cluster, one at a time. Not for several threads."""
 
-    def __init__(self, bootstrap: Sequence[str], *, timeout_s: float) -> None:
+    def __init__(
+        self, bootstrap: Sequence[str], *, timeout_s: float, request_timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> None:
         self.timeout_s = timeout_s
+        self._request_timeout_s = request_timeout_s
         self._addresses = list(bootstrap)
         self._connections: dict[str, http.client.HTTPConnection] = {}
 
@@ -180,7 +184,7 @@ class Cluster:
     def _connect(self, address: str) -> http.client.HTTPConnection:
         parts = urlsplit(address)
         assert parts.hostname is not None
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=REQUEST_TIMEOUT_S)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._request_timeout_s)
         try:
             connection.connect()
         except OSError as error:
@@ -229,6 +233,23 @@ class Stream:
         """Gives up what was not read yet; the connection is only good for more if that is nothing."""
         if not self._response.isclosed():
             self._cluster.drop(self._address)
+
+
+def find_cluster(bootstrap: Sequence[str], *, timeout_s: float) -> Cluster:
+    """Returns a client of the cluster, once a broker has answered at one of these addresses.
+
+    The driver calls it when a query begins: tasks and later batches outwait a broker that restarts (`timeout_s`), but
+    nobody should wait so long to learn that the address is wrong. Raises `ConnectFailed`, which names the addresses.
+    """
+    find_s = min(BOOTSTRAP_TIMEOUT_S, timeout_s)
+    trial = Cluster(bootstrap, timeout_s=find_s, request_timeout_s=find_s / len(bootstrap))
+    try:
+        trial.metadata([])
+    except (ConnectFailed, NoAnswer) as error:
+        raise no_broker_answers(bootstrap, find_s, error) from error
+    finally:
+        trial.close()
+    return Cluster(bootstrap, timeout_s=timeout_s)
 
 
 _SHARED: dict[tuple[int, tuple[str, ...], float], Cluster] = {}

@@ -33,7 +33,7 @@ from pyspark.sql.types import StructType
 from tidelog.adapters.system import SystemClock
 from tidelog.model.errors import InvalidRequest
 from tidelog.spark.batch import Narrowing, plan_query
-from tidelog.spark.cluster import Cluster
+from tidelog.spark.cluster import find_cluster
 from tidelog.spark.columns import ddl, wanted_columns
 from tidelog.spark.offsets import Offsets
 from tidelog.spark.option_values import OptionValues
@@ -81,6 +81,7 @@ class TidelogDataSource(DataSource):
             raise InvalidRequest("a topic can only be appended to: use mode append, or outputMode append or update")
         options = parse_sink_options(self.options, is_streaming=is_streaming)
         check_schema(schema, options)
+        find_cluster(options.bootstrap, timeout_s=options.timeout_s)
         return options
 
 
@@ -100,7 +101,7 @@ class TidelogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks."""
-        cluster = Cluster(self._options.bootstrap, timeout_s=self._options.timeout_s)
+        cluster = find_cluster(self._options.bootstrap, timeout_s=self._options.timeout_s)
         try:
             ranges, snapshot = plan_query(self._options, ClusterView(cluster), self._narrowing)
         finally:
@@ -136,7 +137,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self) -> StreamPlanner:
         """Made where it is used: a reader must be fit for pickling."""
         if self._planner is None:
-            cluster = Cluster(self._options.bootstrap, timeout_s=self._options.timeout_s)
+            cluster = find_cluster(self._options.bootstrap, timeout_s=self._options.timeout_s)
             self._planner = StreamPlanner(self._options, ClusterView(cluster), SystemClock().monotonic_s)
         return self._planner
 

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 from tidelog.model.errors import InvalidRequest
 
 DEFAULT_PORT = 8082
+BOOTSTRAP_TIMEOUT_S = 10.0
+"""How long the bootstrap addresses are tried: a mistyped one must not look like a slow one."""
 DEFAULT_BOOTSTRAP = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 

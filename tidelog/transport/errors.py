@@ -13,7 +13,7 @@ that one rule decides about retries:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -124,6 +124,11 @@ def error_from_code(code: int, message: str, headers: Mapping[str, str] = Mappin
             message, _offset(headers, "Tidelog-Log-Start-Offset"), _offset(headers, "Tidelog-Log-End-Offset")
         )
     return kind(message)
+
+
+def no_broker_answers(addresses: Iterable[str], timeout_s: float, error: TidelogError) -> ConnectFailed:
+    """Returns the error of a client that found its cluster at none of its bootstrap addresses."""
+    return ConnectFailed(f"no broker answers at {', '.join(addresses)} within {timeout_s:g} s: {error.message}")
 
 
 def _error_of_status(status: int, message: str) -> TidelogError:

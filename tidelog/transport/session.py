@@ -25,17 +25,19 @@ from yarl import URL
 
 from tidelog.model.errors import CoordinatorNotAvailable, LeaderNotAvailable, ShuttingDown, TidelogError, UnknownTopic
 from tidelog.model.ports import Entropy
-from tidelog.transport.addresses import parse_bootstrap
+from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S, parse_bootstrap
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer, Connections, Pieces
-from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer
+from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, no_broker_answers
 from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata
 
 AVOID_S = 1.0
-OPEN_TIMEOUT_S = 10.0
+BOOTSTRAP_STAGGER_S = 0.25
+"""How long a bootstrap address is asked alone before the next one is asked beside it (as in RFC 8305)."""
 NO_NODE = -1
 CANNOT_SERVE = (LeaderNotAvailable, CoordinatorNotAvailable, ShuttingDown)
 """A broker that says one of these may know less, or be able to less, than the next one."""
+NO_TOPICS = "/metadata?topics="
 _METADATA = msgspec.json.Decoder(ClusterMetadata)
 
 
@@ -73,13 +75,39 @@ class ClusterSession:
         self.cluster_id = ""
 
     async def open(self) -> None:
-        """Opens the pool and finds the cluster. Raises `ConnectFailed` if no bootstrap broker answers in time."""
+        """Opens the pool and finds the cluster.
+
+        Raises `ConnectFailed`, which names the addresses, if no bootstrap broker answers within `BOOTSTRAP_TIMEOUT_S`.
+        """
         await self._connections.open()
         try:
-            await self.metadata(timeout_s=min(OPEN_TIMEOUT_S, self.request_timeout_s))
+            await self._find_cluster(min(BOOTSTRAP_TIMEOUT_S, self.request_timeout_s))
         except BaseException:
             await self.close()
             raise
+
+    async def _find_cluster(self, timeout_s: float) -> None:
+        """Asks the bootstrap addresses, one a little after the other, until one answers. An address that swallows what
+        is sent takes as long as there is, so the others are not made to wait for it."""
+
+        async def ask(turn: int, address: str) -> None:
+            await asyncio.sleep(turn * stagger_s)
+            left_s = timeout_s - turn * stagger_s
+            self._remember(
+                decode_answer(_METADATA, await self.call("GET", NO_TOPICS, address=address, timeout_s=left_s))
+            )
+            for other in (*tasks[:turn], *tasks[turn + 1 :]):
+                other.cancel()
+
+        stagger_s = min(BOOTSTRAP_STAGGER_S, timeout_s / len(self._bootstrap))
+        tasks = [asyncio.create_task(ask(turn, address)) for turn, address in enumerate(self._bootstrap)]
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        if None in outcomes:
+            return
+        [error, *_] = [outcome for outcome in outcomes if outcome is not None]
+        if isinstance(error, (ConnectFailed, NoAnswer)):
+            raise no_broker_answers(self._bootstrap, timeout_s, error) from error
+        raise error
 
     async def close(self) -> None:
         """Cuts all connections; requests under way end with an error. Idempotent."""
@@ -93,19 +121,19 @@ class ClusterSession:
 
     async def metadata(self, *topics: str, timeout_s: float | None = None) -> ClusterMetadata:
         """Asks any broker for the cluster and the named topics, and remembers the answer."""
-        answer = await self._ask_metadata("?topics=" + ",".join(quote(name, safe="") for name in topics), timeout_s)
-        self._cache.apply(answer, topics, self._now_s())
-        return answer
+        target = NO_TOPICS + ",".join(quote(name, safe="") for name in topics)
+        return self._remember(await self._ask_metadata(target, timeout_s), topics)
 
     async def all_metadata(self, *, timeout_s: float | None = None) -> ClusterMetadata:
         """As `metadata`, of every topic there is."""
-        answer = await self._ask_metadata("", timeout_s)
-        self._cache.apply(answer, (), self._now_s())
-        return answer
+        return self._remember(await self._ask_metadata("/metadata", timeout_s))
 
-    async def _ask_metadata(self, query: str, timeout_s: float | None) -> ClusterMetadata:
-        answer = decode_answer(_METADATA, await self.call("GET", f"/metadata{query}", timeout_s=timeout_s))
+    async def _ask_metadata(self, target: str, timeout_s: float | None) -> ClusterMetadata:
+        return decode_answer(_METADATA, await self.call("GET", target, timeout_s=timeout_s))
+
+    def _remember(self, answer: ClusterMetadata, topics: tuple[str, ...] = ()) -> ClusterMetadata:
         self.cluster_id = answer.cluster_id
+        self._cache.apply(answer, topics, self._now_s())
         return answer
 
     async def topic(self, name: str, *, timeout_s: float | None = None) -> TopicMetadata:

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.spark.audit_replica import audit_replica
 from tidelog.spark.auditing import AuditReport, conclude, plan_audit
-from tidelog.spark.cluster import Cluster, shared_cluster
+from tidelog.spark.cluster import find_cluster, shared_cluster
 from tidelog.spark.jobs.progress import Tell, quiet, watched
 from tidelog.transport.addresses import parse_bootstrap
 
@@ -20,7 +20,7 @@ def audit(spark: SparkSession, bootstrap: str, topics: Sequence[str], *, tell: T
     """Reads all replicas of the topics up to what is committed on each of them now. Raises `InvalidRequest` for a
     topic that is not there."""
     addresses = parse_bootstrap(bootstrap)
-    cluster = Cluster(addresses, timeout_s=TIMEOUT_S)
+    cluster = find_cluster(addresses, timeout_s=TIMEOUT_S)
     try:
         tasks, problems = plan_audit(cluster, topics)
         with watched(spark, f"auditing {', '.join(topics)}", tell):

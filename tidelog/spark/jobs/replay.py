@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession, functions
 
 from tidelog.model.errors import InvalidRequest
-from tidelog.spark.cluster import Cluster
+from tidelog.spark.cluster import find_cluster
 from tidelog.spark.columns import ddl
 from tidelog.spark.jobs.archive import RECORDS
 from tidelog.spark.jobs.progress import Tell, quiet, watched
@@ -59,7 +59,7 @@ def replay(
 
 
 def _check_partitions(bootstrap: str, topic: str, last: int) -> None:
-    cluster = Cluster(parse_bootstrap(bootstrap), timeout_s=TIMEOUT_MS / 1000)
+    cluster = find_cluster(parse_bootstrap(bootstrap), timeout_s=TIMEOUT_MS / 1000)
     try:
         found = cluster.metadata([topic]).topics
     finally:

@@ -1,0 +1,44 @@
+"""A query whose `bootstrap.servers` do not answer ends soon, in the driver, and says so."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from tidelog.spark.columns import wanted_columns
+from tidelog.spark.options import parse_source_options
+from tidelog.spark.source import TidelogDataSource, TidelogReader, TidelogStreamReader
+from tidelog.transport.errors import ConnectFailed
+
+DEADLINE_MS = 300
+VALUE = StructType([StructField("value", BinaryType())])
+
+
+def options(servers: str) -> dict[str, str]:
+    return {"bootstrap.servers": servers, "subscribe": "t", "kafkaConsumer.pollTimeoutMs": str(DEADLINE_MS)}
+
+
+def test_the_source_names_the_address_where_nobody_answers(silent: str) -> None:
+    batch = TidelogReader(parse_source_options(options(silent), is_streaming=False), wanted_columns(VALUE))
+    stream = TidelogStreamReader(parse_source_options(options(silent), is_streaming=True), wanted_columns(VALUE))
+    for look_up in (batch.partitions, stream.initialOffset):
+        with pytest.raises(ConnectFailed, match=rf"no broker answers at {silent} within 0.3 s: "):
+            look_up()
+
+
+def test_the_sink_names_the_address_where_nobody_answers(silent: str) -> None:
+    given = {"bootstrap.servers": silent, "topic": "t", "kafka.delivery.timeout.ms": str(DEADLINE_MS)}
+    source = TidelogDataSource(given)
+    for make_writer in (source.writer, source.streamWriter):
+        with pytest.raises(ConnectFailed, match=rf"no broker answers at {silent} within 0.3 s: "):
+            make_writer(VALUE, False)
+
+
+def test_the_deadline_is_that_of_the_bootstrap_however_long_a_query_may_wait(
+    nobody: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.spark.cluster.BOOTSTRAP_TIMEOUT_S", 0.2)
+    given = {"bootstrap.servers": nobody, "subscribe": "t", "kafkaConsumer.pollTimeoutMs": "3600000"}
+    batch = TidelogReader(parse_source_options(given, is_streaming=False), wanted_columns(VALUE))
+    with pytest.raises(ConnectFailed, match=r"within 0.2 s"):
+        batch.partitions()
