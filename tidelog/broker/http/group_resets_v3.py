@@ -14,7 +14,6 @@ from msgspec import Meta, Struct
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.groups.asking import PATIENCE_S, described, places_of
-from tidelog.broker.groups.resetting import NewPlace, Reset, ResetTo, Standing, plan
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
@@ -31,6 +30,7 @@ from tidelog.broker.http.json_body import (
 )
 from tidelog.broker.http.media import check_document
 from tidelog.broker.routing.gathering import offsets_of
+from tidelog.groups.resetting import NewPlace, Reset, ResetTo, Standing, plan
 from tidelog.model.errors import GroupNotEmpty, InvalidRequest, TidelogError, UnknownGroup, UnprocessableBody
 from tidelog.model.groups import CommittedOffset, SetOffsets, check_group_name
 from tidelog.model.ids import OFFSET_MAX

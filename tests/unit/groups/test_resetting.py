@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.broker.groups.resetting import Reset, ResetTo, Standing, plan
+from tidelog.groups.resetting import Reset, ResetTo, Standing, plan
 from tidelog.model.errors import UnprocessableBody
 
 AT_60 = Standing("t", 0, current=60, log_start_offset=50, high_watermark=90, found=72)
