@@ -58,7 +58,7 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     server: HttpServer | None = None
     try:
         host, port = split_address(config.http_listener)
-        server = await start_http(broker, host, port)
+        server = await start_http(broker.face, host, port)
         if not await _start(broker, advertised_address(config, server.address), stop_requested):
             return _status(broker)
         _settle_memory()

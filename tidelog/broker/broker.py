@@ -18,6 +18,11 @@ import structlog
 
 from tidelog.broker.consensus.founding import Contacts, no_contacts
 from tidelog.broker.controller.active import ActiveController
+from tidelog.broker.face.access import EverybodyMay
+from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.groups import ConsumerGroups
+from tidelog.broker.face.partitions import Partitions
+from tidelog.broker.face.statistics import Statistics
 from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
 from tidelog.broker.membership.administration import Administration
@@ -153,6 +158,18 @@ class Broker:
             self.node_id, config, self.groups, self, self.purgatory, self._peers, entropy, self._readable_topics
         )
         """Consumers whose memory is a broker's, wherever they live."""
+        self.face = BrokerFace(
+            cluster=self,
+            partitions=Partitions(self._routing, self.purgatory, self.data),
+            administration=self.admin,
+            groups=ConsumerGroups(self),
+            rest_consumers=self.rest_consumers,
+            statistics=Statistics(self, self.stats, self.data, self._peers, self.groups, self.group_lags),
+            readiness=self,
+            authorizer=EverybodyMay(),
+            clock=clock,
+        )
+        """All that listeners may ask of this broker."""
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.replication, service.copies = self.data.replication, self.data.copies
@@ -326,11 +343,6 @@ class Broker:
             return None
         return ControllerElsewhere(self.image.position, known.node_id, known.peer_host, known.peer_port)
 
-    @property
-    def peers(self) -> PeerNode:
-        """The other brokers; for whoever counts."""
-        return self._peers
-
     def metadata_lags(self) -> dict[NodeId, int]:
         """As `ActiveController.lags`."""
         return self._controller.lags
@@ -403,11 +415,6 @@ class Broker:
         return self.data.replicas.position >= position
 
     # -- topics ---------------------------------------------------------------------------------------------------
-
-    @property
-    def clock(self) -> Clock:
-        """The broker's time, for timestamps of records that came without one."""
-        return self._clock
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:

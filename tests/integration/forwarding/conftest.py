@@ -12,14 +12,14 @@ import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import msgspec
 import pytest
 
 from tests.integration.http.conftest import STOP_S, Site
 from tests.integration.http.wire import Address, Reply, ask
-from tidelog.broker.broker import Broker
+from tidelog.broker.face.partitions import Partitions
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.server import HttpServer, start_http
 from tidelog.broker.isr.partition import Partition
@@ -153,7 +153,13 @@ class Node:
 
     async def listen(self, **limits: Any) -> None:
         bounds = replace(Limits.of(self._settings.broker.config), lingering_s=0.05, **limits)
-        self.server = await start_http(cast("Broker", self), "127.0.0.1", 0, limits=bounds)
+        face = replace(
+            self._settings.broker.face,
+            cluster=self,
+            readiness=self,
+            partitions=Partitions(self.routing, self.purgatory, self),
+        )
+        self.server = await start_http(face, "127.0.0.1", 0, limits=bounds)
 
     @property
     def address(self) -> Address:

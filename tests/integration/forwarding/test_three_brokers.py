@@ -49,7 +49,7 @@ class Machine:
         config = BrokerConfig.model_validate(self._settings)
         network = self._network.host(self.host)
         self.broker = Broker(config, self._disk, SystemClock(), SystemEntropy(), self._runner, network)
-        self.server = await start_http(self.broker, "127.0.0.1", 0)
+        self.server = await start_http(self.broker.face, "127.0.0.1", 0)
         await self.broker.start(self.server.address)
 
     async def stop(self) -> None:

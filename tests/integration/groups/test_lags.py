@@ -46,7 +46,7 @@ async def produce(three: ThreeBrokers, partition: int, count: int) -> None:
 
 def scraped(broker: Broker) -> dict[int, float]:
     """By partition."""
-    page = {family.name: family.samples for family in GroupMetrics(broker).collect()}
+    page = {family.name: family.samples for family in GroupMetrics(broker.face).collect()}
     return {int(sample.labels["partition"]): sample.value for sample in page["tidelog_group_lag_records"]}
 
 

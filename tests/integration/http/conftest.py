@@ -55,7 +55,7 @@ class Site:
             config, self.files, self.clock, SystemEntropy(), self.runner, self._network.host("127.0.0.1")
         )
         limits = replace(Limits.of(config), **self._limits)
-        self.server = await start_http(self.broker, "127.0.0.1", 0, limits=limits)
+        self.server = await start_http(self.broker.face, "127.0.0.1", 0, limits=limits)
         await self.broker.start(self.server.address)
 
     async def stop(self) -> None:

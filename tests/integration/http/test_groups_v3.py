@@ -226,7 +226,7 @@ async def test_lags_are_in_the_metrics(site: Site) -> None:
 
 async def test_groups_beyond_the_bound_are_counted(site: Site) -> None:
     await joined(site)
-    page = {family.name: family.samples for family in GroupMetrics(site.broker, series_max=2).collect()}
+    page = {family.name: family.samples for family in GroupMetrics(site.broker.face, series_max=2).collect()}
     assert page["tidelog_group_members"] == page["tidelog_group_lag_records"] == []
     assert page["tidelog_groups_not_shown"][0].value == 1
     assert {sample.labels["state"]: sample.value for sample in page["tidelog_groups"]}["stable"] == 1

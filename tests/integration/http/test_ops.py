@@ -68,7 +68,7 @@ async def test_a_fault_of_ours_is_logged_once_and_tells_the_client_nothing(
     def fail(*_: object) -> None:
         raise ValueError("the secret")
 
-    monkeypatch.setattr(site.broker, "partition", fail)
+    monkeypatch.setattr(site.broker.face.partitions, "handle", fail)
     with structlog.testing.capture_logs() as logs:
         reply = await site.get("/topics/t/partitions/0/offsets")
     assert (reply.status, reply.code) == (500, 50001)
@@ -85,7 +85,7 @@ async def test_a_fault_after_the_answer_has_begun_cuts_the_connection(
         wire.write_chunk(b'{"value":{"type":"JSON","data":1}}')
         await wire.read_head()
         await wire.read_chunk()
-        monkeypatch.setattr(site.broker, "partition", None)  # calling it raises
+        monkeypatch.setattr(site.broker.face.partitions, "handle", None)  # calling it raises
         with structlog.testing.capture_logs() as logs:
             wire.write_chunk(b'{"value":{"type":"JSON","data":2}}')
             assert await wire.is_closed()
@@ -120,7 +120,7 @@ async def test_a_stop_ends_waits_at_once_and_lets_requests_finish(site: Site) ->
         assert json.loads(await stream.read_chunk())["error_code"] == 50306
         assert await stream.read_chunk() == b""
         assert await stream.is_closed()
-    site.server = await start_http(site.broker, "127.0.0.1", 0)
+    site.server = await start_http(site.broker.face, "127.0.0.1", 0)
     assert site.values() == [b"1"]
 
 
@@ -133,7 +133,7 @@ async def test_idle_connections_do_not_delay_a_stop(site: Site) -> None:
     for wire in wires:
         assert await wire.is_closed()
         await wire.close()
-    site.server = await start_http(site.broker, "127.0.0.1", 0)
+    site.server = await start_http(site.broker.face, "127.0.0.1", 0)
 
 
 async def test_records_survive_a_restart_of_everything(disk_site: Site) -> None:

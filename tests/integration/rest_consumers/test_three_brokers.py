@@ -37,7 +37,7 @@ async def listeners() -> AsyncIterator[Listeners]:
     async with three_brokers() as cluster, AsyncExitStack() as stack:
         addresses = {}
         for node, broker in cluster.brokers.items():
-            server = await start_http(broker, "127.0.0.1", 0)
+            server = await start_http(broker.face, "127.0.0.1", 0)
             stack.push_async_callback(server.stop, STOP_S)
             addresses[node] = server.address
         await cluster.brokers[1].admin.create_topic(NewTopic("t", 3, 3))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import Struct
 
+from tidelog.broker.face.partitions import FetchedBatches, ReadHandle
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import cut, json_answer, no_content, open_stream, send_piece, send_records
 from tidelog.broker.http.body import read_body
@@ -19,7 +20,6 @@ from tidelog.broker.http.idempotency import HEADER, keyed_request
 from tidelog.broker.http.media import BATCHES_TYPE, check_batches
 from tidelog.broker.http.produce import refuse_other_content
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
-from tidelog.broker.partitions.partition_handle import FetchedBatches, ReadHandle
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.ids import NO_PRODUCER
@@ -46,7 +46,7 @@ class BatchesReceipt(Struct, frozen=True):
 
 async def post_batches(context: Context, call: Call) -> web.StreamResponse:
     """Appends record batches as they are."""
-    partition = context.broker.partition(call.topic_name(), call.partition_number())
+    partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     check_batches(call.request)
     acks = params.acks(call.query)
     deadline_s = call.deadline_s(context)
@@ -59,7 +59,7 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
     if HEADER in call.request.headers:
         keyed = keyed_request(call.request, partition.topic_id, str(partition.partition), body)
         _check_keyed(batches, context.limits.keyed_batches_max)
-        await refuse_other_content(context, context.broker.topic(partition.topic), keyed)
+        await refuse_other_content(context, context.face.cluster.topic(partition.topic), keyed)
     receipt = await partition.produce(
         batches, acks=acks, deadline_s=deadline_s, idempotency=keyed, expected_end=expected_end
     )

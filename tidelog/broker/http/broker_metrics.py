@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
-
+from tidelog.broker.face.face import BrokerFace
 
 PARTITION_GAUGES: Final = {
     "log_start_offset": "The first offset that can be read.",
@@ -24,26 +22,26 @@ PARTITION_GAUGES: Final = {
 class BrokerMetrics(Collector):
     """What a broker counts (`Stats`), and the extent and the replicas of the partitions it leads."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, face: BrokerFace) -> None:
+        self._face = face
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each scrape."""
-        broker = self._broker
-        if not broker.is_ready:
+        cluster, statistics = self._face.cluster, self._face.statistics
+        if not self._face.readiness.is_ready:
             return
         yield InfoMetricFamily(
-            "tidelog_broker", "Who this is.", value={"cluster_id": broker.cluster_id, "node_id": str(broker.node_id)}
+            "tidelog_broker", "Who this is.", value={"cluster_id": cluster.cluster_id, "node_id": str(cluster.node_id)}
         )
-        for counter in fields(broker.stats):
-            value = getattr(broker.stats, counter.name)
+        for counter in fields(statistics.counts):
+            value = getattr(statistics.counts, counter.name)
             yield CounterMetricFamily(f"tidelog_{counter.name}", counter.metadata["help"], value=value)
         labels = ["topic", "partition"]
         families = {
             name: GaugeMetricFamily(f"tidelog_partition_{name}", meaning, labels=labels)
             for name, meaning in PARTITION_GAUGES.items()
         }
-        for partition in broker.partitions.values():
+        for partition in statistics.led.values():
             for name, family in families.items():
                 family.add_metric([partition.topic, str(partition.partition)], getattr(partition, name))
         yield from families.values()
@@ -51,12 +49,12 @@ class BrokerMetrics(Collector):
         yield GaugeMetricFamily(
             "tidelog_damaged_ranges",
             "Ranges of offsets that are damaged on this disk, and not repaired yet.",
-            value=broker.data.damaged_ranges,
+            value=statistics.damaged_ranges,
         )
         yield GaugeMetricFamily(
             "tidelog_scrub_oldest_log_seconds",
             "For how long the log that was not read through for longest has not been.",
-            value=broker.data.scrubber.oldest_s(),
+            value=statistics.scrubbed_ago_s,
         )
 
     def _replication(self) -> Iterator[Metric]:
@@ -66,7 +64,7 @@ class BrokerMetrics(Collector):
         lag = GaugeMetricFamily(
             "tidelog_replica_lag_records", "Records that a follower does not have yet.", labels=[*labels, "replica"]
         )
-        led = list(self._broker.partitions.values())
+        led = list(self._face.statistics.led.values())
         for partition in led:
             names = [partition.topic, str(partition.partition)]
             in_sync.add_metric(names, len(partition.in_sync))

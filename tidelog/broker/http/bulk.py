@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
+from tidelog.broker.face.partitions import Offsets, PartitionHandle, Partitions
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
@@ -25,8 +26,6 @@ from tidelog.broker.http.json_body import (
     json_decoder,
 )
 from tidelog.broker.http.media import check_document
-from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
-from tidelog.broker.routing.gathering import offsets_of, wait_for_change
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.names import check_topic_name
@@ -127,8 +126,7 @@ _REQUEST: Final = json_decoder(OffsetsRequest)
 
 async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
     """All live brokers, and who leads the partitions of topics."""
-    broker = context.broker
-    image = broker.image
+    image = context.face.cluster.image
     asked = call.query.get("topics")
     if asked is None:
         names = sorted(image.topics)
@@ -136,7 +134,7 @@ async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
         names = [check_topic_name(name) for name in dict.fromkeys(asked.split(",")) if name]
     brokers = [BrokerShown(info.node_id, info.host, info.port, info.rack) for info in image.live_brokers]
     topics = [_topic(image.topics[name]) for name in names if name in image.topics]
-    return json_answer(MetadataShown(broker.cluster_id, image.controller_id, brokers, topics))
+    return json_answer(MetadataShown(context.face.cluster.cluster_id, image.controller_id, brokers, topics))
 
 
 async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
@@ -148,7 +146,7 @@ async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
     found = [_find(context, asked) for asked in request.partitions]
     if request.wait_ms:
         await _wait_for_change(context, call, request, found)
-    return json_answer(OffsetsAnswer(await _describe(request.partitions, found)))
+    return json_answer(OffsetsAnswer(await _describe(context.face.partitions, request.partitions, found)))
 
 
 async def _wait_for_change(
@@ -166,23 +164,25 @@ async def _wait_for_change(
     wait_ms = min(request.wait_ms, context.limits.request_timeout_ms_max)
     deadline_s = call.started_s + wait_ms / 1000
     async with context.admission.waits.until(deadline_s):
-        await wait_for_change(known, context.broker.purgatory, deadline_s)
+        await context.face.partitions.wait_for_change(known, deadline_s)
 
 
 def _find(context: Context, asked: OffsetsAsked) -> PartitionHandle | TidelogError:
     try:
-        return context.broker.partition(check_topic_name(asked.topic), asked.partition)
+        return context.face.partitions.handle(check_topic_name(asked.topic), asked.partition)
     except TidelogError as error:
         return error
 
 
-async def _describe(asked: list[OffsetsAsked], found: list[PartitionHandle | TidelogError]) -> list[OffsetsShown]:
+async def _describe(
+    partitions: Partitions, asked: list[OffsetsAsked], found: list[PartitionHandle | TidelogError]
+) -> list[OffsetsShown]:
     known = [
         (partition, one.timestamp)
         for one, partition in zip(asked, found, strict=True)
         if not isinstance(partition, TidelogError)
     ]
-    answers = iter(await offsets_of(known))
+    answers = iter(await partitions.offsets_of(known))
     return [
         _failed(one, partition) if isinstance(partition, TidelogError) else _shown(one, partition, next(answers))
         for one, partition in zip(asked, found, strict=True)

@@ -6,15 +6,13 @@ Shown from the first moment on, also by a broker that waits for its cluster: tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidelog.broker.face.face import BrokerFace
 from tidelog.model.cluster import NO_LEADER
-
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
 
 NOBODY: Final = -1
 
@@ -33,8 +31,8 @@ PEER_COUNTERS: Final = {
 class ClusterMetrics(Collector):
     """Of one broker, by its own knowledge; brokers may differ for a moment, and if they do for longer, that is news."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, face: BrokerFace) -> None:
+        self._face = face
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each scrape."""
@@ -43,9 +41,9 @@ class ClusterMetrics(Collector):
         yield from self._peers()
 
     def _controller(self) -> Iterator[Metric]:
-        broker, image = self._broker, self._broker.image
-        leader = broker.controller_node
-        yield _gauge("controller_active", "1 if this broker is the active controller.", broker.is_controller)
+        controller, image = self._face.statistics.controller, self._face.cluster.image
+        leader = self._face.cluster.controller_node
+        yield _gauge("controller_active", "1 if this broker is the active controller.", controller.is_controller)
         yield _gauge(
             "controller_node_id",
             "Who leads the metadata log; -1 if nobody is known.",
@@ -55,7 +53,7 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily(
             "tidelog_controller_changes",
             "Times that this broker learned of a new controller.",
-            broker.controller_changes,
+            controller.controller_changes,
         )
         yield _gauge(
             "metadata_position", "How far this broker has applied the metadata log, in records.", image.position
@@ -65,13 +63,13 @@ class ClusterMetrics(Collector):
             "By how much a live broker is behind the active controller, which alone tells.",
             labels=["node_id"],
         )
-        for node_id, records in broker.metadata_lags().items():
+        for node_id, records in controller.metadata_lags().items():
             lag.add_metric([str(node_id)], records)
         yield lag
         yield _gauge("metadata_voters", "Brokers that vote on the metadata log.", len(image.voters))
 
     def _brokers(self) -> Iterator[Metric]:
-        image = self._broker.image
+        image = self._face.cluster.image
         live = len(image.live_brokers)
         brokers = GaugeMetricFamily("tidelog_brokers", "Registered brokers.", labels=["state"])
         brokers.add_metric(["live"], live)
@@ -81,7 +79,7 @@ class ClusterMetrics(Collector):
         yield _gauge("partitions_without_leader", "Partitions of the cluster that nobody leads.", leaderless)
 
     def _peers(self) -> Iterator[Metric]:
-        peers = self._broker.peers
+        peers = self._face.statistics.peers
         yield _gauge("peers_known", "Other brokers that this one keeps connections to.", len(peers.known))
         yield _gauge("peers_connected", "Those of them that it is connected to.", len(peers.connected))
         for name, meaning in PEER_COUNTERS.items():

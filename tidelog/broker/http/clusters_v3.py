@@ -92,7 +92,7 @@ async def get_cluster(context: Context, call: Call) -> web.StreamResponse:
 async def list_brokers(context: Context, call: Call) -> web.StreamResponse:
     """The registered brokers, live or fenced."""
     place = Place(context, call)
-    image = context.broker.image
+    image = context.face.cluster.image
     data = [_broker(place, context, image.brokers[node_id]) for node_id in sorted(image.brokers)]
     return json_answer(place.list_of("KafkaBroker", data, "brokers"))
 
@@ -106,7 +106,7 @@ async def get_broker(context: Context, call: Call) -> web.StreamResponse:
 async def remove_broker(context: Context, call: Call) -> web.StreamResponse:
     """Removes a broker from the cluster, which will not come back; refused as long as it has what others need."""
     Place(context, call)
-    await context.broker.admin.remove_broker(broker_of(context, call).node_id)
+    await context.face.administration.remove_broker(broker_of(context, call).node_id)
     return no_content()
 
 
@@ -114,7 +114,7 @@ async def list_broker_replicas(context: Context, call: Call) -> web.StreamRespon
     """The replicas on a broker."""
     place = Place(context, call)
     node_id = broker_of(context, call).node_id
-    topics = context.broker.image.topics
+    topics = context.face.cluster.image.topics
     data: list[ReplicaV3] = [
         replica_shown(place, topics[name], partition, node_id)
         for name in sorted(topics)
@@ -128,20 +128,20 @@ async def allocate_producer_id(context: Context, call: Call) -> web.StreamRespon
     """A producer id that nobody else has."""
     Place(context, call)
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
-    return json_answer(ProducerIdV3(await context.broker.admin.allocate_producer_id(), 0), status=201)
+    return json_answer(ProducerIdV3(await context.face.administration.allocate_producer_id(), 0), status=201)
 
 
 def broker_of(context: Context, call: Call) -> BrokerInfo:
     """The broker of the path. `NotFound` if none is registered under this id."""
     node_id = NodeId(params.node_number(call.path["broker_id"]))
-    brokers = context.broker.image.brokers
+    brokers = context.face.cluster.image.brokers
     if node_id not in brokers:
         raise NotFound(f"there is no broker {node_id}; there are {', '.join(map(str, sorted(brokers)))}")
     return brokers[node_id]
 
 
 def _cluster(context: Context, place: Place) -> ClusterV3:
-    image, controller = context.broker.image, _controller(context)
+    image, controller = context.face.cluster.image, _controller(context)
     return ClusterV3(
         "KafkaCluster",
         place.metadata(),
@@ -158,8 +158,8 @@ def _cluster(context: Context, place: Place) -> ClusterV3:
 
 def _controller(context: Context) -> NodeId:
     """The last one that took office, as long as somebody leads the metadata log; as far as this broker knows."""
-    broker = context.broker
-    return NO_LEADER if broker.controller_node is None else broker.image.controller_id
+    cluster = context.face.cluster
+    return NO_LEADER if cluster.controller_node is None else cluster.image.controller_id
 
 
 def _voter(image: ClusterImage, voter: Voter) -> VoterV3:
@@ -168,7 +168,7 @@ def _voter(image: ClusterImage, voter: Voter) -> VoterV3:
 
 
 def _broker(place: Place, context: Context, broker: BrokerInfo) -> BrokerV3:
-    votes = any(voter.voter_id == broker.voter_id for voter in context.broker.image.voters)
+    votes = any(voter.voter_id == broker.voter_id for voter in context.face.cluster.image.voters)
     return BrokerV3(
         "KafkaBroker",
         place.metadata("brokers", broker.node_id),

@@ -90,7 +90,7 @@ _CHANGES: Final = json_decoder(ConfigChanges)
 async def list_topic_configs(context: Context, call: Call) -> web.StreamResponse:
     """A topic's settings."""
     place = Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     data = _topic_configs(context, place, topic)
     return json_answer(place.list_of("KafkaTopicConfig", data, "topics", topic.name, "configs"))
 
@@ -98,7 +98,7 @@ async def list_topic_configs(context: Context, call: Call) -> web.StreamResponse
 async def list_all_topic_configs(context: Context, call: Call) -> web.StreamResponse:
     """The settings of all topics."""
     place = Place(context, call)
-    topics = context.broker.image.topics
+    topics = context.face.cluster.image.topics
     data = [config for name in sorted(topics) for config in _topic_configs(context, place, topics[name])]
     return json_answer(place.list_of("KafkaTopicConfig", data, "topics", "-", "configs"))
 
@@ -106,7 +106,7 @@ async def list_all_topic_configs(context: Context, call: Call) -> web.StreamResp
 async def get_topic_config(context: Context, call: Call) -> web.StreamResponse:
     """One setting of a topic."""
     place = Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     return json_answer(_named(_topic_configs(context, place, topic), call))
 
 
@@ -155,12 +155,14 @@ async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
 async def _alter(
     context: Context, call: Call, changes: dict[str, str | None], *, validate_only: bool = False
 ) -> web.StreamResponse:
-    await context.broker.admin.alter_topic_configs(call.topic_name(), changes, validate_only=validate_only)
+    await context.face.administration.alter_topic_configs(call.topic_name(), changes, validate_only=validate_only)
     return no_content()
 
 
 def _topic_configs(context: Context, place: Place, topic: Topic) -> list[TopicConfigV3]:
-    entries = describe_topic(context.broker.config, topic.configs, replication_factor=len(topic.partitions[0].replicas))
+    entries = describe_topic(
+        context.face.cluster.config, topic.configs, replication_factor=len(topic.partitions[0].replicas)
+    )
     return [
         TopicConfigV3(
             "KafkaTopicConfig",
@@ -175,7 +177,7 @@ def _topic_configs(context: Context, place: Place, topic: Topic) -> list[TopicCo
 
 def _broker_configs(context: Context, place: Place, call: Call) -> list[BrokerConfigV3]:
     node_id = broker_of(context, call).node_id
-    if node_id != context.broker.node_id:
+    if node_id != context.face.cluster.node_id:
         raise NotFound(f"only broker {node_id} itself can show its settings; ask it at its own address")
     return [
         BrokerConfigV3(
@@ -185,7 +187,7 @@ def _broker_configs(context: Context, place: Place, call: Call) -> list[BrokerCo
             node_id,
             *_described(entry),
         )
-        for entry in describe_broker(context.broker.config)
+        for entry in describe_broker(context.face.cluster.config)
     ]
 
 

@@ -12,9 +12,9 @@ from typing import Final, Literal, TypeVar
 
 from msgspec import Struct, field
 
+from tidelog.broker.face.rest_consumers import Assign, Place, Seek, SeekToEdge, Subscribe
 from tidelog.broker.http.json_body import Body, OffsetNumber, PartitionNumber, milliseconds
 from tidelog.broker.http.params import shown
-from tidelog.broker.rest_consumers.requests import Assign, Place, Seek, SeekToEdge, Subscribe
 from tidelog.model.errors import ConsumerConfigOutOfRange, ConsumerConfigRefused, UnprocessableBody
 from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions, check_group_name, grouped
 from tidelog.model.ids import OFFSET_MAX

@@ -13,6 +13,21 @@ from typing import Final, TypeVar
 import msgspec
 from aiohttp import web
 
+from tidelog.broker.face.rest_consumers import (
+    CloseInstance,
+    CommitPlaces,
+    InstanceRequest,
+    OpenInstance,
+    PlaceRefused,
+    PlacesKept,
+    PlacesShown,
+    Reading,
+    ReadRecords,
+    RecordsRead,
+    ShowPlaces,
+    ShowReading,
+    Subscribe,
+)
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content, send_records
 from tidelog.broker.http.body import read_body
@@ -36,21 +51,6 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import decode_body, json_decoder
 from tidelog.broker.http.media import Embedded, check_document, embedded_wanted
 from tidelog.broker.http.topics_v2 import ANSWER_TYPE
-from tidelog.broker.rest_consumers.requests import (
-    CloseInstance,
-    CommitPlaces,
-    InstanceRequest,
-    OpenInstance,
-    PlaceRefused,
-    PlacesKept,
-    PlacesShown,
-    Reading,
-    ReadRecords,
-    RecordsRead,
-    ShowPlaces,
-    ShowReading,
-    Subscribe,
-)
 from tidelog.model.errors import InvalidRequest, UnknownPartition
 from tidelog.model.groups import check_group_name, pairs
 
@@ -70,7 +70,7 @@ _OFFSETS: Final = json_decoder(OffsetsToCommit)
 async def create(context: Context, call: Call) -> web.StreamResponse:
     """Creates a consumer instance."""
     sent = await _optional_body(context, call, _NEW)
-    config, consumers = context.broker.config, context.broker.rest_consumers
+    config, consumers = context.face.cluster.config, context.face.rest_consumers
     group = check_group_name(call.path["group"])
     asked = NewConsumer() if sent is None else sent
     request = OpenInstance(
@@ -94,7 +94,7 @@ async def delete(context: Context, call: Call) -> web.StreamResponse:
 async def subscribe(context: Context, call: Call) -> web.StreamResponse:
     """Subscribes to topics, or to those that match a pattern; instead of those that it has subscribed to before."""
     sent = await _body(context, call, _SUBSCRIPTION)
-    await context.broker.rest_consumers.ask(sent.to_request(*_names(call)))
+    await context.face.rest_consumers.ask(sent.to_request(*_names(call)))
     return no_content()
 
 
@@ -112,7 +112,7 @@ async def unsubscribe(context: Context, call: Call) -> web.StreamResponse:
 async def assign(context: Context, call: Call) -> web.StreamResponse:
     """Assigns partitions, whoever else reads them; instead of those that it had before."""
     sent = await _body(context, call, _PARTITIONS)
-    await context.broker.rest_consumers.ask(to_assign(sent, *_names(call)))
+    await context.face.rest_consumers.ask(to_assign(sent, *_names(call)))
     return no_content()
 
 
@@ -129,7 +129,7 @@ async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
 async def seek(context: Context, call: Call) -> web.StreamResponse:
     """Has it go on at these offsets, or at the first records of these times or later."""
     sent = await _body(context, call, _POSITIONS)
-    await context.broker.rest_consumers.ask(sent.to_request(*_names(call)))
+    await context.face.rest_consumers.ask(sent.to_request(*_names(call)))
     return no_content()
 
 
@@ -145,7 +145,7 @@ async def seek_to_end(context: Context, call: Call) -> web.StreamResponse:
 
 async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.StreamResponse:
     sent = await _body(context, call, _PARTITIONS)
-    await context.broker.rest_consumers.ask(to_edge(sent, *_names(call), is_end=is_end))
+    await context.face.rest_consumers.ask(to_edge(sent, *_names(call), is_end=is_end))
     return no_content()
 
 
@@ -155,9 +155,9 @@ async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.St
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
     """The next records; waits for one if there is none."""
     wanted = _form_wanted(call)
-    limits, consumers = context.limits, context.broker.rest_consumers
+    limits, consumers = context.limits, context.face.rest_consumers
     wait_s = call.duration_s(context, "timeout", limits.request_timeout_ms_max)
-    bytes_max = context.broker.config.consumer_request_max_bytes
+    bytes_max = context.face.cluster.config.consumer_request_max_bytes
     request = ReadRecords(
         **_named(call),
         attempt=consumers.new_attempt(),
@@ -195,7 +195,7 @@ async def commit(context: Context, call: Call) -> web.StreamResponse:
     """Keeps places: those that are named, or all that its reads have come to."""
     is_async = bool(params.boolean(call.query, "async"))
     sent = await _optional_body(context, call, _OFFSETS)
-    is_next = context.broker.config.rest_commit_semantics == "next"
+    is_next = context.face.cluster.config.rest_commit_semantics == "next"
     places = None if sent is None else sent.to_places(offset_is_next=is_next)
     kept = await _ask(context, PlacesKept, CommitPlaces(**_named(call), places=places, is_async=is_async))
     refused: list[PlaceRefused] = list(kept.refused)
@@ -233,12 +233,12 @@ async def _optional_body(context: Context, call: Call, decoder: msgspec.json.Dec
 
 async def _done(context: Context, call: Call, kind: Callable[..., InstanceRequest]) -> web.StreamResponse:
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
-    await context.broker.rest_consumers.ask(kind(**_named(call)))
+    await context.face.rest_consumers.ask(kind(**_named(call)))
     return no_content()
 
 
 async def _ask(context: Context, kind: type[A], request: InstanceRequest) -> A:
-    answer = (await context.broker.rest_consumers.ask(request)).message
+    answer = (await context.face.rest_consumers.ask(request)).message
     assert isinstance(answer, kind)
     return answer
 
@@ -258,5 +258,5 @@ def _host(context: Context, call: Call) -> str:
     said = call.request.headers.get("Host", "")
     if _HOST.fullmatch(said):
         return said
-    host, port = context.broker.http_address
+    host, port = context.face.cluster.http_address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
 from tidelog.broker.face.admission import Admission
+from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.model.cluster import Topic
 from tidelog.model.ids import TopicId
-
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
 
 ROTATIONS_MAX = 10_000
 
@@ -23,7 +20,7 @@ ROTATIONS_MAX = 10_000
 class Context:
     """One listener: the broker it speaks for, its bounds, and what its requests share."""
 
-    broker: Broker
+    face: BrokerFace
     admission: Admission
     limits: Limits
     metrics: RequestMetrics

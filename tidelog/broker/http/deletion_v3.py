@@ -27,7 +27,7 @@ _DELETION: Final = json_decoder(DeletionAsked)
 async def delete_records(context: Context, call: Call) -> web.StreamResponse:
     """Deletes the committed records before an offset. Asking again does no harm."""
     Place(context, call)
-    partition = context.broker.partition(call.topic_name(), call.partition_number())
+    partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     check_document(call.request)
     deadline_s = call.deadline_s(context)
     asked = decode_body(_DELETION, await read_body(context, call, context.limits.json_bytes_max))

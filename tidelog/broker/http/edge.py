@@ -42,15 +42,15 @@ class Edge:
     def __init__(self, context: Context, routes: Sequence[Route]) -> None:
         self._context = context
         self._admission = context.admission
-        self._clock = context.broker.clock
+        self._clock = context.face.clock
         self._hosts = KnownHosts(
-            context.broker.config.http_hosts,
-            lambda: [broker.host for broker in context.broker.image.brokers.values()],
+            context.face.cluster.config.http_hosts,
+            lambda: [broker.host for broker in context.face.cluster.image.brokers.values()],
         )
         self._router = Router(routes)
         self._stats = {route: context.metrics.route(route.template, route.method) for route in routes}
         self._unmatched = context.metrics.route("unmatched", "any")
-        self._logger = structlog.get_logger("tidelog.http").bind(node_id=context.broker.node_id)
+        self._logger = structlog.get_logger("tidelog.http").bind(node_id=context.face.cluster.node_id)
         self._refused = 0
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -50,11 +50,11 @@ class Place:
     """Builds the links of one answer."""
 
     def __init__(self, context: Context, call: Call) -> None:
-        broker = context.broker
-        self.cluster_id = broker.cluster_id
-        self.moves_throttle = broker.image.moves_throttle or None
-        here = broker.image.brokers.get(broker.node_id)
-        host, port = broker.http_address if here is None else (here.host, here.port)
+        cluster = context.face.cluster
+        self.cluster_id = cluster.cluster_id
+        self.moves_throttle = cluster.image.moves_throttle or None
+        here = cluster.image.brokers.get(cluster.node_id)
+        host, port = cluster.http_address if here is None else (here.host, here.port)
         bracketed = f"[{host}]" if ":" in host else host
         self._base = f"http://{bracketed}:{port}{call.prefix}/clusters"
         asked = call.path.get("cluster_id")

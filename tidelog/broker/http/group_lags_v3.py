@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.groups.asking import PATIENCE_S, Lag, lags_of
+from tidelog.broker.face.groups import PATIENCE_S, Lag
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
@@ -86,7 +86,7 @@ async def get_summary(context: Context, call: Call) -> web.StreamResponse:
 
 async def _lags(context: Context, call: Call) -> tuple[str, list[Lag]]:
     group = check_group_name(call.path["group"])
-    return group, await lags_of(context.broker, group, call.started_s + PATIENCE_S)
+    return group, await context.face.groups.lags(group, call.started_s + PATIENCE_S)
 
 
 def _lag(place: Place, group: str, lag: Lag) -> LagV3:

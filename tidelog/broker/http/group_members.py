@@ -166,7 +166,7 @@ async def _ask(context: Context, call: Call, request: Heartbeat | CommitOffsets 
     deadline_s = call.deadline_s(context)
     answer = None
     async with context.admission.waits.until(deadline_s):
-        answer = await context.broker.groups.ask(request, deadline_s=deadline_s)
+        answer = await context.face.groups.ask(request, deadline_s=deadline_s)
     if answer is None:
         raise CoordinatorLost("the answer did not come in time, or this broker is shutting down; ask again, or another")
     return json_answer(answer)

@@ -7,15 +7,13 @@ bound for the series; the groups beyond it are counted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidelog.broker.face.face import BrokerFace
 from tidelog.groups.group import GroupState
-
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
 
 SERIES_MAX: Final = 5_000
 """Some 30 ms of the event loop."""
@@ -24,15 +22,15 @@ SERIES_MAX: Final = 5_000
 class GroupMetrics(Collector):
     """Of one broker; see the module."""
 
-    def __init__(self, broker: Broker, *, series_max: int = SERIES_MAX) -> None:
-        self._broker = broker
+    def __init__(self, face: BrokerFace, *, series_max: int = SERIES_MAX) -> None:
+        self._face = face
         self._series_max = series_max
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each scrape, on the event loop."""
-        if not self._broker.is_ready:
+        if not self._face.readiness.is_ready:
             return
-        lags = self._broker.group_lags
+        lags = self._face.statistics.group_lags
         lags.watched()
         members = GaugeMetricFamily("tidelog_group_members", "Members of a consumer group.", labels=["group"])
         behind = GaugeMetricFamily(
@@ -61,7 +59,7 @@ class GroupMetrics(Collector):
         yield GaugeMetricFamily(
             "tidelog_group_coordinators",
             "Partitions of __consumer_offsets that this broker coordinates.",
-            value=len(self._broker.groups.coordinators.loaded),
+            value=self._face.statistics.group_coordinators,
         )
         yield GaugeMetricFamily(
             "tidelog_groups_not_shown",

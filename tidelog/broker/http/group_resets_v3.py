@@ -12,8 +12,8 @@ from typing import Annotated, Final, Literal
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from tidelog.broker.broker import Broker
-from tidelog.broker.groups.asking import PATIENCE_S, described, places_of
+from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.groups import PATIENCE_S
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
@@ -29,7 +29,6 @@ from tidelog.broker.http.json_body import (
     json_decoder,
 )
 from tidelog.broker.http.media import check_document
-from tidelog.broker.routing.gathering import offsets_of
 from tidelog.groups.resetting import NewPlace, Reset, ResetTo, Standing, plan
 from tidelog.model.errors import GroupNotEmpty, InvalidRequest, TidelogError, UnknownGroup, UnprocessableBody
 from tidelog.model.groups import CommittedOffset, SetOffsets, check_group_name
@@ -88,20 +87,20 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     group = check_group_name(call.path["group"])
     check_document(call.request)
     asked = decode_body(_RESET, await read_body(context, call, context.limits.json_bytes_max))
-    reset = _reset(asked, context.broker.clock.wall_ms())
-    places = await _places_to_reset(context.broker, group, call.started_s + PATIENCE_S)
-    partitions = _partitions(context.broker, asked.topics, places)
+    reset = _reset(asked, context.face.clock.wall_ms())
+    places = await _places_to_reset(context.face, group, call.started_s + PATIENCE_S)
+    partitions = _partitions(context.face, asked.topics, places)
     if not 0 < len(partitions) <= context.limits.entries_max:
         raise UnprocessableBody(
             f"group {group} has no offsets to reset; name topics to give it some"
             if not partitions
             else f"{len(partitions)} partitions: reset at most {context.limits.entries_max} at once"
         )
-    planned = plan(reset, await _standings(context.broker, partitions, places, reset.timestamp_ms))
+    planned = plan(reset, await _standings(context.face, partitions, places, reset.timestamp_ms))
     if not asked.validate_only:
         offsets = tuple(CommittedOffset(one.topic, one.partition, one.new) for one in planned)
         deadline_s = call.deadline_s(context)
-        await context.broker.groups.ask(SetOffsets(group=group, offsets=offsets), deadline_s=deadline_s)
+        await context.face.groups.ask(SetOffsets(group=group, offsets=offsets), deadline_s=deadline_s)
     return json_answer(_shown(place, group, planned, validate_only=asked.validate_only))
 
 
@@ -126,11 +125,11 @@ def _reset(asked: ResetAsked, now_ms: int) -> Reset:
     return Reset(ResetTo(asked.to), value)
 
 
-async def _places_to_reset(broker: Broker, group: str, deadline_s: float) -> dict[tuple[str, int], int]:
+async def _places_to_reset(face: BrokerFace, group: str, deadline_s: float) -> dict[tuple[str, int], int]:
     """The group's offsets; none of a group that does not exist. Raises `GroupNotEmpty`: the coordinator would refuse as
     well, but only after all the work, and not what is only validated."""
     try:
-        found = await described(broker, group, deadline_s)
+        found = await face.groups.describe(group, deadline_s)
     except UnknownGroup:
         return {}
     if found.members:
@@ -139,33 +138,35 @@ async def _places_to_reset(broker: Broker, group: str, deadline_s: float) -> dic
             f"group {group} has {count} {'member' if count == 1 else 'members'}, who would go on where they are; stop "
             "its consumers first (one that died counts until its session ends), then ask again"
         )
-    return {(one.topic, one.partition): one.offset for one in await places_of(broker, group, deadline_s)}
+    return {(one.topic, one.partition): one.offset for one in await face.groups.committed_offsets(group, deadline_s)}
 
 
 def _partitions(
-    broker: Broker, topics: Sequence[TopicReset] | None, places: Mapping[tuple[str, int], int]
+    face: BrokerFace, topics: Sequence[TopicReset] | None, places: Mapping[tuple[str, int], int]
 ) -> list[tuple[str, int]]:
     """By topic and partition. Raises `UnknownTopic`; `_standings` sees which partitions there are."""
     if topics is None:
         return sorted(places)
     found = dict[tuple[str, int], None]()
     for asked in topics:
-        topic = broker.topic(check_topic_name(asked.topic_name))
+        topic = face.cluster.topic(check_topic_name(asked.topic_name))
         numbers = range(len(topic.partitions)) if asked.partition_ids is None else asked.partition_ids
         found.update({(topic.name, number): None for number in numbers})
     return sorted(found)
 
 
 async def _standings(
-    broker: Broker,
+    face: BrokerFace,
     partitions: Sequence[tuple[str, int]],
     places: Mapping[tuple[str, int], int],
     timestamp_ms: int | None,
 ) -> list[Standing]:
     """Raises `UnknownPartition`, or `LeaderNotAvailable` if one of them cannot be asked now."""
-    handles = [broker.partition(*partition) for partition in partitions]
+    handles = [face.partitions.handle(*partition) for partition in partitions]
     standings = list[Standing]()
-    for partition, found in zip(partitions, await offsets_of([(one, timestamp_ms) for one in handles]), strict=True):
+    for partition, found in zip(
+        partitions, await face.partitions.offsets_of([(one, timestamp_ms) for one in handles]), strict=True
+    ):
         if isinstance(found, TidelogError):
             raise found
         extent, record = found.extent, found.record

@@ -10,7 +10,7 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.groups.asking import PATIENCE_S, described
+from tidelog.broker.face.groups import PATIENCE_S
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
@@ -98,7 +98,7 @@ class AssignmentV3(Struct, frozen=True):
 async def list_groups(context: Context, call: Call) -> web.StreamResponse:
     """All consumer groups."""
     place = Place(context, call)
-    found = await context.broker.groups.list_groups(deadline_s=call.started_s + PATIENCE_S)
+    found = await context.face.groups.list_groups(deadline_s=call.started_s + PATIENCE_S)
     return json_answer(place.list_of("KafkaConsumerGroup", [_group(place, one) for one in found], "consumer-groups"))
 
 
@@ -112,13 +112,13 @@ async def delete_group(context: Context, call: Call) -> web.StreamResponse:
     """Forgets a group that has no members, and all its offsets."""
     Place(context, call)
     group = check_group_name(call.path["group"])
-    await context.broker.groups.ask(DeleteGroup(group=group), deadline_s=call.deadline_s(context))
+    await context.face.groups.ask(DeleteGroup(group=group), deadline_s=call.deadline_s(context))
     return no_content()
 
 
 async def group_of(context: Context, call: Call) -> GroupDescription:
     """The group of the path. Raises `UnknownGroup`."""
-    return await described(context.broker, check_group_name(call.path["group"]), call.started_s + PATIENCE_S)
+    return await context.face.groups.describe(check_group_name(call.path["group"]), call.started_s + PATIENCE_S)
 
 
 def _group(place: Place, found: GroupListed | GroupDescription) -> ConsumerGroupV3:

@@ -33,9 +33,9 @@ async def get_health(_context: Context, _call: Call) -> web.StreamResponse:
 async def get_readiness(context: Context, _call: Call) -> web.StreamResponse:
     """Can it serve?"""
     context.admission.refuse_if_ending()
-    broker = context.broker
     context.admission.refuse_unready()
-    return json_answer(Readiness("ready", broker.cluster_id, broker.node_id))
+    cluster = context.face.cluster
+    return json_answer(Readiness("ready", cluster.cluster_id, cluster.node_id))
 
 
 async def get_metrics(context: Context, _call: Call) -> web.StreamResponse:

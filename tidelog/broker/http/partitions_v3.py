@@ -59,7 +59,7 @@ class ReplicaV3(Struct, frozen=True):
 async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
     """A topic's partitions."""
     place = Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     data = [_partition(place, topic, partition) for partition in topic.partitions]
     return json_answer(place.list_of("KafkaPartition", data, "topics", topic.name, "partitions"))
 
@@ -67,7 +67,7 @@ async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
 async def get_partition(context: Context, call: Call) -> web.StreamResponse:
     """A partition."""
     place = Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     return json_answer(_partition(place, topic, partition_of(topic, call)))
 
 
@@ -77,7 +77,7 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
     offset_type = call.query.get("offset_type", "earliest_and_latest")
     if offset_type != "earliest_and_latest":
         raise InvalidRequest(f"offset_type must be earliest_and_latest, not {params.shown(offset_type)}")
-    partition = context.broker.partition(call.topic_name(), call.partition_number())
+    partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     extent = await partition.extent()
     answer = PartitionOffsetV3(
         "KafkaPartitionOffset",
@@ -95,7 +95,7 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
 async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
     """A partition's replicas."""
     place = Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
     data = [replica_shown(place, topic, partition, node_id) for node_id in partition.replicas]
     return json_answer(
@@ -106,7 +106,7 @@ async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
 async def get_replica(context: Context, call: Call) -> web.StreamResponse:
     """One replica of a partition."""
     place = Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
     node_id = NodeId(params.node_number(call.path["broker_id"]))
     if node_id not in partition.replicas:

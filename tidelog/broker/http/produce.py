@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.broker.face.partitions import PartitionHandle, ProduceReceipt
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import KeyedRequest
 from tidelog.broker.http.limits import Limits
-from tidelog.broker.partitions.partition_handle import PartitionHandle
-from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.routing.gathering import fingerprints_of
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import Compression, RecordBatch, parse_header
@@ -149,7 +147,7 @@ def config_of(context: Context, topic: Topic) -> TopicConfig:
         partition = _partition(context, topic, info.partition)
         if not isinstance(partition, LeaderNotAvailable):
             return partition.config
-    return context.broker.topic_config(topic.name)
+    return context.face.cluster.topic_config(topic.name)
 
 
 async def refuse_other_content(context: Context, topic: Topic, keyed: KeyedRequest | None) -> None:
@@ -159,7 +157,7 @@ async def refuse_other_content(context: Context, topic: Topic, keyed: KeyedReque
         return
     found = [_partition(context, topic, info.partition) for info in topic.partitions]
     open_ones = [partition for partition in found if not isinstance(partition, LeaderNotAvailable)]
-    for known in await fingerprints_of(open_ones, keyed.producer_id):
+    for known in await context.face.partitions.fingerprints_of(open_ones, keyed.producer_id):
         if isinstance(known, int) and known != keyed.fingerprint:
             raise IdempotencyKeyReused("this Idempotency-Key came with other content before; use a new key")
 
@@ -189,7 +187,7 @@ def common_error(outcomes: Sequence[object]) -> TidelogError | None:
 
 def _partition(context: Context, topic: Topic, number: int) -> PartitionHandle | LeaderNotAvailable:
     try:
-        return context.broker.partition(topic.name, number)
+        return context.face.partitions.handle(topic.name, number)
     except LeaderNotAvailable as error:
         return error
 

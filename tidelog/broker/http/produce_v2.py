@@ -42,7 +42,7 @@ from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.records import Record
 
 if TYPE_CHECKING:
-    from tidelog.broker.partitions.proposals import ProduceReceipt
+    from tidelog.broker.face.partitions import ProduceReceipt
 
 ANSWER_TYPE: Final = "application/vnd.kafka.v2+json"
 
@@ -82,7 +82,7 @@ async def produce_to_partition(context: Context, call: Call) -> web.StreamRespon
 
 
 async def _produce(context: Context, call: Call, partition: int | None) -> web.StreamResponse:
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     if partition is not None:
         check_partition(topic, partition)
     embedded = embedded_sent(call.request)
@@ -93,7 +93,7 @@ async def _produce(context: Context, call: Call, partition: int | None) -> web.S
     records = decode_records(body, embedded)
     if not 0 < len(records) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(records)} records: send 1 to {context.limits.entries_max}")
-    now_ms = context.broker.clock.wall_ms()
+    now_ms = context.face.clock.wall_ms()
     grouping = Grouping(context, topic, keyed)
     slots = [grouping.add(record_of(sent, now_ms), _named_partition(partition, sent.partition)) for sent in records]
     outcomes = await append(context, topic, grouping.batches(), Terms(acks, call.deadline_s(context), keyed))

@@ -38,7 +38,7 @@ class BatchReceiptV3(Struct, frozen=True):
 async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     """Produces the entries of one document, with a receipt for each."""
     cluster_id = Place(context, call).cluster_id
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     check_document(call.request)
     acks = params.acks(call.query)
     body = await read_body(context, call, context.limits.json_bytes_max)
@@ -46,7 +46,7 @@ async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     await refuse_other_content(context, topic, keyed)
     entries = _checked(context, decode_body(_ENTRIES, body).entries)
     grouping = Grouping(context, topic, keyed)
-    placed, failures = _place(grouping, entries, context.broker.clock.wall_ms())
+    placed, failures = _place(grouping, entries, context.face.clock.wall_ms())
     outcomes = {}
     if placed:
         outcomes = await append(context, topic, grouping.batches(), Terms(acks, call.deadline_s(context), keyed))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidelog.broker.face.partitions import FetchedBatches, ReadHandle
 from tidelog.broker.http import params
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.produce import check_partition
-from tidelog.broker.partitions.partition_handle import FetchedBatches, ReadHandle
 from tidelog.model.errors import InvalidRequest, NotAReplica
 from tidelog.model.ids import PartitionId
 
@@ -26,14 +26,16 @@ def readable_partition(context: Context, call: Call) -> ReadHandle:
         )
     name, number = call.topic_name(), call.partition_number()
     if replica is not None:
-        topic = context.broker.topic(name)
+        topic = context.face.cluster.topic(name)
         check_partition(topic, number)
-        copy = context.broker.data.local_copy(PartitionId(topic.topic_id, number))
+        copy = context.face.partitions.local_copy(PartitionId(topic.topic_id, number))
         if copy is not None:
             return copy
-        if replica == "local" and topic.partitions[number].leader != context.broker.node_id:
-            raise NotAReplica(f"broker {context.broker.node_id} holds no copy of {name}-{number}; see its replicas")
-    return context.broker.partition(name, number)
+        if replica == "local" and topic.partitions[number].leader != context.face.cluster.node_id:
+            raise NotAReplica(
+                f"broker {context.face.cluster.node_id} holds no copy of {name}-{number}; see its replicas"
+            )
+    return context.face.partitions.handle(name, number)
 
 
 async def start_offset(partition: ReadHandle, query: Mapping[str, str]) -> int:

@@ -122,21 +122,21 @@ _ELECTION: Final = json_decoder(ElectionAsked)
 async def list_all(context: Context, call: Call) -> web.StreamResponse:
     """All partitions whose replicas move."""
     place = Place(context, call)
-    topics = context.broker.image.topics
+    topics = context.face.cluster.image.topics
     return json_answer(_shown(place, [topics[name] for name in sorted(topics)], "-"))
 
 
 async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
     """A topic's partitions whose replicas move."""
     place = Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     return json_answer(_shown(place, [topic], topic.name))
 
 
 async def get_one(context: Context, call: Call) -> web.StreamResponse:
     """How a partition's replicas move. `NotFound` if they do not."""
     place = Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     info = partition_of(topic, call)
     if not info.is_moving:
         raise NotFound(f"the replicas of {topic.name}-{info.partition} do not move")
@@ -176,14 +176,14 @@ async def begin(context: Context, call: Call) -> web.StreamResponse:
     moves = [
         NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in asked.data
     ]
-    await context.broker.admin.alter_reassignments(moves, asked.throttle_bytes_per_s)
+    await context.face.administration.alter_reassignments(moves, asked.throttle_bytes_per_s)
     return no_content()
 
 
 async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
     """Calls off all moves: replicas stay where they were."""
     Place(context, call)
-    topics = context.broker.image.topics.values()
+    topics = context.face.cluster.image.topics.values()
     await _call_off(context, [(topic, info) for topic in topics for info in topic.partitions if info.is_moving])
     return no_content()
 
@@ -191,7 +191,7 @@ async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
 async def call_off_one(context: Context, call: Call) -> web.StreamResponse:
     """Calls off one partition's move; without effect if there is none."""
     Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     await _call_off(context, [(topic, partition_of(topic, call))])
     return no_content()
 
@@ -199,7 +199,7 @@ async def call_off_one(context: Context, call: Call) -> web.StreamResponse:
 async def _call_off(context: Context, moving: Sequence[tuple[Topic, PartitionInfo]]) -> None:
     moves = [NewReplicas(topic.topic_id, info.partition, None) for topic, info in moving]
     for start in range(0, len(moves), MOVES_MAX):
-        await context.broker.admin.alter_reassignments(moves[start : start + MOVES_MAX])
+        await context.face.administration.alter_reassignments(moves[start : start + MOVES_MAX])
 
 
 async def rebalance(context: Context, call: Call) -> web.StreamResponse:
@@ -207,7 +207,7 @@ async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     Place(context, call)
     check_document(call.request)
     asked = decode_body(_REBALANCE, await read_body(context, call, context.limits.json_bytes_max))
-    moves = await context.broker.admin.rebalance(
+    moves = await context.face.administration.rebalance(
         asked.leaving or (), validate_only=asked.validate_only, throttle=asked.throttle_bytes_per_s
     )
     names = _names(context)
@@ -226,7 +226,7 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
     partitions = None
     if asked.data is not None:
         partitions = [PartitionNamed(*_named(context, one.topic_name, one.partition_id)) for one in asked.data]
-    found = await context.broker.admin.elect_leaders(asked.election_type, partitions)
+    found = await context.face.administration.elect_leaders(asked.election_type, partitions)
     names = _names(context)
     return json_answer(
         ElectionsShown(
@@ -237,11 +237,11 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
 
 def _names(context: Context) -> dict[str, str]:
     """Of topics, by their ids."""
-    return {topic.topic_id: topic.name for topic in context.broker.image.topics.values()}
+    return {topic.topic_id: topic.name for topic in context.face.cluster.image.topics.values()}
 
 
 def _named(context: Context, name: str, partition: int) -> tuple[str, int]:
-    topic = context.broker.topic(check_topic_name(name))
+    topic = context.face.cluster.topic(check_topic_name(name))
     if partition >= len(topic.partitions):
         raise UnknownPartition(f"topic {name} has no partition {partition}, only {len(topic.partitions)} partitions")
     return topic.topic_id, partition

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from tidelog.broker.face.partitions import ReadHandle
+from tidelog.broker.face.records import read_records, show
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import encode, send_records
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import embedded_wanted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
-from tidelog.broker.partitions.partition_handle import ReadHandle
-from tidelog.broker.routing.shown_records import read_records, show
 from tidelog.model.errors import InvalidRequest
 
 

@@ -15,7 +15,7 @@ from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.records import Record
 
 if TYPE_CHECKING:
-    from tidelog.broker.partitions.proposals import ProduceReceipt
+    from tidelog.broker.face.partitions import ProduceReceipt
 
 OK: Final = 200
 _TEXT: Final = msgspec.json.Decoder(str | None)

@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tidelog.broker.face.access import Operation
+from tidelog.broker.face.records import RecordShown
+from tidelog.broker.face.rest_consumers import PlaceRefused
 from tidelog.broker.http import (
     batches,
     bulk,
@@ -44,8 +46,6 @@ from tidelog.broker.http.route import any_topic_resource as topics
 from tidelog.broker.http.route import cluster_resource as cluster
 from tidelog.broker.http.route import group_resource as group
 from tidelog.broker.http.route import topic_resource as topic
-from tidelog.broker.rest_consumers.requests import PlaceRefused
-from tidelog.broker.routing.shown_records import RecordShown
 from tidelog.model.groups import CommitAnswer, HeartbeatAnswer, OffsetsAnswer
 
 _INTEGER: Final[Mapping[str, object]] = {"type": "integer", "minimum": 0}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from tidelog.broker.face.access import EverybodyMay
-from tidelog.broker.face.admission import Admission
+from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.http.broker_metrics import BrokerMetrics
 from tidelog.broker.http.cluster_metrics import ClusterMetrics
 from tidelog.broker.http.connection import Server
@@ -19,9 +17,6 @@ from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.routes import ROUTES
-
-if TYPE_CHECKING:
-    from tidelog.broker.broker import Broker
 
 BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
@@ -48,19 +43,19 @@ class HttpServer:
         await self._server.shutdown(grace_s / 2)  # a request gets that long twice: to end, and to be cancelled
 
 
-async def start_http(broker: Broker, host: str, port: int, *, limits: Limits | None = None) -> HttpServer:
+async def start_http(face: BrokerFace, host: str, port: int, *, limits: Limits | None = None) -> HttpServer:
     """Opens the listener; port 0 takes any free one. Raises `OSError` if the address cannot be had."""
-    limits = limits or Limits.of(broker.config)
+    limits = limits or Limits.of(face.cluster.config)
     metrics = RequestMetrics()
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
-    registry.register(BrokerMetrics(broker))
-    registry.register(ClusterMetrics(broker))
-    registry.register(GroupMetrics(broker))
+    registry.register(BrokerMetrics(face))
+    registry.register(ClusterMetrics(face))
+    registry.register(GroupMetrics(face))
     ProcessCollector(registry=registry)
-    admission = Admission(broker, limits, EverybodyMay())
+    admission = face.admission(limits)
     context = Context(
-        broker=broker,
+        face=face,
         admission=admission,
         limits=limits,
         metrics=metrics,
@@ -71,7 +66,7 @@ async def start_http(broker: Broker, host: str, port: int, *, limits: Limits | N
     metrics.gauge("tidelog_http_body_bytes", "Memory taken by request bodies.", lambda: admission.bodies.used)
     metrics.gauge("tidelog_http_answer_bytes", "Memory taken by answers under way.", lambda: admission.answers.used)
     metrics.gauge("tidelog_http_waiting_requests", "Requests that wait for data.", lambda: len(admission.waits))
-    consumers = broker.rest_consumers
+    consumers = face.rest_consumers
     metrics.gauge("tidelog_rest_consumers", "REST consumer instances that live here.", lambda: consumers.instances)
     metrics.gauge("tidelog_rest_consumer_bytes", "Memory taken by their reads.", lambda: consumers.read_bytes)
     server = Server(Edge(context, ROUTES).serve, limits, admission.connections, metrics)

@@ -47,7 +47,7 @@ from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, RequestTimeout, ShuttingDown, TidelogError, TooLarge, UnprocessableBody
 
 if TYPE_CHECKING:
-    from tidelog.broker.partitions.proposals import ProduceReceipt
+    from tidelog.broker.face.partitions import ProduceReceipt
 
 HTTP_SERVER_ERROR: Final = 500
 _RECORD: Final = json_decoder(RecordV3)
@@ -57,7 +57,7 @@ _RECEIPT_END: Final = b"\r\n"
 async def produce_stream(context: Context, call: Call) -> web.StreamResponse:
     """Produces a stream of records: JSON objects in, receipts out."""
     cluster_id = Place(context, call).cluster_id
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     check_document(call.request)
     check_encoding(call.request)
     refuse_key(call.request, "cannot be honoured on a stream: use records:batch")
@@ -160,7 +160,7 @@ class RecordStream:
         size = len(text) + ITEM_OVERHEAD_BYTES
         try:
             sent = decode_body(_RECORD, text)
-            record = record_of(sent, self._context.broker.clock.wall_ms())
+            record = record_of(sent, self._context.face.clock.wall_ms())
             check_record(self._context.limits, record)
             return Arrived(size, sent, record, self._placer.place(record.key, sent.partition_id))
         except TidelogError as error:

@@ -75,19 +75,21 @@ async def post_root(context: Context, call: Call) -> web.StreamResponse:
 
 async def list_brokers(context: Context, _call: Call) -> web.StreamResponse:
     """Node ids of the live brokers."""
-    live: list[int] = [broker.node_id for broker in context.broker.image.live_brokers]
+    live: list[int] = [broker.node_id for broker in context.face.cluster.image.live_brokers]
     return json_answer(BrokersV2(live), content_type=ANSWER_TYPE)
 
 
 async def list_topics(context: Context, _call: Call) -> web.StreamResponse:
     """Names of all topics."""
-    return json_answer(sorted(context.broker.image.topics), content_type=ANSWER_TYPE)
+    return json_answer(sorted(context.face.cluster.image.topics), content_type=ANSWER_TYPE)
 
 
 async def get_topic(context: Context, call: Call) -> web.StreamResponse:
     """A topic."""
-    topic = context.broker.topic(call.topic_name())
-    entries = describe_topic(context.broker.config, topic.configs, replication_factor=len(topic.partitions[0].replicas))
+    topic = context.face.cluster.topic(call.topic_name())
+    entries = describe_topic(
+        context.face.cluster.config, topic.configs, replication_factor=len(topic.partitions[0].replicas)
+    )
     configs = {entry.name: entry.value for entry in entries}
     partitions = [_shown(partition) for partition in topic.partitions]
     return json_answer(TopicV2(topic.name, configs, partitions, topic.topic_id), content_type=ANSWER_TYPE)
@@ -95,18 +97,20 @@ async def get_topic(context: Context, call: Call) -> web.StreamResponse:
 
 async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
     """A topic's partitions."""
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     return json_answer([_shown(partition) for partition in topic.partitions], content_type=ANSWER_TYPE)
 
 
 async def get_partition(context: Context, call: Call) -> web.StreamResponse:
     """A partition."""
-    return json_answer(_shown(partition_of(context.broker.topic(call.topic_name()), call)), content_type=ANSWER_TYPE)
+    return json_answer(
+        _shown(partition_of(context.face.cluster.topic(call.topic_name()), call)), content_type=ANSWER_TYPE
+    )
 
 
 async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
     """The readable range of a partition."""
-    extent = await context.broker.partition(call.topic_name(), call.partition_number()).extent()
+    extent = await context.face.partitions.handle(call.topic_name(), call.partition_number()).extent()
     return json_answer(OffsetsV2(extent.log_start_offset, extent.high_watermark), content_type=ANSWER_TYPE)
 
 

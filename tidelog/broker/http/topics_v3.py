@@ -85,7 +85,7 @@ async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     place = Place(context, call)
     check_document(call.request)
     asked = decode_body(_CREATE, await read_body(context, call, context.limits.json_bytes_max))
-    topic = await context.broker.admin.create_topic(_new_topic(asked), validate_only=asked.validate_only)
+    topic = await context.face.administration.create_topic(_new_topic(asked), validate_only=asked.validate_only)
     shown = _topic(place, topic)
     if asked.validate_only:
         return json_answer(shown)
@@ -95,14 +95,14 @@ async def create_topic(context: Context, call: Call) -> web.StreamResponse:
 async def list_topics(context: Context, call: Call) -> web.StreamResponse:
     """All topics."""
     place = Place(context, call)
-    topics = context.broker.image.topics
+    topics = context.face.cluster.image.topics
     return json_answer(place.list_of("KafkaTopic", [_topic(place, topics[name]) for name in sorted(topics)], "topics"))
 
 
 async def get_topic(context: Context, call: Call) -> web.StreamResponse:
     """A topic."""
     place = Place(context, call)
-    return json_answer(_topic(place, context.broker.topic(call.topic_name())))
+    return json_answer(_topic(place, context.face.cluster.topic(call.topic_name())))
 
 
 async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
@@ -111,13 +111,13 @@ async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
     name = call.topic_name()
     check_document(call.request)
     asked = decode_body(_GROW, await read_body(context, call, context.limits.json_bytes_max))
-    return json_answer(_topic(place, await context.broker.admin.add_partitions(name, asked.partitions_count)))
+    return json_answer(_topic(place, await context.face.administration.add_partitions(name, asked.partitions_count)))
 
 
 async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
     """Deletes a topic with all its records."""
     Place(context, call)
-    await context.broker.admin.delete_topic(call.topic_name())
+    await context.face.administration.delete_topic(call.topic_name())
     return no_content()
 
 

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from aiohttp import web
 from msgspec import Struct
 
+from tidelog.broker.face.partitions import VerifyQuery, VerifyReply
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Metadata, Place
 from tidelog.broker.http.topics_v2 import partition_of
-from tidelog.broker.repair.repair_messages import VerifyQuery, VerifyReply
 from tidelog.model.cluster import PartitionInfo, Topic
-from tidelog.model.errors import LeaderNotAvailable, NotFound
+from tidelog.model.errors import NotFound
 from tidelog.model.ids import OFFSET_MAX, NodeId
-from tidelog.transport.peer import PeerLost, PeerUnreachable
 
 
 class DamagedShown(Struct, frozen=True):
@@ -59,7 +58,7 @@ class VerificationV3(Struct, frozen=True):
 async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
     """Reads and checks a replica, from `offset` up to `to` or less far."""
     place = Place(context, call)
-    topic = context.broker.topic(call.topic_name())
+    topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
     node_id = NodeId(params.node_number(call.path["broker_id"]))
     if node_id not in partition.replicas:
@@ -71,10 +70,7 @@ async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
         params.optional_integer(call.query, "to", OFFSET_MAX),
         params.boolean(call.query, "batches") is True,
     )
-    try:
-        reply = await context.broker.data.verifier.verify(node_id, asked)
-    except (PeerUnreachable, PeerLost, TimeoutError):
-        raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
+    reply = await context.face.partitions.verify(node_id, asked)
     return json_answer(_shown(place, topic, partition, node_id, asked, reply))
 
 

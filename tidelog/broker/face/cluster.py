@@ -1,0 +1,51 @@
+"""The cluster as one broker knows it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.model.cluster import ClusterImage, Topic
+from tidelog.model.ids import NodeId
+
+
+class Cluster(Protocol):
+    """The metadata that a broker has applied, and its own place in it. Brokers may differ for a moment."""
+
+    @property
+    def node_id(self) -> NodeId:
+        """This broker."""
+        ...
+
+    @property
+    def config(self) -> BrokerConfig:
+        """This broker's settings."""
+        ...
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty until it is known."""
+        ...
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as of the last applied metadata record."""
+        ...
+
+    @property
+    def controller_node(self) -> int | None:
+        """The broker that leads the metadata log, as far as this one knows."""
+        ...
+
+    @property
+    def http_address(self) -> tuple[str, int]:
+        """The address under which this broker registers."""
+        ...
+
+    def topic(self, name: str) -> Topic:
+        """Raises `UnknownTopic`."""
+        ...
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """The settings in force for a topic. Raises `UnknownTopic`."""
+        ...

@@ -1,0 +1,35 @@
+"""`BrokerFace`: the parts of a broker that its listeners speak for, each under its name. The broker makes it once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.broker.face.access import Authorizer
+from tidelog.broker.face.admission import Admission, ListenerLimits, Readiness
+from tidelog.broker.face.cluster import Cluster
+from tidelog.broker.face.groups import ConsumerGroups
+from tidelog.broker.face.partitions import Partitions
+from tidelog.broker.face.statistics import Statistics
+from tidelog.broker.membership.administration import Administration
+from tidelog.broker.rest_consumers.service import RestConsumers
+from tidelog.model.ports import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFace:
+    """One broker, as its listeners see it. All parts may be asked before the broker is ready; see `Readiness`."""
+
+    cluster: Cluster
+    partitions: Partitions
+    administration: Administration
+    groups: ConsumerGroups
+    rest_consumers: RestConsumers
+    statistics: Statistics
+    readiness: Readiness
+    authorizer: Authorizer
+    clock: Clock
+    """The broker's time, for timestamps of records that came without one."""
+
+    def admission(self, limits: ListenerLimits) -> Admission:
+        """Makes the gate of a listener that begins to serve."""
+        return Admission(self.readiness, limits, self.authorizer)

@@ -1,0 +1,89 @@
+"""Partitions, as a listener sees them: a handle each, whichever broker leads, and questions about many at once.
+
+The values that handles take and give are named here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, Offsets, PartitionHandle, ReadHandle
+from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.repair.repair_messages import VerifyQuery, VerifyReply
+from tidelog.broker.repair.verifying import Verifier
+from tidelog.broker.routing import gathering
+from tidelog.broker.routing.routing import Routing
+from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.model.errors import LeaderNotAvailable, TidelogError
+from tidelog.model.ids import PartitionId, ProducerId
+from tidelog.transport.peer import PeerLost, PeerUnreachable
+
+__all__ = [
+    "Extent",
+    "FetchedBatches",
+    "Offsets",
+    "PartitionHandle",
+    "Partitions",
+    "ProduceReceipt",
+    "ReadHandle",
+    "VerifyQuery",
+    "VerifyReply",
+]
+
+
+class Replicas(Protocol):
+    """The replicas that this broker holds."""
+
+    @property
+    def verifier(self) -> Verifier:
+        """Verifies a replica of any broker."""
+        ...
+
+    def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
+        """This broker's own copy of a partition; None if it holds none, or cannot open it."""
+        ...
+
+
+class Partitions:
+    """The partitions of the cluster, as one broker reaches them."""
+
+    def __init__(self, routing: Routing, purgatory: Purgatory, replicas: Replicas) -> None:
+        self._routing = routing
+        self._purgatory = purgatory
+        self._replicas = replicas
+
+    def handle(self, topic: str, partition: int) -> PartitionHandle:
+        """A partition at its leader, for one request. Raises `UnknownTopic`, `UnknownPartition`,
+        `LeaderNotAvailable`."""
+        return self._routing.partition(topic, partition)
+
+    def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
+        """This broker's own copy of a partition; None if it holds none, or cannot open it."""
+        return self._replicas.local_copy(partition_id)
+
+    @staticmethod
+    async def offsets_of(asked: Sequence[tuple[PartitionHandle, int | None]]) -> list[Offsets | TidelogError]:
+        """Returns the extent of each partition and, for one with a timestamp (ms), the first record of that time or
+        later; or the error of that partition."""
+        return await gathering.offsets_of(asked)
+
+    @staticmethod
+    async def fingerprints_of(
+        partitions: Sequence[PartitionHandle], producer_id: ProducerId
+    ) -> list[int | TidelogError | None]:
+        """Returns the fingerprint that came to each partition under an idempotency key, by the producer id made from
+        the key; None if nothing did."""
+        return await gathering.fingerprints_of(partitions, producer_id)
+
+    async def wait_for_change(self, known: Sequence[tuple[PartitionHandle, int]], deadline_s: float) -> None:
+        """Returns when a high watermark differs from the one given with its partition, when a partition has an error
+        to tell, or at the deadline (loop time). Raises `Overloaded`."""
+        await gathering.wait_for_change(known, self._purgatory, deadline_s)
+
+    async def verify(self, node_id: int, query: VerifyQuery) -> VerifyReply:
+        """Reads and checks a part of the replica at one broker. Raises `NotFound`, `LeaderNotAvailable`."""
+        try:
+            return await self._replicas.verifier.verify(node_id, query)
+        except (PeerUnreachable, PeerLost, TimeoutError):
+            raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None

@@ -1,0 +1,74 @@
+"""What a broker counts and measures of itself, for listeners that show it. Nothing is changed through this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from tidelog.broker.groups.facade import Groups
+from tidelog.broker.groups.lags import GroupLags
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.replicas.data_plane import DataPlane
+from tidelog.broker.runtime.stats import Stats
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.transport.peer import PeerNode
+
+
+class ControllerStatistics(Protocol):
+    """What a broker knows of the cluster's controller."""
+
+    @property
+    def is_controller(self) -> bool:
+        """True if this broker decides for the cluster."""
+        ...
+
+    @property
+    def controller_changes(self) -> int:
+        """How often this broker learned of another active controller."""
+        ...
+
+    def metadata_lags(self) -> dict[NodeId, int]:
+        """By how many records each live broker is behind the active controller, which alone knows."""
+        ...
+
+
+class Statistics:
+    """The counts and measurements of one broker."""
+
+    def __init__(
+        self,
+        controller: ControllerStatistics,
+        counts: Stats,
+        data: DataPlane,
+        peers: PeerNode,
+        groups: Groups,
+        group_lags: GroupLags,
+    ) -> None:
+        self.controller = controller
+        self.counts = counts
+        self.peers = peers
+        """The other brokers, and what was said to them."""
+        self.group_lags = group_lags
+        """How far the groups that this broker coordinates are behind."""
+        self._data = data
+        self._groups = groups
+
+    @property
+    def led(self) -> Mapping[PartitionId, LedPartition]:
+        """The partitions that this broker leads and could open."""
+        return self._data.replicas.partitions
+
+    @property
+    def damaged_ranges(self) -> int:
+        """Ranges of offsets that are damaged on this broker's disk, and not repaired yet."""
+        return self._data.damaged_ranges
+
+    @property
+    def scrubbed_ago_s(self) -> float:
+        """The age of the oldest scrub: for how long one of the logs has not been read through."""
+        return self._data.scrubber.oldest_s()
+
+    @property
+    def group_coordinators(self) -> int:
+        """Partitions of `__consumer_offsets` that this broker coordinates."""
+        return len(self._groups.loaded)
