@@ -49,7 +49,7 @@ sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
 	$(BIN)/tidelog sim --runs $(RUNS) $(if $(SEED),--seed $(SEED))
 
 sim-groups: setup ## Simulate clusters with consumer groups: RUNS= how many, SEED= the first one's number
-	$(BIN)/tidelog sim --ring cluster --groups --runs $(RUNS) $(if $(SEED),--seed $(SEED)) --jobs $(or $(JOBS),2)
+	$(BIN)/tidelog sim --of cluster --groups --runs $(RUNS) $(if $(SEED),--seed $(SEED)) --jobs $(or $(JOBS),2)
 
 sim-paxos: setup ## Simulate the replicated log alone, for long: RUNS=200000 takes minutes to an hour
 	$(BIN)/python -m tidelog.sim.paxos --runs $(RUNS) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2)

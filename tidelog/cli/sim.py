@@ -13,7 +13,7 @@ from tidelog.cli.options import Json
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import EXIT_ERROR, counted, print_json
 from tidelog.sim.cluster.traffic import Mix
-from tidelog.sim.main import ALL_RINGS, Ring, Summary, replay_command, run
+from tidelog.sim.main import ALL, Simulator, Summary, replay_command, run
 
 FAILURES_SHOWN_MAX = 5
 TRACE_LINES = 20
@@ -22,7 +22,7 @@ TRACE_LINES = 20
 def sim(
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="How many seeds.")] = 20,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="The first one.")] = 0,
-    ring: Annotated[Ring | None, typer.Option(help="Only one kind of simulation; default: all.")] = None,
+    of: Annotated[Simulator | None, typer.Option(help="What to simulate; default: all of it.")] = None,
     protocol: Annotated[
         Mix | None, typer.Option(help="How the topics of clusters commit; default: as the seed says.")
     ] = None,
@@ -43,14 +43,16 @@ def sim(
     Examples:
       tidelog sim --runs 1000 --jobs 2
       tidelog sim --runs 1 --seed 4711
-      tidelog sim --ring cluster --runs 500
-      tidelog sim --ring cluster --protocol mixed --runs 500
-      tidelog sim --ring cluster --groups --runs 500
+      tidelog sim --of cluster --runs 500
+      tidelog sim --of cluster --protocol mixed --runs 500
+      tidelog sim --of cluster --groups --runs 500
     """
-    rings = ALL_RINGS if ring is None else (ring,)
+    simulators = ALL if of is None else (of,)
     with count_progress() as progress:
         bar = progress.add_task("simulating", total=runs)
-        summary = run(runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), rings, protocol, groups)
+        summary = run(
+            runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), simulators, protocol, groups
+        )
     if as_json:
         print_json(_document(summary))
     else:
@@ -70,7 +72,7 @@ def _document(summary: Summary) -> dict[str, object]:
             {
                 "seed": failure.seed,
                 "violations": list(failure.violations),
-                "replay": replay_command(failure.seed, summary.rings, summary.mix, summary.groups),
+                "replay": replay_command(failure.seed, summary.simulators, summary.mix, summary.groups),
             }
             for failure in summary.failures
         ],
@@ -86,7 +88,7 @@ def _print_summary(summary: Summary) -> None:
         f"{counted(len(summary.failures), 'run')} failed"
     )
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
-        print(f"\nseed {failure.seed}: {replay_command(failure.seed, summary.rings, summary.mix, summary.groups)}")
+        print(f"\nseed {failure.seed}: {replay_command(failure.seed, summary.simulators, summary.mix, summary.groups)}")
         for violation in failure.violations:
             print(f"  {violation}")
         if summary.runs == 1:

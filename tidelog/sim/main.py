@@ -1,7 +1,7 @@
 """Many seeds: run them, on several processes if wanted, and add up what they came to.
 
-Each seed runs in several rings, from one log alone to a whole cluster. A seed's outcome depends on nothing but the seed
-and the code, so results are the same however the seeds are spread.
+Each seed runs in several simulators, from the storage alone to a whole cluster. A seed's outcome depends on nothing but
+the seed and the code, so results are the same however the seeds are spread.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Progress = Callable[[int, int], None]
 """(seeds done, seeds in all)"""
 
 
-class Ring(StrEnum):
+class Simulator(StrEnum):
     """What is simulated."""
 
-    LOG = "log"
+    STORAGE = "storage"
     """One log on one disk, and one replica's slots on another."""
     BROKER = "broker"
     """A broker with its clients."""
@@ -41,8 +41,8 @@ class Ring(StrEnum):
     """Several brokers, the network between them, and their administrators."""
 
 
-ALL_RINGS = tuple(Ring)
-"""Every ring, the small ones first."""
+ALL = tuple(Simulator)
+"""Every simulator, the small ones first."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Summary:
     """What a batch of seeds came to."""
 
     first_seed: int
-    rings: Sequence[Ring] = ALL_RINGS
+    simulators: Sequence[Simulator] = ALL
     mix: Mix | None = None
     groups: bool | None = None
     runs: int = 0
@@ -64,8 +64,8 @@ class Summary:
         """Things that should happen sometimes and did not; empty if the batch is too small to tell."""
         if self.runs < COUNTED_FROM_RUNS:
             return []
-        expected = list(SOMETIMES_IN_A_BROKER) if Ring.BROKER in self.rings else []
-        if Ring.CLUSTER in self.rings:
+        expected = list(SOMETIMES_IN_A_BROKER) if Simulator.BROKER in self.simulators else []
+        if Simulator.CLUSTER in self.simulators:
             expected += map(_in_a_cluster, GROUPS_SEEN if self.groups else SOMETIMES_IN_A_CLUSTER)
             for runs, names in SOMETIMES_WITH.items():
                 if self.counters[_in_a_cluster(runs)] >= COUNTED_FROM_RUNS * SHARE:
@@ -91,10 +91,10 @@ class Summary:
 
 
 def replay_command(
-    seed: int, rings: Sequence[Ring] = ALL_RINGS, mix: Mix | None = None, groups: bool | None = None
+    seed: int, simulators: Sequence[Simulator] = ALL, mix: Mix | None = None, groups: bool | None = None
 ) -> str:
-    """What runs one seed again."""
-    options = [f" --ring {rings[0]}"] if len(rings) == 1 else []
+    """Returns the command that runs one seed again."""
+    options = [f" --of {simulators[0]}"] if len(simulators) == 1 else []
     options += [] if mix is None else [f" --protocol {mix}"]
     options += [] if groups is None else [" --groups" if groups else " --no-groups"]
     return f"tidelog sim --runs 1 --seed {seed}{''.join(options)}"
@@ -105,27 +105,27 @@ def run(
     first_seed: int = 0,
     jobs: int = 1,
     progress: Progress | None = None,
-    rings: Sequence[Ring] = ALL_RINGS,
+    simulators: Sequence[Simulator] = ALL,
     mix: Mix | None = None,
     groups: bool | None = None,
 ) -> Summary:
     """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each. `mix` and
     `groups` are for clusters; None leaves it to the seed."""
-    summary = Summary(first_seed, rings, mix, groups)
+    summary = Summary(first_seed, simulators, mix, groups)
     seeds = range(first_seed, first_seed + runs)
-    for outcome in spread(partial(run_rings, rings, mix, groups), seeds, jobs, chunk_items=CHUNK_SEEDS):
+    for outcome in spread(partial(run_seed, simulators, mix, groups), seeds, jobs, chunk_items=CHUNK_SEEDS):
         summary.add(outcome)
         if progress is not None:
             progress(summary.runs, runs)
     return summary
 
 
-def run_rings(rings: Sequence[Ring], mix: Mix | None, groups: bool | None, seed: int) -> Outcome:
-    """One seed, in each of these rings."""
+def run_seed(simulators: Sequence[Simulator], mix: Mix | None, groups: bool | None, seed: int) -> Outcome:
+    """Runs one seed in each of these simulators."""
     whole = Outcome(seed, (), "", Counter(), 0)
-    for ring in rings:
-        part = _run_cluster(seed, mix, groups) if ring is Ring.CLUSTER else _RUN[ring](seed)
-        prefix = f"{ring}: " if len(rings) > 1 else ""
+    for simulator in simulators:
+        part = _run_cluster(seed, mix, groups) if simulator is Simulator.CLUSTER else _RUN[simulator](seed)
+        prefix = f"{simulator}: " if len(simulators) > 1 else ""
         whole = Outcome(
             seed,
             (*whole.violations, *(f"{prefix}{violation}" for violation in part.violations)),
@@ -137,7 +137,7 @@ def run_rings(rings: Sequence[Ring], mix: Mix | None, groups: bool | None, seed:
     return whole
 
 
-def _run_log(seed: int) -> Outcome:
+def _run_storage(seed: int) -> Outcome:
     violations, traces = list[str](), list[str]()
     for name, run_seed in (("one log", log_scenario.run_seed), ("one replica", slot_scenario.run_seed)):
         try:
@@ -150,11 +150,11 @@ def _run_log(seed: int) -> Outcome:
 def _run_cluster(seed: int, mix: Mix | None, groups: bool | None) -> Outcome:
     outcome = run_cluster_seed(seed, mix, groups)
     counters = Counter({_in_a_cluster(name): count for name, count in outcome.counters.items()})
-    return Outcome(seed, outcome.violations, outcome.trace, counters, 0, outcome.events)
+    return Outcome(seed, outcome.violations, outcome.trace, counters, outcome.records_acknowledged, outcome.events)
 
 
 def _in_a_cluster(name: str) -> str:
     return f"cluster: {name}"
 
 
-_RUN: dict[Ring, Callable[[int], Outcome]] = {Ring.LOG: _run_log, Ring.BROKER: crash.run_seed}
+_RUN: dict[Simulator, Callable[[int], Outcome]] = {Simulator.STORAGE: _run_storage, Simulator.BROKER: crash.run_seed}

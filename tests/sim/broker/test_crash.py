@@ -12,10 +12,10 @@ import sys
 import pytest
 
 from tidelog.sim.kit.counters import SOMETIMES
-from tidelog.sim.main import Ring, Summary, replay_command, run
+from tidelog.sim.main import Simulator, Summary, replay_command, run
 
 SEEDS = 6
-RINGS = (Ring.LOG, Ring.BROKER)
+SIMULATORS = (Simulator.STORAGE, Simulator.BROKER)
 """Seeds of clusters are run in `cluster/test_seeds.py`."""
 
 
@@ -29,7 +29,7 @@ def explain(summary: Summary) -> str:
 
 @pytest.fixture(scope="module")
 def summary() -> Summary:
-    return run(SEEDS, rings=RINGS)
+    return run(SEEDS, simulators=SIMULATORS)
 
 
 def test_no_seed_breaks_a_promise(summary: Summary) -> None:
@@ -45,9 +45,9 @@ def test_enough_happens_in_them(summary: Summary) -> None:
 
 def test_a_seed_is_the_same_run_every_time_and_in_every_process() -> None:
     program = (
-        "from tidelog.sim.main import Ring, run_rings\n"
+        "from tidelog.sim.main import Simulator, run_seed\n"
         "for seed in (3, 8):\n"
-        "    outcome = run_rings((Ring.LOG, Ring.BROKER), None, None, seed)\n"
+        "    outcome = run_seed((Simulator.STORAGE, Simulator.BROKER), None, None, seed)\n"
         "    print(outcome.trace, outcome.records_acknowledged)\n"
     )
     outputs = {
@@ -66,12 +66,12 @@ def test_a_seed_is_the_same_run_every_time_and_in_every_process() -> None:
 
 
 def test_seeds_come_to_the_same_on_several_processes() -> None:
-    alone, spread = run(4, first_seed=100, rings=RINGS), run(4, first_seed=100, rings=RINGS, jobs=2)
+    alone, spread = run(4, first_seed=100, simulators=SIMULATORS), run(4, first_seed=100, simulators=SIMULATORS, jobs=2)
     assert alone.counters == spread.counters
     assert alone.records_acknowledged == spread.records_acknowledged
 
 
 def test_progress_is_told_after_each_seed() -> None:
     told: list[tuple[int, int]] = []
-    run(2, rings=RINGS, progress=lambda done, total: told.append((done, total)))
+    run(2, simulators=SIMULATORS, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 2), (2, 2)]

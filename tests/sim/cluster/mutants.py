@@ -1,8 +1,8 @@
 """Planted bugs of a cluster: each breaks one rule of the shipped code, and some seed has to notice.
 
-These are of the parts put
-together: the rules of Paxos, of elections and of changing voters are taken away one by one in the inner rings
-(tests/sim/paxos, tests/sim/election), which run a thousand lives where this one runs ten.
+These are of the parts put together: the rules of Paxos, of elections and of changing voters are taken away one by one
+in the simulators of the pure cores (tests/sim/paxos, tests/sim/election), which run a thousand lives where this one
+runs ten.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 notice.
 
 The rules of Paxos itself (voids and barriers, promises and acceptances, faulty slots, changes of voters) are taken away
-in the ring of the pure cores (tests/sim/paxos/mutants.py), which runs a hundred lives where this one runs one. These
-are of what brokers do with the core: who gets which id, when a leader serves, what a log is told and when a journal may
-forget it.
+in the simulator of the pure cores (tests/sim/paxos/mutants.py), which runs a hundred lives where this one runs one.
+These are of what brokers do with the core: who gets which id, when a leader serves, what a log is told and when a
+journal may forget it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Planted bugs of replication: each breaks one rule of the shipped code, and some seed has to notice.
 
 Rules that a single message has to meet, as that an answer belongs to its question, a fetch to the epoch of who is
-asked, and a new in-sync set to the one that it replaces, are taken away in the ring of the pure cores
-(`tests.sim.isr.mutants`), which runs a hundred lives where this one runs one.
+asked, and a new in-sync set to the one that it replaces, are taken away in the simulator of the pure
+cores (`tests.sim.isr.mutants`), which runs a hundred lives where this one runs one.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def test_a_failing_scenario_becomes_smaller() -> None:
 
 
 def test_no_seed_breaks_a_rule() -> None:
-    """More: `tidelog sim --ring cluster --groups --runs N`."""
+    """More: `tidelog sim --of cluster --groups --runs N`."""
     outcome = run_seed(SEED, groups=True)
     assert outcome.violations == ()
     assert outcome.counters["runs with groups"] == 1

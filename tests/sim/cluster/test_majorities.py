@@ -59,7 +59,7 @@ def test_replicas_move_while_clients_write() -> None:
 
 @pytest.mark.parametrize("mix", [Mix.PAXOS, Mix.MIXED])
 def test_no_seed_breaks_a_rule(mix: Mix) -> None:
-    """More: `tidelog sim --ring cluster --protocol mixed --runs N`."""
+    """More: `tidelog sim --of cluster --protocol mixed --runs N`."""
     drawn = (draw_scenario(seed, mix, groups=False) for seed in range(100))
     chosen = [one for one in drawn if one.swarm.traffic.topics and one.swarm.chaos_s < 3][:SEEDS]
     assert [violation for one in chosen for violation in run_scenario(one).violations] == []

@@ -1,6 +1,6 @@
 """Drawn clusters: no seed breaks a rule, equal seeds are equal runs, planted bugs are found.
 
-More seeds: `tidelog sim --ring cluster --runs N`. See docs/testing.md for what a failing one means.
+More seeds: `tidelog sim --of cluster --runs N`. See docs/testing.md for what a failing one means.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.sim.cluster.run import run_scenario, run_seed, shrink
 from tidelog.sim.cluster.scenario import Scenario, decode_scenario, encode_scenario
 from tidelog.sim.cluster.sometimes import SOMETIMES
 from tidelog.sim.cluster.traffic import Mix
-from tidelog.sim.main import COUNTED_FROM_RUNS, Ring, Summary, run
+from tidelog.sim.main import COUNTED_FROM_RUNS, Simulator, Summary, run
 
 SEEDS = 5
 CHEAP = range(9, 30)
@@ -29,7 +29,7 @@ OBVIOUS: tuple[Mutant, ...] = (mutants.fence_and_leave_in_the_lead, mutants.neve
 
 @pytest.fixture(scope="module")
 def summary() -> Summary:
-    return run(SEEDS, rings=(Ring.CLUSTER,), groups=False)
+    return run(SEEDS, simulators=(Simulator.CLUSTER,), groups=False)
 
 
 def test_no_seed_breaks_a_rule(summary: Summary) -> None:
@@ -38,6 +38,7 @@ def test_no_seed_breaks_a_rule(summary: Summary) -> None:
 
 def test_enough_happens_in_them(summary: Summary) -> None:
     assert summary.faults > SEEDS
+    assert summary.records_acknowledged > 10 * SEEDS
     assert sum(summary.counters[f"cluster: {name}"] > 0 for name in SOMETIMES) > len(SOMETIMES) * 0.4
 
 
@@ -94,7 +95,7 @@ def test_a_planted_bug_is_found(mutant: Mutant) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_everything_that_should_happens() -> None:
-    summary = run(2 * COUNTED_FROM_RUNS, rings=(Ring.CLUSTER,), jobs=2)
+    summary = run(2 * COUNTED_FROM_RUNS, simulators=(Simulator.CLUSTER,), jobs=2)
     assert summary.is_good, (summary.failures, summary.never_happened)
 
 

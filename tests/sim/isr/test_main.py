@@ -1,4 +1,4 @@
-"""Ring 1 of primary-backup partitions as a program."""
+"""The simulator of primary-backup partitions as a program."""
 
 from __future__ import annotations
 

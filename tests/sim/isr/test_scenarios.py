@@ -1,9 +1,9 @@
 """Histories in which the naive way loses data, told by hand: with the cores and the controller that ship they end well,
 and each without its rule does not.
 
-T5 and so on are the names under which they are known. T1 to T4 and T6 are about logs of quorums: the inner ring of
-Paxos finds them, T1 and T6 are told by hand there (tests/sim/paxos), and the sweep of corruption patterns has whatever
-is on disks.
+T5 and so on are the names under which they are known. T1 to T4 and T6 are about logs of quorums: the simulator of Paxos
+finds them, T1 and T6 are told by hand there (tests/sim/paxos), and the sweep of corruption patterns has whatever is on
+disks.
 """
 
 from __future__ import annotations

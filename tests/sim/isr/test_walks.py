@@ -1,4 +1,4 @@
-"""Ring 1 of primary-backup partitions as a test: many short runs of each fault mix, all rules judged, nothing found."""
+"""The simulator of primary-backup partitions as a test: many short runs of each fault mix find nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inner ring as a program."""
+"""The simulator of the Paxos log as a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.sim.paxos.story import Story
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["ring1", *arguments])
+    monkeypatch.setattr(sys, "argv", ["paxos", *arguments])
     return main()
 
 

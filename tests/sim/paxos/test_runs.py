@@ -1,4 +1,4 @@
-"""The inner ring as a test: many short lives of a log, all invariants on, and nothing found."""
+"""The simulator of the Paxos log as a test: many short lives of a log, all invariants on, and nothing found."""
 
 from __future__ import annotations
 

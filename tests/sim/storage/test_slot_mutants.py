@@ -1,4 +1,4 @@
-"""Planted bugs in the slot store: each breaks one rule, and the ring or the sweep has to notice."""
+"""Planted bugs in the slot store: each breaks one rule, and the simulator or the sweep has to notice."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def store_facts_once() -> AbstractContextManager[None]:
         store_facts_once,
     ],
 )
-def test_the_ring_notices(mutant: Mutant) -> None:
+def test_the_simulator_notices(mutant: Mutant) -> None:
     with mutant(), pytest.raises(AssertionError):
         for seed in range(SEEDS):
             slot_scenario.run_seed(seed)

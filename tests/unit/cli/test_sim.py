@@ -12,7 +12,7 @@ from tidelog.sim.main import CHUNK_SEEDS, Summary
 
 
 def failing(runs: int, *asked_for: Any) -> Summary:
-    """`asked_for`: rings, protocols, groups."""
+    """`asked_for`: simulators, protocols, groups."""
     summary = Summary(7, *asked_for)
     for seed in range(7, 7 + runs):
         violations = ("record 3 is lost",) if seed == 7 else ()
@@ -30,7 +30,7 @@ def test_good_runs_end_with_their_counters(tidelog: Tidelog) -> None:
 
 
 def test_processes_share_the_seeds_and_change_nothing(tidelog: Tidelog) -> None:
-    seeds = ("sim", "--ring", "log", "--runs", str(2 * CHUNK_SEEDS), "--json")
+    seeds = ("sim", "--of", "storage", "--runs", str(2 * CHUNK_SEEDS), "--json")
     one, two = (json.loads(tidelog(*seeds, "--jobs", jobs).out) for jobs in ("1", "2"))
     assert one == two
 
@@ -48,10 +48,10 @@ def test_a_failure_comes_with_the_command_that_repeats_it(
 
 def test_the_command_asks_for_the_same_protocol_and_groups(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sim, "run", lambda runs, seed, jobs, progress, *asked_for: failing(runs, *asked_for))
-    ran = tidelog("sim", "--runs", "2", "--ring", "cluster", "--protocol", "mixed")
-    assert "seed 7: tidelog sim --runs 1 --seed 7 --ring cluster --protocol mixed\n" in ran.out
-    ran = tidelog("sim", "--runs", "2", "--ring", "cluster", "--groups")
-    assert "seed 7: tidelog sim --runs 1 --seed 7 --ring cluster --groups\n" in ran.out
+    ran = tidelog("sim", "--runs", "2", "--of", "cluster", "--protocol", "mixed")
+    assert "seed 7: tidelog sim --runs 1 --seed 7 --of cluster --protocol mixed\n" in ran.out
+    ran = tidelog("sim", "--runs", "2", "--of", "cluster", "--groups")
+    assert "seed 7: tidelog sim --runs 1 --seed 7 --of cluster --groups\n" in ran.out
 
 
 def test_the_failures_of_a_batch_as_json(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:

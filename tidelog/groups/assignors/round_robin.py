@@ -13,8 +13,8 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer, s
 
 def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
     """See the module."""
-    ring = sorted(member.member_id for member in members)
-    seat_of = {member: seat for seat, member in enumerate(ring)}
+    member_ids = sorted(member.member_id for member in members)
+    seat_of = {member: seat for seat, member in enumerate(member_ids)}
     given = dict[str, list[Partition]]()
     turn = 0
     for topic, subscribers in subscribers_of(members, topics).items():
@@ -22,7 +22,7 @@ def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str
         at = bisect_left(seats, turn)
         for partition in range(topics[topic]):
             seat = seats[at % len(seats)]
-            given.setdefault(ring[seat], []).append((topic, partition))
-            turn = (seat + 1) % len(ring)
+            given.setdefault(member_ids[seat], []).append((topic, partition))
+            turn = (seat + 1) % len(member_ids)
             at = at % len(seats) + 1
     return answer(members, given)

@@ -1,4 +1,4 @@
-"""The large ring: one broker as it ships, its clients, and a machine that crashes.
+"""One broker as it ships, its clients, and a machine that crashes.
 
 A seed draws topics and their settings, a handful of producers of every kind, readers and administrators, and what
 befalls the machine (`tidelog.sim.broker.nemesis`). They all run on one virtual clock until the last life is over; then
@@ -172,9 +172,8 @@ class Scenario:
             medium = self._machine.disk.medium
             disk_trace = medium.trace()
             history.counters.update({f"disk: {kind}": count for kind, count in medium.statistics.faults.items()})
-        acknowledged = sum(len(sent.values) for sent in history.sent if sent.is_acknowledged)
         trace = f"{disk_trace}{history.hash.hexdigest()}"
-        return Outcome(self.seed, tuple(history.violations), trace, history.counters, acknowledged)
+        return Outcome(self.seed, tuple(history.violations), trace, history.counters, history.records_acknowledged)
 
 
 def _draw_kinds(rng: random.Random) -> list[tuple[Kind, int]]:

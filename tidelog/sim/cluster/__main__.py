@@ -1,4 +1,4 @@
-"""Runs one seed, or one scenario, of the outer ring; tells what happened, and makes a failing one smaller."""
+"""Runs one seed, or one scenario, of a cluster; tells what happened, and makes a failing one smaller."""
 
 from __future__ import annotations
 

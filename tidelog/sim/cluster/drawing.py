@@ -42,7 +42,7 @@ STRIKES: dict[str, float] = {
     "pauses in turn": 1.5,
     "relay": 1.5,
     "bridge": 1.5,
-    "ring": 1.0,
+    "rival majorities": 1.0,
     "flap": 1.5,
     "lose answers": 2.0,
     "full disks": 0.7,

@@ -10,7 +10,7 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | split | the nodes named are cut off from the others, both ways |
 | cut one way | what the first sends to the second does not arrive |
 | bridge | two halves, and one node that sees both |
-| ring | each node sees two others |
+| rival majorities | each node sees two others, its neighbours in a circle |
 | deafen | nothing reaches a node (or nothing leaves it), while all else works |
 | flap | the links of a node are cut and healed, again and again |
 | lose answers | what is asked of a node is done, and the answers are lost with their connections |

@@ -26,7 +26,7 @@ class NetworkStrikes:
             "isolate": self._isolate,
             "split": self._split,
             "bridge": self._bridge,
-            "ring": self._ring,
+            "rival majorities": self._rival_majorities,
             "cut one way": self._cut_one_way,
             "deafen": self._deafen,
             "flap": self._flap,
@@ -60,7 +60,7 @@ class NetworkStrikes:
         ways = [(one, other) for one in half for other in others if other not in half]
         await self._cut([*ways, *((other, one) for one, other in ways)], strike.lasts_s)
 
-    async def _ring(self, strike: Strike, rng: random.Random) -> None:
+    async def _rival_majorities(self, strike: Strike, rng: random.Random) -> None:
         """Each node sees two others."""
         nodes = rng.sample(self._world.swarm.nodes, len(self._world.swarm.nodes))
         count = len(nodes)

@@ -1,8 +1,8 @@
 """The Paxos log of one partition as it really is, whatever any replica knows of it, over all lives of all brokers.
 
-The ring of the pure cores has such a truth already (`tidelog.sim.paxos.truth`): what is durable on which disk, hence
-what is chosen, in what order it means what. Here it is told by the engines inside of brokers, and these rules are held
-against whatever they do:
+The simulator of the pure cores has such a truth already (`tidelog.sim.paxos.truth`): what is durable on which disk,
+hence what is chosen, in what order it means what. Here it is told by the engines inside of brokers, and these rules are
+held against whatever they do:
 
 | rule | in words |
 |---|---|

@@ -85,7 +85,7 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
         tuple(truth.violations),
         truth.hash.hexdigest() + "".join(run.disk_traces),
         truth.counters,
-        truth.counters["command ok"],
+        run.records_acknowledged,
         tuple(truth.events) if truth.violations or keeps_events else (),
     )
 
@@ -108,6 +108,7 @@ class Run:
 
     def __init__(self, scenario: Scenario, truth: Truth, ledger: Ledger) -> None:
         self.disk_traces: list[str] = []
+        self.records_acknowledged = 0
         self._scenario = scenario
         self._truth = truth
         self._ledger = ledger
@@ -140,6 +141,7 @@ class Run:
         finally:
             data.report()
             groups.report()
+            self.records_acknowledged = data.history.records_acknowledged
             self.disk_traces = [keeper.machine.disk.medium.trace() for keeper in world.keepers.values()]
 
     async def _play(self, world: World, watch: Watch, data: Data, groups: Groups) -> None:

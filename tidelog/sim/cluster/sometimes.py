@@ -78,7 +78,7 @@ MAJORITY_SEEN = (
     "voters of a partition changed",
 )
 """Of partitions that commit by majority. What frames in order hardly ever bring about, holes, voids, and promises that
-tell of faulty slots, is for the ring of Paxos to show."""
+tell of faulty slots, is for `tidelog.sim.paxos` to show."""
 
 GROUPS_SEEN = (
     "group: commit of an expelled member refused",

@@ -101,6 +101,10 @@ class History:
     violations: list[str] = field(default_factory=list)
     hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
 
+    @property
+    def records_acknowledged(self) -> int:
+        return sum(len(sent.values) for sent in self.sent if sent.is_acknowledged)
+
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def send(self, sent: Sent) -> None:

@@ -57,7 +57,7 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         self._ready = self._schedule = ReadyCallbacks(stream(seed, "schedule"))
         self._now_s = 0.0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        """A heap; of two that are due at one time, the first set is the first to ring."""
+        """A heap; of two that are due at one time, the first set is the first to fire."""
         self._timers_set = 0
         self._latency = stream(seed, "executor")
         self._callbacks = 0

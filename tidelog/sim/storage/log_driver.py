@@ -1,8 +1,8 @@
 """A partition log driven directly, with no broker above it, and held to its promises.
 
 The driver does what a broker does with a log (append, flush, roll, delete a prefix, close), remembers what it was
-told, and compares after each reopening. It is the small ring of the simulator: much cheaper than a broker, so that
-every crash of a short history can be tried, and every damage to a whole log.
+told, and compares after each reopening. That is much cheaper than a broker, so that every crash of a short history can
+be tried, and every damage to a whole log.
 
 The promises, for a log on its own:
 

@@ -1,4 +1,4 @@
-"""The small ring: drawn histories of one log, through crashes, kills and a disk that fails.
+"""Drawn histories of one log, through crashes, kills and a disk that fails.
 
 A seed draws the sizes, a few lives, and for each what happens: appends, flushes with appends in between, deletions,
 rolls, marks, clean stops; a power cut or a killed process at a drawn operation, in recovery too; failed writes, failed

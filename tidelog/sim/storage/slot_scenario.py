@@ -1,4 +1,4 @@
-"""Drawn histories of one slot store, through crashes, kills and a disk that fails: the small ring, for replicas.
+"""Drawn histories of one slot store, through crashes, kills and a disk that fails.
 
 A seed draws the sizes, a few lives, and for each what happens: puts, slots learned, payloads that come late, floors and
 deletions, facts, flushes with puts in between, marks, clean stops; a power cut or a killed process at a drawn

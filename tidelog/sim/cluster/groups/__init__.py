@@ -1,1 +1,1 @@
-"""Consumer groups in a simulated cluster: shipped members, what befalls them, and what must be true."""
+"""Consumer groups in a simulated cluster: their members, what befalls these, and the rules of a group."""
