@@ -112,9 +112,9 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.log.mark()
 
     @rule(data=st.data())
-    def delete_prefix(self, data: st.DataObject) -> None:
+    def delete_records(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(0, self.durable))
-        self.log.delete_prefix(offset)
+        self.log.delete_records(offset)
         self.start = max(self.start, offset)
 
     @precondition(lambda self: self.flush is None)

@@ -187,10 +187,10 @@ class AppendableLog(ReadableLog):
         active = self.active
         is_old = now_ms - self._rolled_ms >= self.settings.segment_ms
         is_full = active.log_bytes >= self.settings.segment_bytes or active.body_rows >= self.settings.segment_rows_max
-        return self._is_behind_a_cut or (active.log_bytes > 0 and (is_full or is_old))
+        return self._is_behind_a_truncation or (active.log_bytes > 0 and (is_full or is_old))
 
     @property
-    def _is_behind_a_cut(self) -> bool:
+    def _is_behind_a_truncation(self) -> bool:
         """True if the next row would take the sequence of one that was dropped."""
         return self.tail.sequence < self.sequences_used
 
@@ -235,7 +235,7 @@ class AppendableLog(ReadableLog):
         tail = self.tail._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
         rows = self._checkpoint(tail)
         self.active.first_sequence, self.active.body_slot = tail.sequence, len(rows)
-        self.active.cut(0, rows, tail)
+        self.active.truncate(0, rows, tail)
         sequence = tail.sequence + len(rows)
         self.tail = tail._replace(sequence=sequence, durable=sequence)
 
@@ -290,7 +290,7 @@ class AppendableLog(ReadableLog):
 
     def mark(self) -> None:
         """Notes in the catalog how far the log is durable, for a log that has gone idle. Best effort, no fsync."""
-        if self._marked == self.tail.durable or self.offline_reason is not None or self._is_behind_a_cut:
+        if self._marked == self.tail.durable or self.offline_reason is not None or self._is_behind_a_truncation:
             return
         path = self.active.catalog_path
         is_awaited = path in self._unflushed

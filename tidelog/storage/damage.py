@@ -1,4 +1,4 @@
-"""What a log knows of its own damage, until it is repaired or cut off."""
+"""What a log knows of its own damage, until it is repaired or truncated."""
 
 from __future__ import annotations
 

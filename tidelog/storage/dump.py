@@ -1,7 +1,7 @@
 """The bytes of a log, spelled out: `tidelog log dump`, for people and for programs (Kafka's `DumpLogSegments`).
 
-Rows come as they lie in the files, judged only by their checksum, with nothing repaired, skipped or cut: whoever dumps
-a log wants to see what is there. Batches come as the rows describe them, with what their own header says.
+Rows come as they lie in the files, judged only by their checksum, with nothing repaired, skipped or truncated: whoever
+dumps a log wants to see what is there. Batches come as the rows describe them, with what their own header says.
 """
 
 from __future__ import annotations

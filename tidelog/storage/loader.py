@@ -93,8 +93,8 @@ class _Loader:
         log.replica, log.sequences_used = info.replica, used
         for damage in self._report.damage:
             log.damage.note(damage)
-        is_cut_short = log.tail.sequence < used and log.active.end_offset == log.active.base_offset
-        if offline_reason is None and (trails.first < len(doomed) + len(segments) - 1 or is_cut_short):
+        is_interrupted = log.tail.sequence < used and log.active.end_offset == log.active.base_offset
+        if offline_reason is None and (trails.first < len(doomed) + len(segments) - 1 or is_interrupted):
             offline_reason = self._begin_anew(log, now_ms)
         is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > log.tail.sequence
         is_moved = is_moved or bool(info.restarts)
@@ -166,11 +166,11 @@ class _Loader:
         self._log_start = max(self._log_start, log_start_offset)
 
     def _take_doomed(self, segments: list[Segment]) -> list[Segment]:
-        """Takes out what lies wholly below the log's start: a deletion that a crash cut short.
+        """Takes out what lies wholly below the log's start: a deletion that a crash interrupted.
 
         A crash lets the files go in any order, so what is left of them must not be judged: to the scan, a hole there
         would look like the torn end of the log. Deletions are only asked for below the high watermark, so whatever row
-        says how far, everything up to there was durable, and it does no harm if the row itself is cut off later.
+        says how far, everything up to there was durable, and it does no harm if the row itself is truncated later.
         """
         doomed: list[Segment] = []
         while len(segments) > 1 and segments[1].base_offset <= self._log_start:
@@ -220,7 +220,8 @@ class _Loader:
         return Tail(segment.next_sequence, 0, epoch, segment.end_offset, 0, NO_TIMESTAMP, start)
 
     def _drop(self, segments: list[Segment], first: int) -> None:
-        """Removes segments behind a cut: all that is in them was written after what is gone, so never acknowledged."""
+        """Removes segments behind a truncation: all that is in them was written after what is gone, so never
+        acknowledged."""
         for segment in reversed(segments[first:]):
             self._report.say(f"segment {segment.base_offset} follows a torn tail and is dropped")
             self._report.bytes_cut += segment.log.size()

@@ -193,7 +193,7 @@ class LogManager:
         self._remove_if_empty(partition_id.topic_id)
 
     def remove_leftovers(self) -> None:
-        """Removes what a removal that was cut short has left. Blocking. Raises `OSError`."""
+        """Removes what an interrupted removal has left. Blocking. Raises `OSError`."""
         for topic_id in self.topic_ids():
             for name in self._files.list(f"{TOPICS}/{topic_id}"):
                 if name.endswith(REMOVED):

@@ -75,8 +75,8 @@ class OpenFiles:
             del self._pins[path]
 
     def hold(self, paths: Iterable[str]) -> Callable[[], None]:
-        """Pins files until what is returned is called, whatever becomes of them meanwhile: one whose log is cut may be
-        closed, and even be another by then. Raises as `get`."""
+        """Pins files until what is returned is called, whatever becomes of them meanwhile: one whose log is truncated
+        may be closed, and even be another by then. Raises as `get`."""
         held: list[tuple[str, File]] = []
 
         def release() -> None:

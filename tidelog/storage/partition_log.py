@@ -1,7 +1,7 @@
-"""A partition's log: appended at the end, read anywhere, cut at either side, repaired in its middle.
+"""A partition's log: appended at the end, read anywhere, shortened at either end, repaired in its middle.
 
 Deleting a prefix is a row in the catalog first; files go only when that row is durable, so a crash half-way through the
-deletion finds the decision, not a hole. The other two cuts are for a replica whose log is not its leader's:
+deletion finds the decision, not a hole. Two truncations are for a replica whose log is not its leader's:
 
 - `truncate_to` drops the end. Done half, it leaves a longer piece of the log as it was, and is asked for again.
   Metainfo goes first, so that what goes is not taken for lost, and that no row sequence is given out twice.
@@ -30,7 +30,7 @@ from tidelog.storage.rows import NO_TIMESTAMP, Kind, Tail
 from tidelog.storage.scrub import Piece, Scrubber, ScrubStep
 from tidelog.storage.segment import Damage, Extent, Segment
 from tidelog.storage.trails import read_trails
-from tidelog.storage.truncation import Cut, find_cut, remove_all, remove_behind, remove_segment
+from tidelog.storage.truncation import Truncation, find_truncation, remove_all, remove_behind, remove_segment
 
 __all__ = ["ROWS_LEFT_MAX", "LogSettings", "PartitionLog"]
 
@@ -73,7 +73,7 @@ class PartitionLog(AppendableLog):
         self._doomed: list[tuple[int, Segment]] = []
         self._scrubber = Scrubber(self)
 
-    # -- cutting --------------------------------------------------------------------------------------------------
+    # -- deleting and truncating ---------------------------------------------------------------------------------------
 
     def end_flush(self, flush: Flush, error: OSError | None) -> None:
         """Takes in a flush's outcome; on success `durable_offset` covers it and doomed files go."""
@@ -81,7 +81,7 @@ class PartitionLog(AppendableLog):
         if self.offline_reason is None:
             self._remove_doomed()
 
-    def delete_prefix(self, offset: int) -> None:
+    def delete_records(self, offset: int) -> None:
         """Lets go of everything below `offset` (Kafka's DeleteRecords). Files go after the next flush.
 
         Raises `OffsetOutOfRange` beyond what is durable, else as `append`. Below the start there is nothing to do.
@@ -103,9 +103,9 @@ class PartitionLog(AppendableLog):
         self.damage.clip(offset, self.log_end_offset)
 
     def _note_deletion(self, offset: int) -> None:
-        if self._is_behind_a_cut:
+        if self._is_behind_a_truncation:
             self.roll(self._rolled_ms)
-        self._note_row(Kind.DELETE_PREFIX, offset)
+        self._note_row(Kind.DELETE_RECORDS, offset)
 
     def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> None:
         """Drops the batch that holds `offset` and all behind it, durably. What is appended next may be of any epoch
@@ -120,33 +120,33 @@ class PartitionLog(AppendableLog):
         if offset == self.log_end_offset:
             return
         if self.is_dirty:
-            self.flush()  # what is kept must be durable, and may lie in other segments than the cut
+            self.flush()  # what is kept must be durable, and may lie in other segments than what goes
             self._require_online()
         kept = len(self.segments)
         while kept > 1 and self.segments[kept - 1].base_offset >= offset:
             kept -= 1
         last = self.segments[kept - 1]
         epoch = epoch_before(self.lineage, last.base_offset) or 0
-        cut = find_cut(self._codec, last, offset, self.tail._replace(epoch=epoch))
-        if cut.tail.offset < self.log_start_offset:
+        truncation = find_truncation(self._codec, last, offset, self.tail._replace(epoch=epoch))
+        if truncation.tail.offset < self.log_start_offset:
             self.start_over(self.log_start_offset, now_ms=now_ms)
             return
         try:
             with self._opened.pinned(last.log_path, last.catalog_path):
-                self._cut(kept, cut, high_watermark, now_ms)
+                self._truncate(kept, truncation, high_watermark, now_ms)
         except OSError as error:
             self.take_offline(f"truncation failed: {error}")
             raise
 
-    def _cut(self, kept: int, cut: Cut, high_watermark: int, now_ms: int) -> None:
+    def _truncate(self, kept: int, truncation: Truncation, high_watermark: int, now_ms: int) -> None:
         self._use_up_sequences()
-        self.tail = cut.tail._replace(durable=cut.tail.sequence)
-        self.durable_offset, self._marked = cut.tail.offset, cut.tail.sequence
+        self.tail = truncation.tail._replace(durable=truncation.tail.sequence)
+        self.durable_offset, self._marked = truncation.tail.offset, truncation.tail.sequence
         # Metainfo first: were it to promise more than the log holds, the loader would call the difference lost.
-        self.store_metainfo(self.metainfo(min(high_watermark, cut.tail.offset)))
+        self.store_metainfo(self.metainfo(min(high_watermark, truncation.tail.offset)))
         remove_behind(self._opened, self.directory, self.segments[kept:])
         del self.segments[kept:]
-        self.active.cut(cut.slot, cut.rows, cut.tail)
+        self.active.truncate(truncation.slot, truncation.rows, truncation.tail)
         self.active.log.sync()
         trails = read_trails(self._codec, self.segments, self.settings.producers_max, now_ms)
         self.lineage, self.producers = trails.lineage, trails.producers
@@ -170,7 +170,7 @@ class PartitionLog(AppendableLog):
         self._rolled_ms = now_ms
 
     def _use_up_sequences(self) -> None:
-        """Every cut has a number of its own: facts noted before it are told by theirs."""
+        """Every truncation has a number of its own: facts noted before it are told by theirs."""
         self.sequences_used = max(self.sequences_used + 1, self.tail.sequence)
 
     def _begin_at(self, offset: int) -> None:
@@ -306,8 +306,8 @@ class PartitionLog(AppendableLog):
         )
 
     def store_metainfo(self, info: Metainfo) -> None:
-        """Blocking; may run on the disk thread. Raises `OSError`. Facts of before a cut that was made meanwhile would
-        promise what the log holds no more, and are passed over."""
+        """Blocking; may run on the disk thread. Raises `OSError`. Facts of before a truncation that was made meanwhile
+        would promise what the log holds no more, and are passed over."""
         if (info.sequences_used or 0) == self.sequences_used:
             self._metainfo.store(info)
 

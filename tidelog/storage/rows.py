@@ -5,7 +5,7 @@ its identity (CTRL's crash-corruption disentanglement, FAST '18). One row is at 
 index, the time index, the producer trail, and, for the replicated log, the acceptor's record.
 
 A catalog is: HEADER, the checkpoint (LINEAGE and PRODUCER rows: what earlier segments amount to), then body rows in the
-order of writing (BATCH, DELETE_PREFIX, MARK, LOST), and a SEAL when the segment is rolled.
+order of writing (BATCH, DELETE_RECORDS, MARK, LOST), and a SEAL when the segment is rolled.
 
 Every row has a `sequence`, its ordinal among all rows of the log: `first_sequence + slot` within a catalog. `durable`
 is the sequence below which everything was known to be on disk when the row was written. A bad tail beyond the highest
@@ -49,13 +49,13 @@ class Kind(IntEnum):
     LINEAGE = 2
     PRODUCER = 3
     BATCH = 4
-    DELETE_PREFIX = 5
+    DELETE_RECORDS = 5
     MARK = 6
     LOST = 7
     SEAL = 8
 
 
-BODY_KINDS = frozenset({Kind.BATCH, Kind.DELETE_PREFIX, Kind.MARK, Kind.LOST, Kind.SEAL})
+BODY_KINDS = frozenset({Kind.BATCH, Kind.DELETE_RECORDS, Kind.MARK, Kind.LOST, Kind.SEAL})
 
 # All begin with magic, version, kind, epoch, sequence, durable, and end with the CRC.
 _BODY = struct.Struct("<HBBiQQ QQ qqqq 16s qihh Ii qI")
@@ -92,7 +92,7 @@ class Row(NamedTuple):
     length: int
     last_offset_delta: int
     start_offset: int
-    """The log start offset in force; of DELETE_PREFIX, the one that it sets."""
+    """The log start offset in force; of DELETE_RECORDS, the one that it sets."""
     skipped: int
     """Offsets before the batch that hold nothing, and never did: the leader went on behind them."""
 
@@ -175,7 +175,7 @@ class RowCodec:
         )  # fmt: skip
 
     def note(self, kind: Kind, tail: Tail, *, start_offset: int, offsets: int = 0) -> bytes:
-        """A body row without a batch: DELETE_PREFIX, MARK, SEAL, or LOST with the count of offsets that are lost."""
+        """A body row without a batch: DELETE_RECORDS, MARK, SEAL, or LOST with the count of offsets that are lost."""
         return self.seal_bytes(
             _BODY.pack(
                 MAGIC, VERSION, kind, tail.epoch, tail.sequence, tail.durable, 0, 0, tail.offset, tail.file_position,

@@ -4,13 +4,13 @@ The rule (CTRL section 3.2, made exact for flushes). Let D be the highest "durab
 row or metainfo copy. What was written below D was on disk once, whole; if it does not verify now, it was damaged later:
 it is kept, reported, and answered with an error for that batch alone. What lies at D or beyond may have been under way
 when the machine stopped: nothing there was acknowledged as far as this replica can tell, so the first thing that does
-not verify ends the log, and it is cut there.
+not verify ends the log, and it is truncated there.
 
   batch  row      below D                          at D or beyond
   good   good     keep                             keep
   good   bad      keep, write the row again        keep, write the row again
-  bad    good     keep, serve an error             cut here
-  bad    bad      keep, serve an error             cut here
+  bad    good     keep, serve an error             truncate here
+  bad    bad      keep, serve an error             truncate here
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Scan:
         if not segment.is_sealed:
             return tail
         tail = tail._replace(sequence=tail.sequence - 1)
-        self._corrections.attempt(lambda: segment.cut(segment.slots - 1, [], tail))
+        self._corrections.attempt(lambda: segment.truncate(segment.slots - 1, [], tail))
         return tail
 
     def _vouch(self, tail: Tail) -> Tail:
@@ -225,7 +225,7 @@ class Scan:
     # -- corrections ----------------------------------------------------------------------------------------------
 
     def _trim(self, slot: int) -> None:
-        """Cuts the files behind what was taken in."""
+        """Truncates the files behind what was taken in."""
         segment, tail = self._segment, self._tail
         excess = max(self._size - tail.file_position, 0)
         if not excess and segment.catalog.size() <= slot * ROW_BYTES:
@@ -236,9 +236,9 @@ class Scan:
             self._report.rows_cut += rows
             self._report.say(
                 f"{excess} bytes and {rows} rows behind offset {tail.offset} do not verify, were never acknowledged as "
-                f"far as this replica can tell, and are cut"
+                f"far as this replica can tell, and are truncated"
             )
-        self._corrections.attempt(lambda: segment.cut(slot, [], tail))
+        self._corrections.attempt(lambda: segment.truncate(slot, [], tail))
 
     def _write(self, slot: int, raw: bytes) -> None:
         self._corrections.attempt(lambda: self._segment.catalog.pwritev([raw], slot * ROW_BYTES))

@@ -106,7 +106,7 @@ class Segment:
         self.log_bytes = tail.file_position
         self.max_timestamp = tail.running_max_timestamp
 
-    def cut(self, slot: int, rows: Sequence[bytes], tail: Tail) -> None:
+    def truncate(self, slot: int, rows: Sequence[bytes], tail: Tail) -> None:
         """Puts `rows` in the place of those from `slot` on, and ends the log at `tail`. The catalog goes first, and
         durably: batches without rows are taken in again, rows without batches are damage. The log needs a sync yet."""
         catalog = self.catalog

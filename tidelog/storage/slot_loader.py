@@ -128,12 +128,12 @@ def _holds_entries(files: Files, directory: str, name: str) -> bool:
 
 def _settle(journal: PartitionLog, files: Files) -> None:
     """What a replica shows must stay, and what it does not show must not show up later. A process may have died before
-    its facts were on both copies, or before the disk knew that it had cut off what it could not write. So both are done
-    once more, durably."""
+    its facts were on both copies, or before the disk knew that it had truncated what it could not write. So both are
+    done once more, durably."""
     if journal.offline_reason is not None:
         return
     try:
-        journal.active.cut(journal.active.slots, [], journal.tail)
+        journal.active.truncate(journal.active.slots, [], journal.tail)
         journal.active.log.sync()
         MetainfoStore(files, journal.directory, journal.identity).write_again()
         files.sync_dir(journal.directory)

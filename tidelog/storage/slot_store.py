@@ -230,7 +230,7 @@ class SlotStore:
         """As `PartitionLog.end_flush`; then orders the deletion that waited for this flush, if one did. So the store
         may be dirty again: nobody has to hurry for that."""
         self.journal.end_flush(flush, error)
-        self._delete_prefix()
+        self._delete_records()
 
     def mark(self) -> None:
         """Notes how far the store is durable, for one that has gone idle. Best effort, no fsync."""
@@ -253,12 +253,12 @@ class SlotStore:
         if start > self.journal.log_start_offset:
             self._entries.index.drop_entries_below(start)
             self._deletion = (start, self.journal.log_end_offset)
-            self._delete_prefix()
+            self._delete_records()
 
-    def _delete_prefix(self) -> None:
+    def _delete_records(self) -> None:
         """Orders the deletion if what was moved for it is durable. One that fails for now is tried again."""
         if self._deletion is None or self._deletion[1] > self.durable_end or self.offline_reason is not None:
             return
         with suppress(TidelogError):
-            self.journal.delete_prefix(self._deletion[0])
+            self.journal.delete_records(self._deletion[0])
             self._deletion = None

@@ -3,7 +3,7 @@
 A snapshot is a state machine's image at one position of its log. All replicas that hold one of the same position hold
 the same bytes, so a part that rots on one can be had from any other, if it is certain that it is the same part. Hence
 
-- the *body* is cut into chunks, each a block of 4 KiB: a hash, and 4,080 bytes of the body (the last may be shorter).
+- the *body* is split into chunks, each a block of 4 KiB: a hash, and 4,080 bytes of the body (the last may be shorter).
   The hash covers the snapshot's position and the chunk's index, too: chunks of different snapshots, or places, cannot
   be taken for each other.
 - the *root* is the hash of the chunks' hashes. Two replicas with one root at one position have the same body.
@@ -65,7 +65,7 @@ class SnapshotHeader:
         return min(BLOCK_BYTES, HASH_BYTES + self.size - index * CHUNK_BYTES)
 
 
-def cut(position: int, body: Buffer) -> list[bytes]:
+def split(position: int, body: Buffer) -> list[bytes]:
     """A body's chunks, each behind its hash."""
     view = memoryview(body)
     starts = range(0, len(view), CHUNK_BYTES)

@@ -27,13 +27,13 @@ from tidelog.storage.snapshot_format import (
     HEADER_BYTES_MAX,
     DamagedSnapshot,
     SnapshotHeader,
-    cut,
     damaged_chunks,
     decode_header,
     encode_header,
     is_sound,
     join,
     root_of,
+    split,
 )
 
 BODY = ".body"
@@ -79,7 +79,7 @@ class SnapshotStore:
     def write(self, position: int, header: bytes, body: bytes) -> SnapshotHeader:
         """Makes a snapshot durable. `header` is the caller's, and small; it is kept twice, apart from the body."""
         assert position >= 0 and len(header) <= HEADER_BYTES_MAX
-        blocks = cut(position, body)
+        blocks = split(position, body)
         written = SnapshotHeader(position, len(body), root_of(blocks), header)
         self._store(written, blocks)
         return written

@@ -1,8 +1,8 @@
-"""Cutting a log at an offset, so that nothing below it goes; and removing segments in an order that bears crashes.
+"""Truncating a log at an offset, so that nothing below it goes; and removing segments in an order that bears crashes.
 
-Simple as long as the rows are sound. Where rows are damaged just below the cut they do not say what they described, and
-cutting behind the last sound one would take good batches along. So the stretch between it and the cut is described
-anew: a row for each batch that still verifies, and a LOST row for offsets of which nothing is left.
+Simple as long as the rows are sound. Where rows are damaged just below it they do not say what they described, and
+truncating behind the last sound one would take good batches along. So the stretch between that one and the offset is
+described anew: a row for each batch that still verifies, and a LOST row for offsets of which nothing is left.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.storage.segment import Segment
 from tidelog.storage.wipe import wipe
 
 
-class Cut(NamedTuple):
+class Truncation(NamedTuple):
     """Rows from `slot` on give way to `rows`, and the log ends at `tail`."""
 
     slot: int
@@ -24,9 +24,9 @@ class Cut(NamedTuple):
     tail: Tail
 
 
-def find_cut(codec: RowCodec, segment: Segment, offset: int, tail: Tail) -> Cut:
-    """How to cut a segment before the batch that holds `offset`; `tail` is the log's tail as it is, but for the epoch,
-    which is the one in force at the segment's start."""
+def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) -> Truncation:
+    """How to truncate a segment before the batch that holds `offset`; `tail` is the log's tail as it is, but for the
+    epoch, which is the one in force at the segment's start."""
     slot, last, following = _neighbours(segment, offset)
     tail = tail._replace(
         sequence=segment.first_sequence + slot,
@@ -57,11 +57,11 @@ def find_cut(codec: RowCodec, segment: Segment, offset: int, tail: Tail) -> Cut:
         tail = tail._replace(file_position=position)
         rows.append(codec.note(Kind.LOST, tail, start_offset=tail.log_start_offset, offsets=end - tail.offset))
         tail = tail._replace(sequence=tail.sequence + 1, offset=end)
-    return Cut(slot, rows, tail)
+    return Truncation(slot, rows, tail)
 
 
 def _neighbours(segment: Segment, offset: int) -> tuple[int, Row | None, Row | None]:
-    """The sound rows on either side of the cut, and the slot behind the first."""
+    """The sound rows on either side of `offset`, and the slot behind the first."""
     last, behind = None, segment.body_slot
     for slot, row in enumerate(segment.rows(segment.body_slot), start=segment.body_slot):
         if row is None:
@@ -95,7 +95,7 @@ def remove_segment(opened: OpenFiles, segment: Segment) -> None:
 def remove_behind(opened: OpenFiles, directory: str, segments: Sequence[Segment]) -> None:
     """Removes the last segments of a log, the very last first, each step durable before the next. Raises `OSError`."""
     for segment in reversed(segments):
-        # The catalog first, as in `Segment.cut`: half a segment must not look like a damaged one.
+        # The catalog first, as in `Segment.truncate`: half a segment must not look like a damaged one.
         _remove(opened, segment.catalog_path)
         opened.files.sync_dir(directory)
         _wipe(opened, segment.log_path)

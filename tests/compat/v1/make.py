@@ -33,7 +33,7 @@ def make(root: str) -> None:
         if n % 2:
             log.flush()
     log.mark()
-    log.delete_prefix(1)
+    log.delete_records(1)
     manager.close({LOG: 15})
     for name in ("lock", "reserve"):
         (Path(root) / name).unlink()

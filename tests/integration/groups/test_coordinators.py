@@ -312,7 +312,7 @@ def test_users_may_read_it_and_nothing_else() -> None:
                 partition = broker.partition(OFFSETS_TOPIC, number)
                 assert (await partition.extent()).high_watermark > 0
                 with pytest.raises(InvalidRequest, match="the brokers' own"):
-                    await partition.delete_prefix(1, deadline_s=soon())
+                    await partition.delete_records(1, deadline_s=soon())
                 with pytest.raises(InvalidRequest, match="the brokers' own"):
                     await partition.produce(batch(b"mine"), acks=-1, deadline_s=soon())
             refused = (

@@ -125,15 +125,15 @@ def leave_what_a_full_disk_cut_short() -> AbstractContextManager[None]:
 
 def remove_files_before_the_order_is_durable() -> AbstractContextManager[None]:
     """Deletes segments when asked, not when the deletion is on the disk."""
-    delete_prefix = PartitionLog.delete_prefix
+    delete_records = PartitionLog.delete_records
 
     def eager(log: PartitionLog, offset: int) -> None:
-        delete_prefix(log, offset)
+        delete_records(log, offset)
         for _, segment in log._doomed:
             remove_segment(log._opened, segment)
         log._doomed.clear()
 
-    return patched(PartitionLog, "delete_prefix", eager)
+    return patched(PartitionLog, "delete_records", eager)
 
 
 MUTANTS: tuple[Mutant, ...] = (

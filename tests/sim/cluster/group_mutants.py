@@ -84,7 +84,7 @@ def delete_before_the_copies_are_there() -> AbstractContextManager[None]:
 
     async def copy(forward: CopyForward) -> None:
         deadline_s = asyncio.get_running_loop().time() + 1.0
-        await forward._tenure.partition.cut(forward._tenure.end_offset, deadline_s=deadline_s)
+        await forward._tenure.partition.delete_below(forward._tenure.end_offset, deadline_s=deadline_s)
         await copy_forward(forward)
 
     return patched(CopyForward, "_copy", copy)

@@ -1,4 +1,4 @@
-"""Logs that are cut, or kept, with one rule removed: by followers, by disks, and by leaders that settle damage."""
+"""Logs that are truncated, or kept, with one rule removed: by followers, disks, and leaders that settle damage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from tidelog.replication.isr.events import FetchDue, FollowerEffect, Truncate
 from tidelog.replication.isr.follower import IsrFollower
-from tidelog.replication.isr.settlement import Answered, Cut, Settlement, SettlementEffect
+from tidelog.replication.isr.settlement import Answered, Settlement, SettlementEffect, TruncateAt
 from tidelog.sim.isr.disk import Disk
 
 # -- followers ---------------------------------------------------------------------------------------------------------
@@ -16,19 +16,19 @@ class TruncateToHighWatermark(IsrFollower):
     """Cuts down to what it knows to be committed whenever the leader changes, as Kafka did before KIP-101."""
 
     def step(self, event: Any) -> list[FollowerEffect]:
-        is_first = isinstance(event, FetchDue) and not self._is_aligned and self._cutting is None
+        is_first = isinstance(event, FetchDue) and not self._is_aligned and self._truncating is None
         if is_first and self._high_watermark < self._log_end_offset:
-            return self._cut(Truncate(self._high_watermark))
+            return self._truncate(Truncate(self._high_watermark))
         return super().step(event)
 
 
 class OneRoundOnly(IsrFollower):
-    """Cuts where the leader says, without a look at its own epochs (KIP-101 without KIP-279)."""
+    """Truncates where the leader says, without a look at its own epochs (KIP-101 without KIP-279)."""
 
     def _on_diverging(self, epoch: int, end_offset: int) -> list[FollowerEffect]:
         if end_offset >= self._log_end_offset:
-            return self._distrust("nothing to cut")
-        return self._cut(Truncate(max(end_offset, self._log_start_offset)))
+            return self._distrust("nothing to truncate")
+        return self._truncate(Truncate(max(end_offset, self._log_start_offset)))
 
 
 class AnyAnswer(IsrFollower):
@@ -42,7 +42,7 @@ class AnyAnswer(IsrFollower):
         return super().step(event)
 
     def _is_awaited(self, correlation: int) -> bool:
-        is_free = self._cutting is None and self._appending is None and not self._is_distrusting
+        is_free = self._truncating is None and self._appending is None and not self._is_distrusting
         return correlation >= self._since != -1 and is_free
 
 
@@ -125,4 +125,4 @@ class SettlesNothing(Settlement):
     """Cuts what is damaged at or above the high watermark, and asks nobody."""
 
     def _on_answer(self, answer: Answered) -> list[SettlementEffect]:
-        return [Cut(answer.offset)] if answer.offset in self._open else []
+        return [TruncateAt(answer.offset)] if answer.offset in self._open else []

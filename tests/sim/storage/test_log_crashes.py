@@ -69,7 +69,7 @@ def a_deletion(driver: LogDriver) -> None:
     for _ in range(3):
         driver.append(value_bytes=300)
         driver.flush()
-    driver.delete_prefix(2)
+    driver.delete_records(2)
 
 
 def a_deletion_that_only_a_killed_process_knew_of(driver: LogDriver) -> None:
@@ -82,7 +82,7 @@ def a_committed_deletion(driver: LogDriver) -> None:
     for _ in range(3):
         driver.append(value_bytes=300)
     driver.flush()
-    driver.delete_prefix(2)
+    driver.delete_records(2)
     driver.flush()
     driver.append()
 
@@ -145,7 +145,7 @@ def check_and_go_on(driver: LogDriver, *, by_deletion: bool = False) -> None:
     driver.open()
     driver.check_reopened()
     if by_deletion and driver.log.log_end_offset > driver.log.log_start_offset:
-        driver.delete_prefix(driver.log.log_start_offset + 1)  # a row, and no roll before it
+        driver.delete_records(driver.log.log_start_offset + 1)  # a row, and no roll before it
     else:
         driver.append()
     assert driver.flush()

@@ -33,7 +33,7 @@ def test_after_a_failed_fsync_nothing_is_written_or_synced_again_until_a_restart
     with pytest.raises(LogOffline):
         driver.append()
     with pytest.raises(LogOffline):
-        driver.delete_prefix(1)
+        driver.delete_records(1)
     driver.log.mark()
     assert not driver.flush()
     assert driver.log.durable_offset == 3

@@ -111,9 +111,9 @@ def test_a_deletion_that_does_not_wait_for_what_it_moved_is_noticed() -> None:
     def hurry(store: SlotStore) -> None:
         if store._deletion is not None:
             with suppress(TidelogError):
-                store.journal.delete_prefix(min(store._deletion[0], store.durable_end))
+                store.journal.delete_records(min(store._deletion[0], store.durable_end))
 
-    with patched(SlotStore, "_delete_prefix", hurry), pytest.raises(AssertionError):
+    with patched(SlotStore, "_delete_records", hurry), pytest.raises(AssertionError):
         test_slot_crashes.test_no_crash_breaks_a_promise(test_slot_crashes.a_deletion_that_moves_slots)
 
 

@@ -144,7 +144,7 @@ def test_epochs_and_producers_outlive_the_deletion_of_all_older_segments(
     store.log.roll(store.now_ms)
     store.append(*[b"c"] * batches)
     if is_deleted_before:
-        store.log.delete_prefix(2)
+        store.log.delete_records(2)
         store.log.store_metainfo(store.log.metainfo(2))
     store.opened.close_all()
     store.cut(store.catalog_path(2), 0)
@@ -152,7 +152,7 @@ def test_epochs_and_producers_outlive_the_deletion_of_all_older_segments(
     assert store.is_whole
     store.append(b"d")
     store.flush()
-    store.log.delete_prefix(2)
+    store.log.delete_records(2)
     store.flush()
     assert not store.files.inner.exists(store.log_path(0))
     for _ in range(2):

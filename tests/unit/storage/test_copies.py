@@ -57,6 +57,6 @@ def test_two_batches_with_one_name_prove_nothing(five: Store) -> None:
 
 
 def test_what_was_deleted_is_not_denied(five: Store) -> None:
-    five.log.delete_prefix(4)
+    five.log.delete_records(4)
     assert find_copy(five.log, identity(five, 2)) == (Holding.DELETED, b"")
     assert find_copy(five.log, identity(five, 4)) == (Holding.HAVE, five.appended[4])

@@ -120,7 +120,7 @@ def test_a_full_disk_can_be_emptied() -> None:
     disk.medium.capacity_bytes = disk.medium.used_bytes
     with pytest.raises(DiskFull):
         store.append(b"refused")
-    store.log.delete_prefix(100)
+    store.log.delete_records(100)
     store.flush()
     assert disk.free_bytes() > 20_000
     assert disk.open(RESERVE).size() == RESERVE_BYTES
@@ -136,5 +136,5 @@ def test_without_a_reserve_a_full_disk_says_so(store: Store) -> None:
     store.flush()
     store.files.fails = lambda kind, path: errno.ENOSPC if kind == "pwritev" else 0
     with pytest.raises(DiskFull):
-        store.log.delete_prefix(1)
+        store.log.delete_records(1)
     assert store.log.log_start_offset == 0

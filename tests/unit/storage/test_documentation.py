@@ -57,7 +57,7 @@ def test_the_common_fields() -> None:
 @pytest.mark.parametrize(
     ("heading", "format_"),
     [
-        ("**BATCH, DELETE_PREFIX", rows._BODY.format),
+        ("**BATCH, DELETE_RECORDS", rows._BODY.format),
         ("**HEADER**", rows._HEADER.format),
         ("**LINEAGE**", rows._LINEAGE.format),
         ("**PRODUCER**", rows._PRODUCER.format),

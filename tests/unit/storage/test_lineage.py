@@ -37,7 +37,7 @@ def test_a_log_knows_its_epochs_again_after_a_cut_a_deletion_and_a_restart(store
     assert store.log.lineage == [(1, 0), (3, 1), (4, 3)]
     store.log.roll(store.now_ms)
     store.log.flush()
-    store.log.delete_prefix(2)
+    store.log.delete_records(2)
     store.log.flush()
     assert store.log.lineage == [(3, 1), (4, 3)], "the epoch in force at the start stays"
     store.kill_and_open()

@@ -135,9 +135,9 @@ def test_rows_of_all_kinds_are_passed_when_opening(store: Store) -> None:
     store.append(b"a", b"b")
     store.flush()
     store.log.mark()
-    store.log.delete_prefix(1)
+    store.log.delete_records(1)
     store.append(b"c")
     store.close_and_open()
     kinds = [row.kind for row in store.segment().rows(1) if row is not None]
-    assert kinds == [Kind.BATCH, Kind.BATCH, Kind.MARK, Kind.DELETE_PREFIX, Kind.BATCH, Kind.MARK]
+    assert kinds == [Kind.BATCH, Kind.BATCH, Kind.MARK, Kind.DELETE_RECORDS, Kind.BATCH, Kind.MARK]
     assert store.is_whole

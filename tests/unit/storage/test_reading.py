@@ -80,7 +80,7 @@ def test_a_batch_that_straddles_the_end_is_not_read(store: Store) -> None:
 @pytest.mark.parametrize("offset", [-1, 2, 11, 1 << 62])
 def test_an_offset_that_is_not_in_the_log_is_told_what_is(store: Store, offset: int) -> None:
     fill(store)
-    store.log.delete_prefix(3)
+    store.log.delete_records(3)
     with pytest.raises(OffsetOutOfRange, match=f"offset {offset} is out of range: the log holds 3 to 10") as caught:
         store.log.read(offset, 1, 10)
     assert (caught.value.log_start_offset, caught.value.log_end_offset) == (3, 10)
@@ -89,7 +89,7 @@ def test_an_offset_that_is_not_in_the_log_is_told_what_is(store: Store, offset: 
 @pytest.mark.parametrize("offset", range(3, 11))
 def test_has_bytes_counts_what_lies_below_the_end(store: Store, offset: int) -> None:
     size = fill(store)
-    store.log.delete_prefix(3)
+    store.log.delete_records(3)
     for end_offset in range(offset, 11):
         held = (end_offset - offset) * size
         assert store.log.has_bytes(offset, held, end_offset) == (held > 0)
@@ -124,7 +124,7 @@ def test_deleted_batches_are_not_found_and_hide_none(store: Store, start: int) -
     for timestamp in timestamps:
         store.append(b"v", timestamp_ms=timestamp)
     store.flush()
-    store.log.delete_prefix(start)
+    store.log.delete_records(start)
     for wanted in range(80, 510, 10):
         expected = next((n for n in range(start, 7) if timestamps[n] >= wanted), None)
         assert since(store, wanted) == expected, (start, wanted)
@@ -163,7 +163,7 @@ def test_files_missing_right_before_the_answer_are_said(store: Store) -> None:
     for wanted in (201, 500, 600):
         with pytest.raises(DamagedBatch, match="offsets 3 to 5 "):
             store.log.batch_since(wanted, 9)
-    store.log.delete_prefix(6)
+    store.log.delete_records(6)
     assert since(store, 300) == 6
     assert since(store, 700) == 7
 

@@ -212,7 +212,7 @@ def test_damage_that_is_cut_off_is_forgotten(ten: Store) -> None:
     assert ranges(ten) == [(1, 2), (3, 4), (8, 9)]
     ten.log.truncate_to(8, high_watermark=0, now_ms=0)
     assert ranges(ten) == [(1, 2), (3, 4)]
-    ten.log.delete_prefix(2)
+    ten.log.delete_records(2)
     assert ranges(ten) == [(3, 4)]
     ten.log.start_over(20, now_ms=0)
     assert ranges(ten) == []
@@ -297,7 +297,7 @@ def test_who_listens_is_told_of_each_damage_once(ten: Store) -> None:
 
 def test_a_scrub_goes_on_through_appends_rolls_deletions_and_truncations(ten: Store) -> None:
     ten.log.scrub(1)
-    ten.log.delete_prefix(6)
+    ten.log.delete_records(6)
     ten.log.roll(ten.now_ms)
     ten.append(b"x")
     ten.log.truncate_to(8, high_watermark=0, now_ms=0)

@@ -59,7 +59,7 @@ def test_an_empty_log_keeps_its_place() -> None:
     assert keep_from([SegmentSummary(70, 70, 0, -1)], now=HOUR, ms=0, size=0) == 70
 
 
-# -- delete_prefix -----------------------------------------------------------------------------------------------------
+# -- delete_records ----------------------------------------------------------------------------------------------------
 
 
 def store_of_segments(store: Store) -> None:
@@ -73,7 +73,7 @@ def store_of_segments(store: Store) -> None:
 
 def test_what_is_deleted_cannot_be_read_at_once_and_its_files_go_after_the_flush(store: Store) -> None:
     store_of_segments(store)
-    store.log.delete_prefix(7)
+    store.log.delete_records(7)
     with pytest.raises(OffsetOutOfRange, match="offset 6 is out of range: the log holds 7 to 9"):
         store.log.read(6, 1, 9)
     assert store.is_whole
@@ -90,7 +90,7 @@ def test_files_wait_for_a_flush_that_covers_the_deletion(store: Store) -> None:
     store_of_segments(store)
     store.append(b"v")
     flush = store.log.begin_flush()
-    store.log.delete_prefix(6)
+    store.log.delete_records(6)
     flush.run()
     store.log.end_flush(flush, None)
     assert store.files.inner.exists(store.log_path(0)), "a crash now would find neither the files nor the order"
@@ -100,7 +100,7 @@ def test_files_wait_for_a_flush_that_covers_the_deletion(store: Store) -> None:
 
 def test_a_deletion_is_remembered_though_every_row_that_says_so_is_damaged(store: Store) -> None:
     store_of_segments(store)
-    store.log.delete_prefix(4)
+    store.log.delete_records(4)
     store.close_and_open()
     store.harm_row(4, base_offset=6)
     store.kill_and_open()
@@ -109,11 +109,11 @@ def test_a_deletion_is_remembered_though_every_row_that_says_so_is_damaged(store
 
 def test_deleting_less_than_before_does_nothing(store: Store) -> None:
     store_of_segments(store)
-    store.log.delete_prefix(5)
+    store.log.delete_records(5)
     store.flush()
     store.files.forget()
-    store.log.delete_prefix(5)
-    store.log.delete_prefix(2)
+    store.log.delete_records(5)
+    store.log.delete_records(2)
     assert not store.files.counts
     assert store.log.log_start_offset == 5
 
@@ -122,13 +122,13 @@ def test_only_what_is_durable_can_be_deleted(store: Store) -> None:
     store_of_segments(store)
     store.append(b"unflushed")
     with pytest.raises(OffsetOutOfRange, match="0 to 9"):
-        store.log.delete_prefix(10)
+        store.log.delete_records(10)
 
 
 def test_a_log_deleted_to_its_end_goes_on_there(store: Store) -> None:
     store_of_segments(store)
     store.log.roll(store.now_ms)
-    store.log.delete_prefix(9)
+    store.log.delete_records(9)
     store.flush()
     assert len(store.log.segments) == 1
     store.append(b"next")
@@ -139,7 +139,7 @@ def test_a_log_deleted_to_its_end_goes_on_there(store: Store) -> None:
 
 def test_files_that_cannot_be_removed_do_not_come_back_as_records(store: Store) -> None:
     store_of_segments(store)
-    store.log.delete_prefix(4)
+    store.log.delete_records(4)
     store.log.take_offline("the test stops here, after the row and before the files")
     store.kill_and_open()
     assert store.log.log_start_offset == 4
@@ -150,7 +150,7 @@ def test_files_that_cannot_be_removed_do_not_come_back_as_records(store: Store) 
 def test_a_disk_that_does_not_let_files_go_is_asked_again(store: Store) -> None:
     store_of_segments(store)
     store.files.fails = lambda kind, path: errno.EROFS if kind == "remove" else 0
-    store.log.delete_prefix(6)
+    store.log.delete_records(6)
     store.flush()
     assert store.log.offline_reason is None
     assert store.is_whole
@@ -165,7 +165,7 @@ def test_lineage_forgets_epochs_that_are_deleted_whole(store: Store) -> None:
         store.epoch = n // 2
         store.append(b"v")
     store.flush()
-    store.log.delete_prefix(3)
+    store.log.delete_records(3)
     assert store.log.lineage == [(1, 2), (2, 4)]
     assert all(a < b for a, b in pairwise(store.log.lineage))
 

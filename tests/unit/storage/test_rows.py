@@ -51,7 +51,7 @@ def test_the_running_maximum_never_falls() -> None:
 
 
 def test_a_note_stands_where_the_log_ends_and_takes_no_offset() -> None:
-    for kind in (Kind.DELETE_PREFIX, Kind.MARK, Kind.SEAL):
+    for kind in (Kind.DELETE_RECORDS, Kind.MARK, Kind.SEAL):
         row = CODEC.body(CODEC.note(kind, TAIL, start_offset=950))
         assert row is not None
         assert (row.kind, row.base_offset, row.next_offset, row.start_offset) == (kind, 1000, 1000, 950)

@@ -19,9 +19,9 @@ from tidelog.storage.snapshot_format import (
     CHUNK_BYTES,
     DamagedSnapshot,
     SnapshotHeader,
-    cut,
     decode_header,
     encode_header,
+    split,
 )
 from tidelog.storage.snapshots import BODY, HEADERS, Snapshot, SnapshotStore, UnknownSnapshot
 
@@ -108,7 +108,7 @@ def test_another_version_of_a_position_takes_the_place_of_the_first(files: Files
 
 def test_what_does_not_fit_is_not_installed(files: Files) -> None:
     header = store(SimDisk(1)).write(9, b"", body(1))
-    good, other, elsewhere = cut(9, body(1)), cut(9, body(2)), cut(10, body(1))
+    good, other, elsewhere = split(9, body(1)), split(9, body(2)), split(10, body(1))
     for bad, chunks in (
         ([good[0], other[1], good[2]], (0, 1, 2)),  # each is sound, but not of this snapshot
         ([good[0], elsewhere[1], good[2]], (1,)),
@@ -139,7 +139,7 @@ def test_the_newest_two_are_kept_and_only_when_told(files: Files) -> None:
     found.remove_old()
     with pytest.raises(UnknownSnapshot):
         found.header(5)
-    assert blocks(files, 9) == cut(9, body(9)) and blocks(files, 20) == cut(20, body(21))
+    assert blocks(files, 9) == split(9, body(9)) and blocks(files, 20) == split(20, body(21))
     assert len(files.list(DIRECTORY)) == 6
 
 
@@ -162,7 +162,7 @@ def test_any_byte_may_rot(suffix: str) -> None:
     disk = SimDisk(1)
     older = store(disk).write(4, b"older", body(4, 10))
     header = store(disk).write(9, b"voters", body(1))
-    peers = cut(9, body(1))
+    peers = split(9, body(1))
     name = path(9, suffix)
     step = 1 if suffix != BODY else 61
     for position in range(0, size_of(disk, name), step):
@@ -206,7 +206,7 @@ def test_a_file_may_be_cut_or_missing(files: Files, suffix: str, size: int | Non
     found = store(files).load_newest()
     lost = {None: (0, 1, 2), 0: (0, 1, 2), 10: (0, 1, 2), 5000: (1, 2)}[size] if suffix == BODY else ()
     assert [damage.chunks for damage in found.damaged] == ([lost] if lost else [])
-    store(files).repair(9, {index: cut(9, body(1))[index] for index in lost})
+    store(files).repair(9, {index: split(9, body(1))[index] for index in lost})
     assert loaded(files) == Snapshot(header, body(1))
 
 
@@ -214,7 +214,7 @@ def test_chunks_of_other_snapshots_mend_nothing(files: Files) -> None:
     """T11: each replica has a snapshot of its own position; parts of one are worthless for another."""
     store(files).write(9, b"", body(1))
     harm(files, path(9, BODY), 4200)
-    for stranger in (cut(10, body(1))[1], cut(9, body(2))[1], cut(9, body(1))[0]):
+    for stranger in (split(10, body(1))[1], split(9, body(2))[1], split(9, body(1))[0]):
         before = files.open(path(9, BODY)).pread(99999, 0)
         with pytest.raises(DamagedSnapshot):
             store(files).repair(9, {1: stranger})
@@ -228,7 +228,7 @@ def test_a_body_of_another_snapshot_is_told_as_damage_of_all(files: Files) -> No
     files.rename(path(9, BODY), path(9, BODY, version=2))
     (damage,) = store(files).load_newest().damaged
     assert damage.chunks == (0, 1, 2)
-    store(files).repair(9, dict(enumerate(cut(9, body(2)))))
+    store(files).repair(9, dict(enumerate(split(9, body(2)))))
     assert loaded(files) == Snapshot(store(files).header(9), body(2))
 
 
@@ -311,7 +311,7 @@ def perform(act: str, disk: SimDisk) -> None:
             store(disk).remove_old()
         case "repair":
             rot.flip_bit(disk.medium, path(9, BODY), 4200)
-            store(disk).repair(9, {1: cut(9, body(9))[1]})
+            store(disk).repair(9, {1: split(9, body(9))[1]})
 
 
 def check(act: str, disk: SimDisk, is_over: bool) -> int:

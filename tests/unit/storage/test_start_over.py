@@ -22,7 +22,7 @@ def fill(store: Store) -> None:
         store.epoch = 4 if n < 7 else 5
         store.append(b"value %d" % n, producer=(7, 0, n))
     store.flush()
-    store.log.delete_prefix(3)
+    store.log.delete_records(3)
 
 
 def start_over(store: Store, offset: int) -> None:
@@ -105,7 +105,7 @@ def test_if_it_fails_the_log_is_offline_and_the_next_opening_ends_it(store: Stor
 def test_a_truncation_into_a_batch_that_the_log_starts_within_drops_all(store: Store) -> None:
     store.append(b"a", b"b", records=4)
     store.flush()
-    store.log.delete_prefix(6)
+    store.log.delete_records(6)
     store.flush()
     store.log.truncate_to(7, high_watermark=6, now_ms=store.now_ms)
     assert (store.log.log_start_offset, store.log.log_end_offset) == (6, 6)

@@ -68,7 +68,7 @@ def test_truncating_at_the_end_does_nothing_at_all(store: Store) -> None:
 def test_the_offset_must_be_in_the_log(store: Store) -> None:
     store.append(b"a", b"b", b"c")
     store.flush()
-    store.log.delete_prefix(1)
+    store.log.delete_records(1)
     store.flush()
     for offset in (0, 4):
         with pytest.raises(OffsetOutOfRange, match="the log holds 1 to 3"):

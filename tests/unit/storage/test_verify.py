@@ -97,7 +97,7 @@ def test_a_log_that_lives_on_is_verified_as_it_is_at_each_step(store: Store) -> 
             store.append(b"appended meanwhile")
             store.flush()
         if step.next_offset == 7:
-            store.log.delete_prefix(8)
+            store.log.delete_records(8)
             store.flush()
 
     fill(store)
@@ -208,14 +208,14 @@ def test_nothing_can_be_changed_through_read_only_files(files: Files) -> None:
 
 def test_rows_are_dumped_as_they_lie_in_the_files(store: Store) -> None:
     fill(store)
-    store.log.delete_prefix(1)
+    store.log.delete_records(1)
     store.log.close(10)
     store.harm_row(2)
     dumped = list(dump_rows(store.files, DIRECTORY, IDENTITY))
     assert [" ".join(item.kind for item in dumped if item.file == f"{base:020}.catalog") for base in (0, 4, 7)] == [
         "HEADER BATCH DAMAGED BATCH BATCH SEAL",
         "HEADER LINEAGE PRODUCER BATCH BATCH BATCH SEAL",
-        "HEADER LINEAGE LINEAGE PRODUCER BATCH BATCH BATCH DELETE_PREFIX MARK",
+        "HEADER LINEAGE LINEAGE PRODUCER BATCH BATCH BATCH DELETE_RECORDS MARK",
     ]
     assert dumped[1].fields["base_offset"] == 0
     assert dumped[-2].fields["log_start_offset"] == 1

@@ -85,7 +85,7 @@ class CopyForward:
         return piece
 
     async def _copy(self) -> None:
-        """Raises what ended the tenure, or as `LedPartition.cut`."""
+        """Raises what ended the tenure, or as `LedPartition.delete_below`."""
         tenure = self._tenure
         begin, copied = tenure.end_offset, 0
         live = tenure.shard.live_records()
@@ -94,6 +94,6 @@ class CopyForward:
             failure = await asyncio.shield(piece.last.outcome)
             if failure is not None:
                 raise failure.with_traceback(None)
-        await tenure.partition.cut(begin, deadline_s=asyncio.get_running_loop().time() + DELETE_S_MAX)
+        await tenure.partition.delete_below(begin, deadline_s=asyncio.get_running_loop().time() + DELETE_S_MAX)
         self._stats.group_records_copied += copied
         logger.info("copied forward", partition=tenure.partition.partition, records=copied, begins_at=begin)

@@ -31,5 +31,5 @@ async def delete_records(context: Context, call: Call) -> web.StreamResponse:
     check_document(call.request)
     deadline_s = call.deadline_s(context)
     asked = decode_body(_DELETION, await read_body(context, call, context.limits.json_bytes_max))
-    await partition.delete_prefix(asked.before_offset, deadline_s=deadline_s)
+    await partition.delete_records(asked.before_offset, deadline_s=deadline_s)
     return no_content()

@@ -21,7 +21,7 @@ from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock
 from tidelog.replication.isr.events import (
     AppendFetched,
-    DeletePrefix,
+    DeleteRecords,
     Distrust,
     DivergingAt,
     Fetch,
@@ -86,12 +86,12 @@ class Follower:
         self._batches: list[RecordBatch] = []
         """What is to be appended at the core's word."""
         self._is_closed = False
-        self._cutting: asyncio.Task[None] | None = None
+        self._truncating: asyncio.Task[None] | None = None
 
     @property
     def is_readable(self) -> bool:
-        """False while the log is being cut, and when another follower, or a leader, has taken its place."""
-        return not self._is_closed and self._cutting is None
+        """False while the log is being truncated, and when another follower, or a leader, has taken its place."""
+        return not self._is_closed and self._truncating is None
 
     @property
     def high_watermark(self) -> int:
@@ -165,9 +165,9 @@ class Follower:
         self._execute(self._core.step(fetched))
 
     def on_flushed(self) -> None:
-        """The log writer's report. While a cut waits for its turn, what was under way before says nothing of the log
-        that will be left."""
-        if self._is_closed or self._cutting is not None:
+        """The log writer's report. While a truncation waits for its turn, what was under way before says nothing of the
+        log that will be left."""
+        if self._is_closed or self._truncating is not None:
             return
         if self.log.offline_reason is not None:
             logger.error("a replica is offline", partition=str(self.partition_id), reason=self.log.offline_reason)
@@ -182,9 +182,9 @@ class Follower:
                 case AppendFetched():
                     self._append()
                 case Truncate() | StartOver():
-                    self._cutting = self._spawn(f"truncation-{self.partition_id}", self._cut(effect))
-                case DeletePrefix(to):
-                    self._delete_prefix(to)
+                    self._truncating = self._spawn(f"truncation-{self.partition_id}", self._truncate(effect))
+                case DeleteRecords(to):
+                    self._delete_records(to)
                 case ReportFlushed():
                     self.report_flushed(self._state(effect))
                 case Distrust(reason):
@@ -207,16 +207,16 @@ class Follower:
         self._log_writer.submit(self, is_awaited=self.is_fsynced)
         self._execute(self._core.step(Appended(self.log.log_end_offset)))
 
-    def _delete_prefix(self, to: int) -> None:
+    def _delete_records(self, to: int) -> None:
         try:
-            self.log.delete_prefix(to)
+            self.log.delete_records(to)
         except TidelogError as error:
             logger.warning("old records could not be deleted", partition=str(self.partition_id), error=str(error))
             return
         self._log_writer.submit(self)
 
-    async def _cut(self, effect: Truncate | StartOver) -> None:
-        """Cuts the log while no flush of it is under way. A disk that refuses takes the log offline; what it only
+    async def _truncate(self, effect: Truncate | StartOver) -> None:
+        """Truncates the log while no flush of it is under way. A disk that refuses takes the log offline; what it only
         cannot do now is tried again."""
         while not self._is_closed and self.log.offline_reason is None:
             try:
@@ -226,7 +226,7 @@ class Follower:
                 await asyncio.sleep(RETRY_S[FetchStatus.DAMAGED])
             else:
                 break
-        self._cutting = None
+        self._truncating = None
         if self._is_closed or self.log.offline_reason is not None:
             return
         logger.info("truncated", partition=str(self.partition_id), to=self.log.log_end_offset)
@@ -249,8 +249,8 @@ class Follower:
     async def at_rest(self) -> None:
         """Once closed: waits until nothing that was begun here changes the log, or its disk, any more."""
         assert self._is_closed
-        if self._cutting is not None:
-            await asyncio.gather(self._cutting, return_exceptions=True)
+        if self._truncating is not None:
+            await asyncio.gather(self._truncating, return_exceptions=True)
         await self._log_writer.at_rest(self.log)
 
 

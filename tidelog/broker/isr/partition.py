@@ -40,7 +40,7 @@ from tidelog.replication.isr.events import (
     FollowerFlushed,
     IsrChanged,
     LeaderEffect,
-    PrefixDeleted,
+    RecordsDeleted,
     Tick,
 )
 from tidelog.replication.isr.leader import IsrLeader
@@ -263,8 +263,9 @@ class Partition(LedPartition):
 
     # -- housekeeping ---------------------------------------------------------------------------------------------
 
-    def let_go(self, offset: int) -> None:
-        """As `LedPartition.let_go`: at once, if it is durable. The followers hear of it with their next fetch."""
+    def request_deletion(self, offset: int) -> None:
+        """As `LedPartition.request_deletion`: at once, if it is durable. The followers hear of it with their next
+        fetch."""
         assert offset <= self.high_watermark
         self._start_wanted = max(self._start_wanted, offset)
         self._delete()
@@ -276,9 +277,9 @@ class Partition(LedPartition):
             if offset == self.log.log_end_offset:
                 self.log.roll(self._clock.wall_ms())
             before = len(self.log.segments)
-            self.log.delete_prefix(offset)
+            self.log.delete_records(offset)
             self._stats.deleted_segments += before - len(self.log.segments)
-            self._execute(self._protocol.step(PrefixDeleted(offset)))
+            self._execute(self._protocol.step(RecordsDeleted(offset)))
             self.watchers.wake_all()
         if self.log_start_offset < self._start_wanted or self.log.is_dirty:
             self._log_writer.submit(self)

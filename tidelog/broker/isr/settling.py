@@ -24,7 +24,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.holdings import Holding
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock
-from tidelog.replication.isr.settlement import Answered, Cut, CutDone, PutBack, Repaired, Settlement
+from tidelog.replication.isr.settlement import Answered, PutBack, Repaired, Settlement, TruncateAt, TruncatedAt
 from tidelog.storage.copies import Identity, identity_at
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.scrub import Scrubber
@@ -97,7 +97,7 @@ class Settler:
         self._clock = clock
 
     async def settle(self, settling: Settling) -> None:
-        """Returns when the epoch may begin. Raises `OSError` or `TidelogError` if the log could not be cut."""
+        """Returns when the epoch may begin. Raises `OSError` or `TidelogError` if the log could not be truncated."""
         logger.warning(
             "the end of a log is damaged, and others are asked whether it was committed",
             partition=str(settling.partition_id),
@@ -140,21 +140,23 @@ class Settler:
                 case PutBack():
                     if await self._repairer.put_back(settling, settling.partition_id, identity, data, node_id):
                         settling.core.step(Repaired(offset))
-                case Cut(at):
-                    await self._cut(settling, at, node_id)
+                case TruncateAt(at):
+                    await self._truncate(settling, at, node_id)
 
-    async def _cut(self, settling: Settling, offset: int, node_id: int) -> None:
+    async def _truncate(self, settling: Settling, offset: int, node_id: int) -> None:
         log = settling.log
-        cut = partial(log.truncate_to, offset, high_watermark=settling.high_watermark, now_ms=self._clock.wall_ms())
+        truncate = partial(
+            log.truncate_to, offset, high_watermark=settling.high_watermark, now_ms=self._clock.wall_ms()
+        )
         settling.is_readable = False
         try:
-            await self._log_writer.exclusively(settling, cut)
+            await self._log_writer.exclusively(settling, truncate)
         finally:
             settling.is_readable = True
         logger.warning(
-            "what was damaged was never committed, and is cut off before the new epoch begins",
+            "what was damaged was never committed, and is truncated before the new epoch begins",
             partition=str(settling.partition_id),
             from_offset=offset,
             said_by=node_id,
         )
-        settling.core.step(CutDone(log.log_end_offset))
+        settling.core.step(TruncatedAt(log.log_end_offset))

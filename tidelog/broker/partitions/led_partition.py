@@ -160,7 +160,7 @@ class LedPartition(ABC):
         """The log writer's report: the log is durable further than before, was repaired, or has gone offline."""
 
     @abstractmethod
-    def let_go(self, offset: int) -> None:
+    def request_deletion(self, offset: int) -> None:
         """Has committed records below `offset` deleted, on all replicas. When they are gone here, `log_start_offset`
         says so, and watchers are woken. Asking again does no harm.
 
@@ -327,18 +327,18 @@ class LedPartition(ABC):
 
     # -- deletion -------------------------------------------------------------------------------------------------
 
-    async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
-        """A user's `cut` (Kafka's DeleteRecords). Raises, beside what that does, `InvalidRequest` if this partition is
-        not for users."""
-        self._require_users("cut; nothing was deleted")
-        await self.cut(offset, deadline_s=deadline_s)
+    async def delete_records(self, offset: int, *, deadline_s: float) -> None:
+        """A user's `delete_below` (Kafka's DeleteRecords). Raises, beside what that does, `InvalidRequest` if this
+        partition is not for users."""
+        self._require_users("deleted from; nothing was deleted")
+        await self.delete_below(offset, deadline_s=deadline_s)
 
-    async def cut(self, offset: int, *, deadline_s: float) -> None:
+    async def delete_below(self, offset: int, *, deadline_s: float) -> None:
         """Deletes the committed records below `offset`; returns when the log begins there, or later. `deadline_s` is in
         the event loop's time.
 
-        Raises `OffsetOutOfRange` beyond the high watermark, else as `let_go`; and `TimedOutAfterAppend`: they may
-        be deleted yet.
+        Raises `OffsetOutOfRange` beyond the high watermark, else as `request_deletion`; and `TimedOutAfterAppend`: they
+        may be deleted yet.
         """
         self._lease.require()
         if offset > self.high_watermark:
@@ -347,12 +347,12 @@ class LedPartition(ABC):
                 self.log_start_offset,
                 self.high_watermark,
             )
-        self.let_go(offset)
+        self.request_deletion(offset)
         try:
             async with asyncio.timeout_at(deadline_s):
                 while self.log_start_offset < offset:
                     await self._changed()
-                    self.let_go(offset)
+                    self.request_deletion(offset)
         except TimeoutError:
             raise TimedOutAfterAppend(
                 f"the records below offset {offset} are not deleted yet; they may be later"
@@ -368,7 +368,7 @@ class LedPartition(ABC):
             self.watchers.discard(changed)
 
     def apply_retention(self, now_ms: int) -> None:
-        """Has the segments deleted that the topic's retention keeps no longer. Raises as `let_go`."""
+        """Has the segments deleted that the topic's retention keeps no longer. Raises as `request_deletion`."""
         if self.config.cleanup_policy != "delete":
             return
         keep_from = retained_from(
@@ -379,7 +379,7 @@ class LedPartition(ABC):
             high_watermark=min(self.high_watermark, self.log.durable_offset),
         )
         if keep_from > self.log_start_offset:
-            self.let_go(keep_from)
+            self.request_deletion(keep_from)
 
     # -- read -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 A follower's high watermark is a little behind the leader's, so a copy may show less than the leader does, but never
 what the leader would not. An offset past the copy's end is out of range here, even if the leader has it already. A
-broker that leads, or led until it was cut off, may be read in the same way: nothing is said of being up to date.
+broker that leads, or led until it was isolated, may be read in the same way: nothing is said of being up to date.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ class PartitionHandle(ReadHandle, Protocol):
         """Appends sound batches; see `Partition.produce` for the promises and the errors."""
         ...
 
-    async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes the committed records below `offset`; see `LedPartition.delete_prefix`."""
+    async def delete_records(self, offset: int, *, deadline_s: float) -> None:
+        """Deletes the committed records below `offset`; see `LedPartition.delete_records`."""
         ...
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:

@@ -75,7 +75,7 @@ class AppliedLog:
     ) -> None:
         self.log = log
         self.watchers = Watchers()
-        self.is_cutting = False
+        self.is_truncating = False
         """The log is being emptied: it is the disk thread's."""
         self._log_writer = log_writer
         self._clock = clock
@@ -148,7 +148,7 @@ class AppliedLog:
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._retry is None and not self.is_cutting:
+        if self._retry is None and not self.is_truncating:
             self._write()
 
     def _write(self) -> None:
@@ -174,7 +174,7 @@ class AppliedLog:
                 with suppress(DiskFull):  # it stays one segment then, and the others go
                     log.roll(self._clock.wall_ms())
             before = len(log.segments)
-            log.delete_prefix(offset)
+            log.delete_records(offset)
             self._stats.deleted_segments += before - len(log.segments)
             self._log_writer.submit(self)
             self.watchers.wake_all()
@@ -209,9 +209,9 @@ class AppliedLog:
     async def start_over(self, offset: int) -> None:
         """Drops everything: the log goes on at `offset`. Raises as `PartitionLog.start_over`: it is offline then."""
         now_ms = self._clock.wall_ms()
-        self.is_cutting = True
+        self.is_truncating = True
         await self._log_writer.exclusively(self, lambda: self.log.start_over(offset, now_ms=now_ms))
-        self.is_cutting = False
+        self.is_truncating = False
         self._go_on()
         self.watchers.wake_all()
 

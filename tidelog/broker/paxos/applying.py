@@ -50,9 +50,9 @@ class Applying:
         self._copying: asyncio.Task[None] | None = None
 
     @property
-    def is_cutting(self) -> bool:
+    def is_truncating(self) -> bool:
         """The log is being emptied, to begin later."""
-        return self._applied.is_cutting
+        return self._applied.is_truncating
 
     def is_whole(self, next_offset: int) -> bool:
         """Is all here that was applied below this offset?"""

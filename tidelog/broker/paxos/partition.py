@@ -261,9 +261,9 @@ class PaxosPartition(LedPartition):
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 
-    def let_go(self, offset: int) -> None:
-        """As `LedPartition.let_go`: proposes it, one after the other. What is agreed on and not yet durable here goes
-        as soon as it is, and needs no other proposal."""
+    def request_deletion(self, offset: int) -> None:
+        """As `LedPartition.request_deletion`: proposes it, one after the other. What is agreed on and not yet durable
+        here goes as soon as it is, and needs no other proposal."""
         self._require_leading(ACKS_ALL)
         if self._is_held or self._deletion is not None or offset <= self._applied.start_offset:
             return

@@ -258,7 +258,7 @@ class PaxosReplica:
     @property
     def is_readable(self) -> bool:
         """False while the log is being emptied, and when the replica is closed."""
-        return not self._is_closed and not self.applying.is_cutting
+        return not self._is_closed and not self.applying.is_truncating
 
     @property
     def is_halted(self) -> bool:

@@ -1,7 +1,7 @@
 """What a broker does by the clock: marks idle logs, checkpoints metainfo, applies retention, forgets silent producers.
 
 A mark or a checkpoint that never happens costs a longer look at the next start. Marks do more: what a log's last row
-does not vouch for looks torn if it rots, and would be cut. So followers' logs are marked as leaders' are; their
+does not vouch for looks torn if it rots, and would be truncated. So followers' logs are marked as leaders' are; their
 checkpoints matter only to who is started again and leads at once, and come less often.
 """
 

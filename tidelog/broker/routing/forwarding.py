@@ -112,7 +112,7 @@ class ForwardedRequests:
     async def _delete(self, asked: ForwardDeletion) -> Answer:
         deadline_s = _deadline_s(asked.timeout_ms)
         partition = await self.led(asked.partition, deadline_s)
-        await partition.delete_prefix(asked.offset, deadline_s=deadline_s)
+        await partition.delete_records(asked.offset, deadline_s=deadline_s)
         return Answer()
 
     async def _read(self, asked: ForwardRead) -> Answer:

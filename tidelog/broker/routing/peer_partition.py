@@ -152,8 +152,8 @@ class PeerPartition:
             list(made.batches), made.leader_epoch, made.acked_by, made.durability, made.log_append_time_ms
         )
 
-    async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
-        """As `LedPartition.delete_prefix`."""
+    async def delete_records(self, offset: int, *, deadline_s: float) -> None:
+        """As `LedPartition.delete_records`."""
         await self.leader.ask(ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:

@@ -63,10 +63,10 @@ class RemotePartition:
             is_repeatable=idempotency is not None or all(batch.header.producer_id >= 0 for batch in batches),
         )
 
-    async def delete_prefix(self, offset: int, *, deadline_s: float) -> None:
-        """As `LedPartition.delete_prefix`. A repetition does no harm."""
+    async def delete_records(self, offset: int, *, deadline_s: float) -> None:
+        """As `LedPartition.delete_records`. A repetition does no harm."""
         await self.origin.reach(
-            self.target, lambda place: place.delete_prefix(offset, deadline_s=deadline_s), deadline_s, appends=True
+            self.target, lambda place: place.delete_records(offset, deadline_s=deadline_s), deadline_s, appends=True
         )
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:

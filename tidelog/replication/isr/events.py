@@ -119,7 +119,7 @@ class AlterPartitionAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixDeleted:
+class RecordsDeleted:
     """The leader's log now starts here."""
 
     log_start_offset: int
@@ -132,7 +132,7 @@ class Tick:
     now_ms: int
 
 
-LeaderEvent = FollowerFlushed | IsrChanged | AlterPartitionAnswered | PrefixDeleted | Tick
+LeaderEvent = FollowerFlushed | IsrChanged | AlterPartitionAnswered | RecordsDeleted | Tick
 
 # -- from the leader ---------------------------------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class AppendFetched:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log, durably; then `Truncated`. Nothing is fetched meanwhile."""
+    """Truncate the log, durably; then `Truncated`. Nothing is fetched meanwhile."""
 
     to: int
 
@@ -300,7 +300,7 @@ class FollowHighWatermark:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletePrefix:
+class DeleteRecords:
     """The leader no longer keeps what is below; nothing that is not committed and on this disk is meant."""
 
     to: int
@@ -314,14 +314,14 @@ class Distrust:
 
 
 FollowerEffect = (
-    Fetch | ReportFlushed | AppendFetched | Truncate | StartOver | FollowHighWatermark | DeletePrefix | Distrust
+    Fetch | ReportFlushed | AppendFetched | Truncate | StartOver | FollowHighWatermark | DeleteRecords | Distrust
 )
 
 __all__ = [
     "NO_BROKER_EPOCH", "AdvanceHighWatermark", "AlterPartition", "AlterPartitionAnswered", "Append", "AppendFetched",
-    "AppendRefused", "Appended", "DeletePrefix", "Distrust", "Diverging", "DivergingAt", "Fetch", "FetchDue",
+    "AppendRefused", "Appended", "DeleteRecords", "Distrust", "Diverging", "DivergingAt", "Fetch", "FetchDue",
     "FetchOutOfRange", "FetchVerdict", "Fetched", "Flushed", "FollowHighWatermark", "FollowerEffect", "FollowerEvent",
     "FollowerFetched", "FollowerFlushed", "IsrChanged", "IsrSettings", "LeaderChanged", "LeaderEffect", "LeaderEvent",
-    "LogState", "OutOfRange", "Outcome", "PrefixDeleted", "Refused", "ReportFlushed", "Serve",
+    "LogState", "OutOfRange", "Outcome", "RecordsDeleted", "Refused", "ReportFlushed", "Serve",
     "StartOver", "Tick", "Truncate", "Truncated",
 ]  # fmt: skip

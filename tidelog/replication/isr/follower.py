@@ -2,13 +2,13 @@
 
 It asks for what stands behind its log's end, and says of which epoch its last batch is. As long as the leader finds
 that tail in its own log, the answers are appended as they are. Else the answer says where the leader's epochs up to
-that one end, and the follower cuts its log there, or where its own epochs up to the leader's end if that is less, and
-asks again (KIP-101, 279, truncate-on-fetch). What two logs have in common is never cut, so nothing that is committed
-is: its holder was in sync, and whoever leads holds it too.
+that one end, and the follower truncates its log there, or where its own epochs up to the leader's end if that is less,
+and asks again (KIP-101, 279, truncate-on-fetch). What two logs have in common is never truncated, so nothing that is
+committed is: its holder was in sync, and whoever leads holds it too.
 
 Two things must not be trusted. A **high watermark** says nothing about which log is right: it is one round trip old,
-and cutting down to it loses batches that were committed. An **answer** counts only if it is the one to the newest
-question, and the log's tail is still what it was then: an old "diverging", come twice, would cut what was fetched
+and truncating to it loses batches that were committed. An **answer** counts only if it is the one to the newest
+question, and the log's tail is still what it was then: an old "diverging", come twice, would truncate what was fetched
 since.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from tidelog.replication.isr.events import (
     AppendFetched,
-    DeletePrefix,
+    DeleteRecords,
     Distrust,
     DivergingAt,
     Fetch,
@@ -64,7 +64,7 @@ class IsrFollower:
         self._leader_start_offset = log.log_start_offset
         self._asked: _Asked | None = None
         self._appending: Fetched | None = None
-        self._cutting: Truncate | StartOver | None = None
+        self._truncating: Truncate | StartOver | None = None
         self._is_aligned = False
         self._is_distrusting = False
 
@@ -103,7 +103,7 @@ class IsrFollower:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def _fetch(self, correlation: int) -> list[FollowerEffect]:
-        if self._appending is not None or self._cutting is not None or self._is_distrusting:
+        if self._appending is not None or self._truncating is not None or self._is_distrusting:
             return []
         asked = _Asked(correlation, self._log_end_offset, self._tail_epoch)
         self._asked = asked
@@ -115,11 +115,13 @@ class IsrFollower:
         return self._lineage.last_epoch if self._log_end_offset > self._log_start_offset else None
 
     def _on_flushed(self, end: int) -> list[FollowerEffect]:
-        assert end <= self._log_end_offset and self._cutting is None, "no flush is under way while the log is cut"
+        assert end <= self._log_end_offset and self._truncating is None, (
+            "no flush is under way while the log is truncated"
+        )
         if end <= self._durable_offset:
             return []
         self._durable_offset = end
-        effects = self._delete_prefix()
+        effects = self._delete_records()
         if self._asked is not None:
             effects.append(ReportFlushed(self._log_end_offset, end, self._tail_epoch))
         return effects
@@ -150,7 +152,7 @@ class IsrFollower:
 
     def _on_fetched(self, answer: Fetched) -> list[FollowerEffect]:
         if self._is_of_another_past(answer):
-            return self._cut(StartOver(self._log_end_offset))
+            return self._truncate(StartOver(self._log_end_offset))
         if (contradiction := self._contradiction(answer)) is not None:
             return self._distrust(contradiction)
         self._is_aligned = True
@@ -192,7 +194,7 @@ class IsrFollower:
     def _take_marks(self, answer: Fetched) -> list[FollowerEffect]:
         self._leader_start_offset = answer.log_start_offset
         effects = self._follow(min(max(answer.high_watermark, self._log_start_offset), self._log_end_offset))
-        return [*effects, *self._delete_prefix()]
+        return [*effects, *self._delete_records()]
 
     def _follow(self, high_watermark: int) -> list[FollowerEffect]:
         if high_watermark == self._high_watermark:
@@ -200,15 +202,15 @@ class IsrFollower:
         self._high_watermark = high_watermark
         return [FollowHighWatermark(high_watermark)]
 
-    def _delete_prefix(self) -> list[FollowerEffect]:
+    def _delete_records(self) -> list[FollowerEffect]:
         to = min(self._leader_start_offset, self._high_watermark, self._durable_offset)
         if to <= self._log_start_offset or not self._is_aligned:
             return []
         self._log_start_offset = to
-        self._lineage.delete_prefix(to)
-        return [DeletePrefix(to)]
+        self._lineage.delete_records(to)
+        return [DeleteRecords(to)]
 
-    # -- cutting -----------------------------------------------------------------------------------------------------
+    # -- truncating ----------------------------------------------------------------------------------------------------
 
     def _on_diverging(self, epoch: int, end_offset: int) -> list[FollowerEffect]:
         if self._is_aligned:
@@ -220,29 +222,29 @@ class IsrFollower:
         if to >= self._log_end_offset:
             return self._distrust(f"calls a log diverging that ends at {self._log_end_offset}, where its own goes on")
         if to < self._log_start_offset:
-            return self._cut(StartOver(to))
-        return self._cut(Truncate(to))
+            return self._truncate(StartOver(to))
+        return self._truncate(Truncate(to))
 
     def _on_out_of_range(self, log_start: int, log_end: int) -> list[FollowerEffect]:
         if log_start < self._log_end_offset <= log_end:
             return self._distrust(f"has {log_start} to {log_end}, and nothing at {self._log_end_offset}")
-        return self._cut(StartOver(log_start))
+        return self._truncate(StartOver(log_start))
 
-    def _cut(self, cutting: Truncate | StartOver) -> list[FollowerEffect]:
-        self._cutting = cutting
-        return [cutting]
+    def _truncate(self, truncation: Truncate | StartOver) -> list[FollowerEffect]:
+        self._truncating = truncation
+        return [truncation]
 
     def _on_truncated(self, end: int) -> list[FollowerEffect]:
-        match self._cutting:
+        match self._truncating:
             case Truncate(to):
                 assert self._log_start_offset <= end <= to
-                self._lineage.cut(end)
+                self._lineage.truncate(end)
             case StartOver(at):
                 assert end == at
                 self._log_start_offset = self._leader_start_offset = end
                 self._lineage.clear()
             case None:
-                raise AssertionError("nothing was to be cut")
-        self._cutting = None
-        self._log_end_offset = self._durable_offset = end  # a cut is durable, with what it leaves
+                raise AssertionError("nothing was to be truncated")
+        self._truncating = None
+        self._log_end_offset = self._durable_offset = end  # a truncation is durable, with what it leaves
         return self._follow(min(max(self._high_watermark, self._log_start_offset), end))

@@ -36,7 +36,7 @@ from tidelog.replication.isr.events import (
     LeaderEvent,
     LogState,
     OutOfRange,
-    PrefixDeleted,
+    RecordsDeleted,
     Refused,
     Serve,
     Tick,
@@ -153,10 +153,10 @@ class IsrLeader:
                 return [*self._advance(), *self._expand()]
             case IsrChanged():
                 return self._on_metadata(event)
-            case PrefixDeleted(log_start_offset):
+            case RecordsDeleted(log_start_offset):
                 assert log_start_offset <= self._high_watermark
                 self._log_start_offset = max(self._log_start_offset, log_start_offset)
-                self._lineage.delete_prefix(log_start_offset)
+                self._lineage.delete_records(log_start_offset)
                 return []
             case Tick(now_ms):
                 return self._on_tick(now_ms)

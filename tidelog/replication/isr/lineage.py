@@ -62,12 +62,12 @@ class Lineage:
             known = row_epoch
         raise AssertionError("a later epoch was just seen to be there")
 
-    def cut(self, log_end_offset: int) -> None:
+    def truncate(self, log_end_offset: int) -> None:
         """The log now ends here."""
         while self._rows and self._rows[-1][1] >= log_end_offset:
             self._rows.pop()
 
-    def delete_prefix(self, log_start_offset: int) -> None:
+    def delete_records(self, log_start_offset: int) -> None:
         """The log now starts here. The epoch in force at the start stays."""
         while len(self._rows) > 1 and self._rows[1][1] <= log_start_offset:
             del self._rows[0]

@@ -6,18 +6,18 @@ leader cannot tell by itself: its high watermark may be older than what was comm
 for all it appends lies behind; and before it fixes where its epoch begins (LESO).
 
     have       from anybody: its digest proves it; the batch is put back
-    dont have  from one member: not committed, since a commit takes every member of the set; the log is cut there
+    dont have  from one member: not committed, since a commit takes every member of the set; the log is truncated there
     faulty     from anybody: says nothing; wait for another
     deleted, or a high watermark beyond it, from anybody: committed; it waits for its repair with the others below
 
 A denial proves that much only from a *member*: of the ISR or the ELR under which this leader was elected, since these
 hold everything committed; in the same life (broker epoch), since a later one may have lost what it had; and once it
 has adopted this leader's epoch, since from then on it acknowledges nothing to an earlier leader. Whoever else lacks the
-batch just lacks it. The decisions go well in any order: a cut takes away nothing that is committed, and what a copy
-proves stays true.
+batch just lacks it. The decisions go well in any order: a truncation takes away nothing that is committed, and what a
+copy proves stays true.
 
-Never is anything cut later in the epoch: the same (epoch, offset) would name two batches, and followers could not see
-it. So who finds damage above its high watermark then lets another be elected, which settles it.
+Never is anything truncated later in the epoch: the same (epoch, offset) would name two batches, and followers could not
+see it. So who finds damage above its high watermark then lets another be elected, which settles it.
 
 If there is no other member, nobody's word could ever prove that the batch is not committed. Then it is taken for
 committed, which is always safe.
@@ -54,13 +54,13 @@ class Repaired:
 
 
 @dataclass(frozen=True, slots=True)
-class CutDone:
-    """A `Cut` was carried out, durably: the log ends here."""
+class TruncatedAt:
+    """A `TruncateAt` was carried out, durably: the log ends here."""
 
     log_end_offset: int
 
 
-SettlementEvent = Answered | Repaired | CutDone
+SettlementEvent = Answered | Repaired | TruncatedAt
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,14 @@ class PutBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Cut the log before the batch at `offset`, durably; then `CutDone`. Neither it nor what follows was committed."""
+class TruncateAt:
+    """Truncate the log before the batch at `offset`, durably; then `TruncatedAt`. Neither it nor what follows was
+    committed."""
 
     offset: int
 
 
-SettlementEffect = PutBack | Cut
+SettlementEffect = PutBack | TruncateAt
 
 
 class Settlement:
@@ -109,7 +110,7 @@ class Settlement:
             case Repaired(offset):
                 self._open.discard(offset)
                 return []
-            case CutDone(end):
+            case TruncatedAt(end):
                 self._open = {offset for offset in self._open if offset < end}
                 return []
             case Answered():
@@ -126,7 +127,7 @@ class Settlement:
                 self._learn_committed(answer.offset + 1)
                 return []
             case Holding.DONT_HAVE if self._is_binding(answer):
-                return [Cut(answer.offset)]
+                return [TruncateAt(answer.offset)]
             case _:
                 return []
 

@@ -71,19 +71,19 @@ class Administrator(NowAndThen):
     async def _do(self) -> None:
         partition = self._rng.choice(self._partitions)
         if self._rng.random() < 0.7:
-            await self._machine.call(partial(self._delete_prefix, partition))
+            await self._machine.call(partial(self._delete_records, partition))
         else:
             await self._machine.call(partial(self._alter, partition.topic))
 
     async def _alter(self, topic: str, broker: Broker) -> None:
         await broker.admin.alter_topic_configs(topic, {"segment.bytes": str(self._rng.choice(SEGMENT_BYTES))})
 
-    async def _delete_prefix(self, where: TopicPartition, broker: Broker) -> None:
+    async def _delete_records(self, where: TopicPartition, broker: Broker) -> None:
         partition = broker.partition(*where)
         assert isinstance(partition, Partition), "a machine of its own leads all its partitions"
         offset = self._rng.randint(partition.log_start_offset, partition.high_watermark)
         self._history.ask_start(where, offset)
-        partition.let_go(offset)
+        partition.request_deletion(offset)
         self._history.counters["prefix deleted"] += 1
 
 

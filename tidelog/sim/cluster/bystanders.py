@@ -73,6 +73,6 @@ class Deleter(NowAndThen):
         extent = await partition.extent()
         offset = self._rng.randint(extent.log_start_offset, extent.high_watermark)
         self._history.ask_start(where, offset)
-        await partition.delete_prefix(offset, deadline_s=asyncio.get_running_loop().time() + WAIT_S)
+        await partition.delete_records(offset, deadline_s=asyncio.get_running_loop().time() + WAIT_S)
         self._history.recorder.tell("prefix", [Prefix(str(where), offset, offset)])
         self._history.counters["prefix deleted"] += 1

@@ -44,7 +44,7 @@ class ReplicaWatch:
                 (PartitionLog, "start_over", self._cut("start_over")),
                 (Partition, "__init__", self._lead),
                 (Partition, "_execute", self._commit),
-                (Partition, "let_go", self._let_go),
+                (Partition, "request_deletion", self._request_deletion),
                 (Follower, "_execute", self._follow),
                 (Repairer, "put_back", self._repair),
                 (Machine, "_end", self._end),
@@ -120,12 +120,12 @@ class ReplicaWatch:
 
         return execute
 
-    def _let_go(self, original: Any) -> Any:
-        def let_go(partition: Partition, offset: int) -> None:
+    def _request_deletion(self, original: Any) -> Any:
+        def request_deletion(partition: Partition, offset: int) -> None:
             self._ledger.deletes(_id(partition), offset)
             original(partition, offset)
 
-        return let_go
+        return request_deletion
 
     def _follow(self, original: Any) -> Any:
         def execute(follower: Follower, effects: Any) -> None:

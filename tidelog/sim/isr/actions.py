@@ -142,7 +142,7 @@ ACTIONS: dict[str, Action] = {
     "replace_disk": _any(replace_disk),
     "checkpoint": _any(checkpoint),
     "fail_over": fail_over,
-    "delete_prefix": _leading(lambda world, process, dice: world.delete_prefix(process, dice)),
+    "delete_records": _leading(lambda world, process, dice: world.delete_records(process, dice)),
     "prefer": prefer,
     "move": move,
     "swap_out_and_in": swap_out_and_in,

@@ -23,7 +23,7 @@ def _process_text(process: Process) -> str:
     role = "leads" if process.leading is not None else "follows" if process.following is not None else "has no role"
     known = process.high_watermark if core is None else core.high_watermark
     epoch = "" if core is None else f" {core.leader_epoch}"
-    flags = (" cutting" if process.cutting is not None else "") + (" offline" if disk.is_offline else "")
+    flags = (" truncating" if process.truncating is not None else "") + (" offline" if disk.is_offline else "")
     return f"{process.node} {role}{epoch}, {disk.start}..{known}..{disk.kept}..{len(disk.log)}{flags}"
 
 

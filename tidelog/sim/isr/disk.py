@@ -49,7 +49,7 @@ class Disk:
         """How far the batches from there on are whole."""
         return min((offset for offset in self.faulty if offset >= at), default=len(self.log))
 
-    def delete_prefix(self, to: int) -> None:
+    def delete_records(self, to: int) -> None:
         self.start = max(self.start, to)
         self._forget_faults()
 
@@ -77,7 +77,7 @@ class Disk:
         self.start = self.base = self.durable = self.kept = self.high_watermark = 0
 
     def lose_power(self, dice: Dice) -> None:
-        """Of what was not synced, some is gone: a tail, torn anywhere, which opening the log cuts off."""
+        """Of what was not synced, some is gone: a tail, torn anywhere, which opening the log truncates."""
         del self.log[dice.between(self.kept, len(self.log)) :]
         self._forget_faults()
 

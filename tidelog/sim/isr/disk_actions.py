@@ -10,7 +10,7 @@ from tidelog.sim.isr.repairing import Repairing as World
 
 
 def fail_sync(world: World, process: Process, dice: Dice) -> None:
-    if process.core is not None and process.disk.kept < len(process.disk.log) and process.cutting is None:
+    if process.core is not None and process.disk.kept < len(process.disk.log) and process.truncating is None:
         world.truth.saw("an fsync fails")
         process.disk.fail_sync()
 

@@ -116,5 +116,5 @@ class Membership:
     def end(self, process: Process) -> None:
         """The process is no more; what it knew of high watermarks is what the disk has."""
         process.is_running = False
-        process.core = process.settling = process.cutting = None
+        process.core = process.settling = process.truncating = None
         process.attempts.clear()

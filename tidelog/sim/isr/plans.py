@@ -25,7 +25,7 @@ CALM: Odds = {
 NETWORK: Odds = {"arrive_late": 5.0, "lose": 3.0, "repeat": 3.0, "give_up": 2.0, "cut": 0.8, "mend": 1.5}
 CRASHES: Odds = {
     "kill": 0.8, "power": 1.2, "stop": 0.6, "wipe": 0.3, "replace_disk": 0.3, "checkpoint": 2.0, "fence": 1.5,
-    "fail_over": 0.6, "bounce": 0.6, "delete_prefix": 0.4,
+    "fail_over": 0.6, "bounce": 0.6, "delete_records": 0.4,
 }  # fmt: skip
 CONTROL: Odds = {
     "give_up": 3.0, "lose": 1.5, "repeat": 1.5, "fence": 2.0, "prefer": 1.5, "move": 0.8, "swap_out_and_in": 0.5,
@@ -33,7 +33,7 @@ CONTROL: Odds = {
     "power": 0.5, "fail_over": 0.4,
 }  # fmt: skip
 DISK: Odds = {
-    "fail_sync": 0.6, "power": 1.5, "lose_checkpoint": 0.5, "checkpoint": 1.0, "delete_prefix": 0.8, "fence": 1.0,
+    "fail_sync": 0.6, "power": 1.5, "lose_checkpoint": 0.5, "checkpoint": 1.0, "delete_records": 0.8, "fence": 1.0,
     "fail_over": 0.6,
 }  # fmt: skip
 ROT: Odds = {

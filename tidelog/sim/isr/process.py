@@ -32,7 +32,7 @@ class Process:
         """What the last role knew."""
         self.attempts: list[int] = []
         """`AlterPartition`s that are not answered yet."""
-        self.cutting: Truncate | StartOver | None = None
+        self.truncating: Truncate | StartOver | None = None
         """What the disk thread is about to do."""
 
     @property

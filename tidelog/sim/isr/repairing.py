@@ -7,7 +7,7 @@ batch, as its digest would tell. Whoever has asked before asks again: answers ma
 from __future__ import annotations
 
 from tidelog.model.holdings import Holding
-from tidelog.replication.isr.settlement import Answered, Cut, CutDone, PutBack, Repaired, Settlement
+from tidelog.replication.isr.settlement import Answered, PutBack, Repaired, Settlement, TruncateAt, TruncatedAt
 from tidelog.sim.isr.controller import partition_of
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.disk import Disk, Entry
@@ -40,7 +40,7 @@ class Repairing(Replication):
         def arrive(_: Dice) -> None:
             if not other.is_running:
                 return
-            is_known = other.role_epoch != NO_EPOCH and other.cutting is None
+            is_known = other.role_epoch != NO_EPOCH and other.truncating is None
             holding = holding_of(other.disk, offset, wanted) if is_known else Holding.UNKNOWN
             known = 0 if not is_known else other.high_watermark if other.core is None else other.core.high_watermark
             answer = Answered(other.node, other.broker_epoch, other.role_epoch, known, offset, holding)
@@ -63,11 +63,11 @@ class Repairing(Replication):
                 case PutBack(offset):
                     self._put_back(process, offset)
                     core.step(Repaired(offset))
-                case Cut(offset):
-                    self.truth.saw("a damaged end is cut")
+                case TruncateAt(offset):
+                    self.truth.saw("a damaged end is truncated")
                     self.truth.judge_cut(process, process.role_epoch, offset)
                     process.disk.truncate(offset)
-                    core.step(CutDone(offset))
+                    core.step(TruncatedAt(offset))
         self.lead_if_settled(process)
 
     def _put_back(self, process: Process, offset: int) -> None:

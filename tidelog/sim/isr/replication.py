@@ -44,7 +44,7 @@ class Replication(World):
     def fetch(self, process: Process) -> None:
         """Makes up a question to the leader that the process knows."""
         core = process.following
-        if core is not None and process.cutting is None and not process.disk.is_offline:
+        if core is not None and process.truncating is None and not process.disk.is_offline:
             self._correlations += 1
             self.react(process, core.step(isr.FetchDue(self._correlations)))
 
@@ -60,15 +60,15 @@ class Replication(World):
                     self._report(process, core, effect)
                 case isr.FollowHighWatermark(to):
                     self.truth.followed(process, core, to)
-                case isr.DeletePrefix(to):
+                case isr.DeleteRecords(to):
                     assert to <= disk.durable
-                    disk.delete_prefix(to)
+                    disk.delete_records(to)
                 case isr.Truncate(to):
                     self.truth.judge_cut(process, core.leader_epoch, to)
-                    process.cutting = effect
+                    process.truncating = effect
                 case isr.StartOver():
                     self.truth.saw("a log is started over")
-                    process.cutting = effect
+                    process.truncating = effect
                 case isr.Distrust(reason):
                     raise Violation(f"leaders are to be trusted: {reason}")
                 case isr.AppendFetched():
@@ -155,7 +155,7 @@ class Replication(World):
 
     def _take(self, process: Process, answer: Any, sent: list[Entry]) -> None:
         core = process.following
-        if not process.is_running or core is None or process.cutting is not None:
+        if not process.is_running or core is None or process.truncating is not None:
             return
         effects = core.step(answer)
         if effects == [isr.AppendFetched(len(process.disk.log) + len(sent))]:
@@ -163,7 +163,7 @@ class Replication(World):
             self.truth.judge_matching(process.disk)
             effects = core.step(Appended(len(process.disk.log)))
         self.react(process, effects)
-        if process.cutting is None:
+        if process.truncating is None:
             self.truth.judge_lineage(process.disk, core._lineage.rows)
 
     # -- disks -------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Replication(World):
         disk = process.disk
         if disk.is_offline or process.core is None:
             return
-        if process.cutting is not None:
+        if process.truncating is not None:
             self.finish_cut(process)
             return
         disk.sync(len(disk.log) if is_all else dice.between(disk.durable, len(disk.log)))

@@ -16,7 +16,7 @@ ALWAYS = (
     "an in-sync set: ineligible replica",
     "an in-sync set: invalid update version",
     "an in-sync set: none",
-    "an uncommitted tail is cut",
+    "an uncommitted tail is truncated",
     "another leads",
     "logs diverge",
     "the ELR elects",
@@ -47,7 +47,7 @@ ROT = (
     "a batch rots, and was not committed",
     "a damaged batch is asked for",
     "a damaged batch is repaired",
-    "a damaged end is cut",
+    "a damaged end is truncated",
     "a leader has to settle first",
 )
 

@@ -10,7 +10,7 @@ the time before that election; such *hearsay* is shown to readers, and outlives 
   acknowledged. So each later leader does, and what was acknowledged outlives every election.
 - *The maximal set is large enough*: it contains the controller's ISR; and the ELR, if enough are in sync.
 - *Logs match*: batches of one epoch at one offset have one past.
-- *Nobody cuts what is committed*, unless nobody counts with it.
+- *Nobody truncates what is committed*, unless nobody counts with it.
 - *Entries are sound*: one leader an epoch, epochs only rise, fenced brokers are not in sync, nobody is in both sets, no
   ELR while enough are in sync, a compare-and-set saw the entry before it, an unclean restart leaves the sets.
 - *Nothing is invented, nothing is there twice, and what was refused is never seen.*
@@ -206,15 +206,18 @@ class Truth:
         self.require("committed is for ever", is_same, f"node {process.node} shows something else below {to}")
 
     def judge_cut(self, process: Process, leader_epoch: int, to: int) -> None:
-        """Nobody cuts what is committed, but for one that nobody counts with, and that follows a leader of the past."""
-        self.saw("an uncommitted tail is cut", to >= len(self.committed))
+        """Nobody truncates what is committed, but for one that nobody counts with, and that follows a leader of the
+        past."""
+        self.saw("an uncommitted tail is truncated", to >= len(self.committed))
         now = partition_of(self._image)
         if self._is_unclean_pending or leader_epoch < self._unclean_epoch:
             return
         if leader_epoch == now.leader_epoch or process.node in (*now.isr, *now.elr):
             committed = self.committed[to : self._proved_end]
             lost = [one for one, other in zip(process.disk.log[to:], committed, strict=False) if one == other]
-            self.require("nobody cuts what is committed", not lost, f"node {process.node} cuts {lost} from {to} on")
+            self.require(
+                "nobody truncates what is committed", not lost, f"node {process.node} truncates {lost} from {to} on"
+            )
 
     def judge_matching(self, disk: Disk) -> None:
         """After an append. A log begins later if its start was deleted, and says nothing of what was before."""

@@ -104,16 +104,16 @@ class World(Membership, ABC):
             self.execute(process, process.leading.step(self._news(image)))
 
     def _end_role(self, process: Process) -> None:
-        """A cut that is under way comes to its end, and what is appended is made durable."""
+        """A truncation that is under way comes to its end, and what is appended is made durable."""
         self.finish_cut(process)
         process.leave_role()
 
     def finish_cut(self, process: Process) -> None:
         """The disk has done what it was told. See `replication.py`, which knows what follows."""
-        cutting, process.cutting = process.cutting, None
-        if cutting is None:
+        truncating, process.truncating = process.truncating, None
+        if truncating is None:
             return
-        match cutting:
+        match truncating:
             case isr.Truncate(to):
                 process.disk.truncate(to)
             case isr.StartOver(at):
@@ -194,12 +194,12 @@ class World(Membership, ABC):
             process.disk.log.append((effect.leader_epoch, self._values))
         self.execute(process, core.step(Appended(len(process.disk.log))))
 
-    def delete_prefix(self, process: Process, dice: Dice) -> None:
+    def delete_records(self, process: Process, dice: Dice) -> None:
         """An administrator deletes what is committed and durable."""
         core, disk = process.leading, process.disk
         if core is not None:
-            disk.delete_prefix(dice.between(disk.start, max(disk.start, min(core.high_watermark, disk.durable))))
-            core.step(isr.PrefixDeleted(disk.start))
+            disk.delete_records(dice.between(disk.start, max(disk.start, min(core.high_watermark, disk.durable))))
+            core.step(isr.RecordsDeleted(disk.start))
 
     def tick(self, process: Process) -> None:
         if process.leading is not None:

@@ -98,9 +98,9 @@ class LogDriver:
         (batch,) = split_batches(body, batch_bytes_max=READ_BYTES)
         return assign_offsets(batch, offset, self.epoch)
 
-    def delete_prefix(self, offset: int) -> None:
+    def delete_records(self, offset: int) -> None:
         self.start_asked = max(self.start_asked, offset)
-        self.log.delete_prefix(offset)
+        self.log.delete_records(offset)
 
     def flush(self) -> bool:
         """Makes everything durable and acknowledges it. False if there was nothing to do, or the disk failed."""

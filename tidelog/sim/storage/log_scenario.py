@@ -74,7 +74,7 @@ def _act(driver: LogDriver, rng: random.Random) -> None:
             case 7:
                 _flush_amid_appends(driver, rng)
             case 8:
-                driver.delete_prefix(rng.randint(log.log_start_offset, log.durable_offset))
+                driver.delete_records(rng.randint(log.log_start_offset, log.durable_offset))
             case 9:
                 log.mark()
             case 10:

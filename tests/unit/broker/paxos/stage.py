@@ -433,7 +433,7 @@ class Stage:
 
         async def ask() -> TidelogError | None:
             try:
-                await leader.delete_prefix(offset, deadline_s=asyncio.get_running_loop().time() + wait_s)
+                await leader.delete_records(offset, deadline_s=asyncio.get_running_loop().time() + wait_s)
             except TidelogError as error:
                 return error
             except Crashed:

@@ -164,7 +164,7 @@ def test_a_restart_between_agreement_and_deletion_makes_up_for_it() -> None:
         await stage.lead(1)
         await write(stage, 1, 20)
         third = stage.sites[3]
-        third.replica.applied.is_cutting = True  # its log takes nothing, nor lets it go
+        third.replica.applied.is_truncating = True  # its log takes nothing, nor lets it go
         assert await stage.delete(1, 12) is None
         await until(lambda: third.replica.applied_position == stage.sites[1].replica.applied_position)
         assert third.replica.log.log_start_offset == 0

@@ -74,7 +74,7 @@ def test_files_without_anything_to_read_are_no_reason_to_hurry() -> None:
     async def story(stage: RepairStage) -> None:
         stage.write(*[LARGE] * 4)
         log = stage.site.log
-        log.delete_prefix(log.log_end_offset)
+        log.delete_records(log.log_end_offset)
         assert log.log_bytes > 0
         begin(stage, {PARTITION: stage.replica(1)})
         await asyncio.sleep(PERIOD_S)

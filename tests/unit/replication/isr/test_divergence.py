@@ -100,9 +100,9 @@ def test_an_epochs_end_is_where_the_next_begins() -> None:
 
 def test_a_lineage_is_cut_and_shortened_like_its_log() -> None:
     lineage = Lineage([(1, 0), (3, 5), (7, 9)])
-    lineage.cut(9)
+    lineage.truncate(9)
     assert lineage.rows == ((1, 0), (3, 5))
-    lineage.delete_prefix(6)
+    lineage.delete_records(6)
     assert lineage.rows == ((3, 5),), "the epoch in force at the start stays"
     with pytest.raises(AssertionError):
         lineage.begin(2, 7)

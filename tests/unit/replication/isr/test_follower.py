@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.replication.isr.events import (
     AppendFetched,
-    DeletePrefix,
+    DeleteRecords,
     Distrust,
     DivergingAt,
     Fetch,
@@ -122,8 +122,8 @@ def test_the_log_start_follows_as_far_as_is_committed_and_on_the_disk() -> None:
     follower = new_follower()
     follower.step(FetchDue(1))
     follower.step(data(1, 10, 13, 12, start=11))
-    assert follower.step(Appended(13)) == [FollowHighWatermark(12), DeletePrefix(10)]
-    assert follower.step(Flushed(13)) == [DeletePrefix(11)]
+    assert follower.step(Appended(13)) == [FollowHighWatermark(12), DeleteRecords(10)]
+    assert follower.step(Flushed(13)) == [DeleteRecords(11)]
 
 
 def test_a_log_of_which_the_leader_keeps_nothing_starts_over() -> None:

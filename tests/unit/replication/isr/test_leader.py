@@ -16,7 +16,7 @@ from tidelog.replication.isr.events import (
     LogState,
     Outcome,
     OutOfRange,
-    PrefixDeleted,
+    RecordsDeleted,
     Refused,
     Serve,
     Tick,
@@ -297,7 +297,7 @@ def test_metadata_settles_a_request_and_older_answers_count_no_more() -> None:
 )
 def test_what_does_not_fit_counts_for_nothing(report: FollowerFetched, verdict: type) -> None:
     leader = new_leader((1, 2))
-    leader.step(PrefixDeleted(3))
+    leader.step(RecordsDeleted(3))
     answer, effects = leader.fetched(report)
     assert isinstance(answer, verdict)
     assert effects == []
@@ -308,7 +308,7 @@ def test_what_does_not_fit_counts_for_nothing(report: FollowerFetched, verdict: 
 
 def test_an_empty_log_begins_where_the_leaders_does() -> None:
     leader = new_leader((1, 2))
-    leader.step(PrefixDeleted(3))
+    leader.step(RecordsDeleted(3))
     assert leader.fetched(FollowerFetched(2, 102, 3, 3, None, 1))[0] == Serve(3)
     assert leader.fetched(FollowerFetched(2, 102, 0, 0, None, 1))[0] == OutOfRange(3, 10)
 

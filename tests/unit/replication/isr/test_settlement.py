@@ -10,12 +10,12 @@ import pytest
 from tidelog.model.holdings import Holding
 from tidelog.replication.isr.settlement import (
     Answered,
-    Cut,
-    CutDone,
     PutBack,
     Repaired,
     Settlement,
     SettlementEffect,
+    TruncateAt,
+    TruncatedAt,
 )
 
 EPOCH = 7
@@ -53,9 +53,9 @@ def test_a_copy_counts_whoever_has_it(node: int) -> None:
 
 def test_one_member_that_lacks_it_proves_that_it_was_not_committed() -> None:
     settling = settlement(12, 14, 15)
-    assert settling.step(says(Holding.DONT_HAVE, 14)) == [Cut(14)]
+    assert settling.step(says(Holding.DONT_HAVE, 14)) == [TruncateAt(14)]
     assert settling.open == [12, 14, 15], "not before it is done"
-    assert settling.step(CutDone(14)) == []
+    assert settling.step(TruncatedAt(14)) == []
     assert settling.open == [12]
 
 
@@ -123,7 +123,7 @@ class Cluster:
             if all(self.lives[member] == life for member, life in self.members.items()):
                 reached = min([self.acknowledged, *(self.ends[member] for member in self.members)])
                 self.committed = max(self.committed, reached)
-            assert self.committed <= self.end, "what was cut off is committed"
+            assert self.committed <= self.end, "what was truncated is committed"
 
     def answer(self) -> Answered:
         rng, node = self.rng, self.rng.choice([*self.lives])
@@ -142,10 +142,10 @@ class Cluster:
         return Answered(node, self.lives[node], self.epochs[node], known, offset, holding)
 
     def obey(self, effect: SettlementEffect) -> None:
-        if isinstance(effect, Cut):
-            assert effect.offset >= self.committed, "committed records were cut off"
+        if isinstance(effect, TruncateAt):
+            assert effect.offset >= self.committed, "committed records were truncated"
             self.end = effect.offset
-            self.settling.step(CutDone(self.end))
+            self.settling.step(TruncatedAt(self.end))
         elif self.rng.random() < 0.8:
             self.rotten.discard((1, effect.offset))
             self.settling.step(Repaired(effect.offset))
@@ -153,15 +153,18 @@ class Cluster:
 
 @pytest.mark.parametrize("block", range(10))
 def test_nothing_committed_is_ever_cut_in_whatever_order_answers_come(block: int) -> None:
-    cuts = repairs = waits = 0
+    truncations = repairs = waits = 0
     for seed in range(block * 200, block * 200 + 200):
         cluster = Cluster(seed)
         for _ in range(60):
             for effect in cluster.settling.step(cluster.answer()):
                 cluster.obey(effect)
-                cuts, repairs = cuts + isinstance(effect, Cut), repairs + isinstance(effect, PutBack)
+                truncations, repairs = (
+                    truncations + isinstance(effect, TruncateAt),
+                    repairs + isinstance(effect, PutBack),
+                )
             for offset in cluster.settling.open:
                 assert cluster.high_watermark <= offset < cluster.end
                 assert offset in cluster.damaged
         waits += not cluster.settling.is_settled
-    assert cuts and repairs and waits
+    assert truncations and repairs and waits
