@@ -88,7 +88,7 @@ class Batch:
 
 
 class PartitionQueue:
-    """One partition's batches, oldest first: `taken` (the youngest under way), `sealed`, `open`.
+    """One partition's batches, oldest first: `taken` (those of the last request), `sealed`, `open`.
 
     Invariant: every record in `sealed` was accepted before any in `open`.
     """
@@ -99,7 +99,7 @@ class PartitionQueue:
         self.partition = partition
         self.open: Batch | None = None
         self.sealed: deque[Batch] = deque()
-        self.taken: Batch | None = None
+        self.taken: list[Batch] = []
         self._accumulator = accumulator
 
     @property
@@ -116,7 +116,13 @@ class PartitionQueue:
             return self.open
         if self.sealed:
             return self.sealed[-1]
-        return None if self.taken is None or self.taken.outcome is not None else self.taken
+        return self.taken[-1] if self.taken and self.taken[-1].outcome is None else None
+
+    @property
+    def unsettled_records(self) -> int:
+        """How many records were taken in and have no outcome yet."""
+        encoded = [*self.sealed, *(batch for batch in self.taken if batch.outcome is None)]
+        return sum(batch.record_count for batch in encoded) + (0 if self.open is None else len(self.open.records))
 
     def hurry(self, batch: Batch) -> None:
         """Ends a batch's linger. Nothing happens to one that is sealed already."""
@@ -199,8 +205,9 @@ class Accumulator:
             size += len(queue.sealed[0].data)
             if taken and size > bytes_max:
                 break
-            queue.taken = queue.sealed.popleft()
-            taken.append(queue.taken)
+            taken.append(queue.sealed.popleft())
+        if taken:
+            queue.taken = taken
         return taken
 
     def release(self, batch: Batch) -> None:

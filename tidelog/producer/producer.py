@@ -7,6 +7,8 @@ in one event loop.
 
 from __future__ import annotations
 
+import logging
+import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -28,6 +30,8 @@ from tidelog.producer.sender import Sender
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.session import ClusterSession
+
+logger = logging.getLogger(__name__)
 
 
 class Producer:
@@ -130,6 +134,20 @@ class Producer:
         except TidelogError:
             if error is None:  # the caller's own error says more than what it did to the records on their way
                 raise
+
+    def __del__(self) -> None:
+        """Warns of a producer that was dropped without `stop`, and of the records that are lost with it: nobody is left
+        who could wait for them."""
+        intake = getattr(self, "_intake", None)  # missing if a setting was refused
+        if intake is None or not intake.is_open:
+            return
+        queues = self._sender.accumulator.queues()
+        unsent = [(queue.partition, count) for queue in queues if (count := queue.unsettled_records)]
+        text = "a producer was dropped without `stop`; use `async with`, or `await producer.stop()`"
+        if unsent:
+            text = f"{text}. Not delivered: {', '.join(f'{count} records to {at}' for at, count in unsent)}"
+            logger.error("%s", text)  # as few programs show warnings about resources
+        warnings.warn(text, ResourceWarning, source=self, stacklevel=1)
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic. Raises `UnknownTopic`."""

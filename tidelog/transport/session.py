@@ -93,21 +93,19 @@ class ClusterSession:
         async def ask(turn: int, address: str) -> None:
             await asyncio.sleep(turn * stagger_s)
             left_s = timeout_s - turn * stagger_s
-            self._remember(
-                decode_answer(_METADATA, await self.call("GET", NO_TOPICS, address=address, timeout_s=left_s))
-            )
+            try:
+                body = await self.call("GET", NO_TOPICS, address=address, timeout_s=left_s)
+            except (ConnectFailed, NoAnswer) as error:
+                raise no_broker_answers(self._bootstrap, timeout_s, error) from error
+            self._remember(decode_answer(_METADATA, body))
             for other in (*tasks[:turn], *tasks[turn + 1 :]):
                 other.cancel()
 
         stagger_s = min(BOOTSTRAP_STAGGER_S, timeout_s / len(self._bootstrap))
         tasks = [asyncio.create_task(ask(turn, address)) for turn, address in enumerate(self._bootstrap)]
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        if None in outcomes:
-            return
-        [error, *_] = [outcome for outcome in outcomes if outcome is not None]
-        if isinstance(error, (ConnectFailed, NoAnswer)):
-            raise no_broker_answers(self._bootstrap, timeout_s, error) from error
-        raise error
+        if None not in outcomes:
+            raise next(outcome for outcome in outcomes if outcome is not None)
 
     async def close(self) -> None:
         """Cuts all connections; requests under way end with an error. Idempotent."""

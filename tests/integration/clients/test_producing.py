@@ -345,3 +345,45 @@ async def test_a_server_that_is_no_broker_is_told_apart() -> None:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(NoAnswer, match="is this a tidelog broker"):
             await Producer(f"127.0.0.1:{port}").start()
+
+
+async def test_a_producer_that_is_dropped_names_what_was_not_delivered(
+    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = Producer(cluster.bootstrap, linger_ms=600_000)
+    await producer.start()
+    await producer.send_batch(topic, [b"a", b"b"], partition=0)
+    session, sender = producer._session, producer._sender
+    with pytest.warns(ResourceWarning, match=rf"without `stop`.*Not delivered: 2 records to {topic}-0$"):
+        del producer
+    assert f"2 records to {topic}-0" in caplog.text
+    await sender.close()
+    await session.close()
+
+
+async def test_a_producer_that_is_dropped_with_nothing_to_deliver_only_warns(
+    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = Producer(cluster.bootstrap)
+    await producer.start()
+    await producer.send_and_wait(topic, b"a")
+    session = producer._session
+    with pytest.warns(ResourceWarning, match=r"`await producer.stop\(\)`$"):
+        del producer
+    assert not caplog.text
+    await session.close()
+
+
+async def test_stop_and_the_end_of_the_block_deliver_what_lingers(cluster: LocalCluster, topic: str, read: Any) -> None:
+    async with Producer(cluster.bootstrap, linger_ms=600_000) as producer:
+        await producer.send(topic, b"a")
+    with pytest.raises(KeyError):
+        async with Producer(cluster.bootstrap, linger_ms=600_000) as producer:
+            await producer.send(topic, b"b")
+            raise KeyError
+    producer = Producer(cluster.bootstrap, linger_ms=600_000)
+    await producer.start()
+    await producer.send(topic, b"c")
+    await producer.stop()
+    found = await read(cluster.bootstrap, TopicPartition(topic, 0))
+    assert [record.value for record in found] == [b"a", b"b", b"c"]
