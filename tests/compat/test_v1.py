@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.compat.v1.make import LOG, NOW_MS, SETTINGS, make, records
+from tests.process_files import process_files
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.producers import SeenBatch
@@ -26,9 +28,10 @@ def files_below(root: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> DiskFiles:
+def copied(tmp_path: Path) -> Iterator[DiskFiles]:
     shutil.copytree(DATA, tmp_path / "data")
-    return DiskFiles(str(tmp_path / "data"))
+    with process_files(tmp_path / "data") as files:
+        yield files
 
 
 def check(log: PartitionLog) -> None:

@@ -9,16 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.process_files import process_files
 from tidelog.model.ports import Files
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.disk_files import IOV_MAX, DiskFiles
 
 
 @pytest.fixture(params=["disk", "sim"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    made: Files = DiskFiles(str(tmp_path / "data")) if request.param == "disk" else SimDisk(7)
-    made.make_dirs("")
-    return made
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
+    if request.param == "disk":
+        with process_files(tmp_path / "data") as files:
+            yield files
+    else:
+        simulated = SimDisk(7)
+        simulated.make_dirs("")
+        yield simulated
 
 
 def put(files: Files, path: str, content: bytes) -> None:

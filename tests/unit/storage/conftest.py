@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.process_files import process_files
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import RecordBatch, assign_offsets, iter_batches, split_batches
 from tidelog.model.errors import DamagedBatch
@@ -20,7 +21,6 @@ from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer, File, Files, Lock
 from tidelog.model.records import Record
 from tidelog.sim.kit.disk import SimDisk
-from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
@@ -35,10 +35,14 @@ SETTLED, ALL = 4, 7
 
 
 @pytest.fixture(params=["disk", "sim"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    made: Files = DiskFiles(str(tmp_path / "data")) if request.param == "disk" else SimDisk(7)
-    made.make_dirs("")
-    return made
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
+    if request.param == "disk":
+        with process_files(tmp_path / "data") as files:
+            yield files
+    else:
+        simulated = SimDisk(7)
+        simulated.make_dirs("")
+        yield simulated
 
 
 @pytest.fixture

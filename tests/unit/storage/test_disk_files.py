@@ -6,19 +6,19 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.process_files import process_files
 from tidelog.storage.disk_files import DiskFiles
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> DiskFiles:
-    files = DiskFiles(str(tmp_path / "data"))
-    files.make_dirs("")
-    return files
+def files(tmp_path: Path) -> Iterator[DiskFiles]:
+    with process_files(tmp_path / "data") as files:
+        yield files
 
 
 @pytest.mark.parametrize("bytes_max", [1, 2, 3, 7, 10, 11])
