@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from tidelog.controller.protocols import rules_of
 from tidelog.controller.records import (
     BrokerFenced,
     BrokerRegistered,
@@ -33,14 +34,11 @@ from tidelog.controller.records import (
     VoterAssigned,
 )
 from tidelog.model.cluster import (
-    NO_LEADER,
     NO_THROTTLE,
     NO_VOTER,
-    PAXOS,
     BrokerInfo,
     ClusterImage,
     PartitionInfo,
-    PartitionMember,
     Topic,
     Voter,
     in_order,
@@ -197,39 +195,10 @@ def _apply_to_topics(
 
 
 def _grown(image: ClusterImage, topic: Topic, assignments: list[list[int]]) -> Topic:
-    new = _new_quorum if topic.commit_protocol == PAXOS else _new_partition
+    new = rules_of(topic).new_partition
     first = len(topic.partitions)
-    more = [new(image, first + i, nodes) for i, nodes in enumerate(assignments)]
+    more = [new(image, first + i, _nodes(nodes)) for i, nodes in enumerate(assignments)]
     return replace(topic, partitions=(*topic.partitions, *more))
-
-
-def _new_partition(image: ClusterImage, partition: int, nodes: list[int]) -> PartitionInfo:
-    """All replicas are empty, hence equal: the live ones are in sync, and the first of them leads. (If none is, which
-    is never decided, any of them may.)"""
-    replicas = tuple(NodeId(node) for node in nodes)
-    isr = tuple(node for node in replicas if image.is_live(node))
-    leader = isr[0] if isr else NO_LEADER
-    return PartitionInfo(partition, leader, 0, replicas, isr, elr=() if isr else replicas)
-
-
-def _new_quorum(image: ClusterImage, partition: int, nodes: list[int]) -> PartitionInfo:
-    """The replicas found the partition's log. (If no majority is live, which is never decided, nobody leads yet.)"""
-    replicas = _nodes(nodes)
-    isr = tuple(node for node in replicas if image.is_live(node))
-    disks = [image.brokers[node].storage if node in image.brokers else "" for node in replicas]
-    members = tuple(PartitionMember(1 + i, node, disks[i]) for i, node in enumerate(replicas))
-    leader = isr[0] if len(isr) > len(members) // 2 else NO_LEADER
-    return PartitionInfo(
-        partition,
-        leader,
-        0,
-        replicas,
-        isr,
-        members=members,
-        wanted=members,
-        next_engine_id=1 + len(members),
-        is_founding=True,
-    )
 
 
 def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:

@@ -13,6 +13,7 @@ more. A process that lives is told which is, and asks again.
 from __future__ import annotations
 
 from tidelog.config.schema import BrokerConfig
+from tidelog.controller.broker_state import Loss
 from tidelog.controller.commands import (
     BrokerAdmitted,
     BrokerHeartbeat,
@@ -24,7 +25,7 @@ from tidelog.controller.commands import (
     RemoveBroker,
 )
 from tidelog.controller.decision import Decision
-from tidelog.controller.leadership import Loss, including, without
+from tidelog.controller.leadership import including, without
 from tidelog.controller.records import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
 from tidelog.model.cluster import BrokerInfo, ClusterImage
 from tidelog.model.errors import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.config.schema import BrokerConfig
+from tidelog.controller.broker_state import Brokers
 from tidelog.controller.commands import Done
 from tidelog.controller.decide_brokers import registered_broker
 from tidelog.controller.decide_partitions import Partitions
@@ -28,8 +29,8 @@ from tidelog.controller.partition_commands import (
     ReportLostVotes,
     ReportPaxosLeader,
 )
+from tidelog.controller.protocols import rules_of
 from tidelog.controller.quorum_leadership import (
-    Brokers,
     ids_of,
     is_electable,
     next_candidate,
@@ -75,11 +76,11 @@ def _judge(sender: BrokerInfo, info: PartitionInfo, asked: MembersAsked) -> Alte
 
 
 def _is_possible(info: PartitionInfo, told: MemberSet) -> bool:
-    """Distinct ids and nodes, ids that were given out, those known here on the disks that are known."""
+    """Distinct ids and nodes, ids that were given out (none, if nobody votes), those known here on their disks."""
     ids, nodes = ids_of(told.members), [one.node_id for one in told.members]
     given = {one.engine_id: one for one in (*info.members, *info.wanted)}
     return (
-        bool(info.members and ids)
+        bool(ids)
         and len(set(ids)) == len(set(nodes)) == len(ids)
         and 1 <= min(ids) <= max(ids) < told.next_engine_id <= info.next_engine_id
         and all(given.get(one.engine_id, one) == one for one in told.members)
@@ -132,8 +133,8 @@ def _begin_next(partitions: Partitions, broker: BrokerInfo, lost: LostReign) -> 
     if found is None:
         return
     topic, info = found
-    is_its_own = info.members and info.leader == broker.node_id and info.leader_epoch == lost.leader_epoch
-    if not is_its_own or not is_electable(info):
+    is_its_own = info.leader == broker.node_id and info.leader_epoch == lost.leader_epoch
+    if not (rules_of(topic).leader_reports_members and is_its_own and is_electable(info)):
         return
     leader = info.leader if lost.end is ReignEnd.RENEW else next_candidate(info)
     partitions.settle(topic, info, replace(info, leader=leader, leader_epoch=info.leader_epoch + 1))

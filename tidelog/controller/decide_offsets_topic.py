@@ -12,7 +12,7 @@ from tidelog.config.schema import MIB, BrokerConfig
 from tidelog.config.values import INT64_MAX
 from tidelog.controller.apply import apply_all
 from tidelog.controller.commands import CreateOffsetsTopic
-from tidelog.controller.decide_topics import assign, check_majorities, placed
+from tidelog.controller.decide_topics import assign, check_electable, placed
 from tidelog.controller.decision import Decision
 from tidelog.controller.records import TopicCreated
 from tidelog.model.cluster import COMMIT_PROTOCOL, ClusterImage
@@ -37,7 +37,7 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
         record = TopicCreated(
             OFFSETS_TOPIC, command.topic_id, assign(image, partitions, factor, None), _configs(config)
         )
-        check_majorities(apply_all(image, (record,), image.position).topics[OFFSETS_TOPIC])
+        check_electable(apply_all(image, (record,), image.position).topics[OFFSETS_TOPIC])
     except InvalidRequest as error:
         raise CoordinatorNotAvailable(f"topic {OFFSETS_TOPIC} cannot be made now: {error.message}") from error
     return Decision((record,), lambda after: placed(after, after.topics[OFFSETS_TOPIC]))

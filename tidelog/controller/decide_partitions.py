@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.config.schema import BrokerConfig
+from tidelog.controller.broker_state import Brokers
 from tidelog.controller.decide_brokers import registered_broker
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import TopicRules, as_record, change_of, followed
@@ -33,7 +34,7 @@ from tidelog.controller.partition_commands import (
     PartitionNamed,
     PartitionsAltered,
 )
-from tidelog.controller.quorum_leadership import Brokers
+from tidelog.controller.protocols import rules_of
 from tidelog.controller.records import PartitionChange
 from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import NotController
@@ -71,7 +72,7 @@ class Partitions:
         if even_unclean:
             rules = rules.model_copy(update={"unclean_leader_election_enable": True})
         brokers = Brokers(self.image, absent=NO_LEADER if unfit is None else unfit)
-        return self.put(topic, followed(was, asked, rules, brokers))
+        return self.put(topic, followed(topic, was, asked, rules, brokers))
 
     def put(self, topic: Topic, now: PartitionInfo) -> PartitionInfo:
         """Remembers the entry."""
@@ -105,7 +106,7 @@ def _alter(partitions: Partitions, sender: BrokerInfo, asked: IsrAsked) -> IsrAn
     if found is None:
         return IsrAnswer(asked.topic_id, asked.partition, AlterCode.UNKNOWN_PARTITION)
     topic, info = found
-    code = _judge(partitions.image, sender, info, asked)
+    code = _judge(partitions.image, sender, topic, info, asked)
     now = info
     if code is AlterCode.INELIGIBLE_REPLICA:
         now = partitions.put(topic, replace(info, partition_epoch=info.partition_epoch + 1))
@@ -117,12 +118,12 @@ def _alter(partitions: Partitions, sender: BrokerInfo, asked: IsrAsked) -> IsrAn
     return IsrAnswer(asked.topic_id, asked.partition, code, now.leader_epoch, now.partition_epoch, now.isr)
 
 
-def _judge(image: ClusterImage, sender: BrokerInfo, info: PartitionInfo, asked: IsrAsked) -> AlterCode:
+def _judge(image: ClusterImage, sender: BrokerInfo, topic: Topic, info: PartitionInfo, asked: IsrAsked) -> AlterCode:
     if asked.leader_epoch > info.leader_epoch or asked.partition_epoch > info.partition_epoch:
         raise NotController(f"node {sender.node_id} knows later changes of partition {info.partition} than this one")
     if asked.leader_epoch < info.leader_epoch:
         return AlterCode.FENCED_LEADER_EPOCH
-    if info.leader != sender.node_id or info.members:
+    if info.leader != sender.node_id or not rules_of(topic).leader_alters_isr:
         return AlterCode.INVALID_REQUEST
     nodes = [member.node_id for member in asked.isr]
     is_eligible = all(_is_eligible(image, info, member) for member in asked.isr)
@@ -162,7 +163,7 @@ def _electable(image: ClusterImage, election: ElectionType) -> Sequence[Partitio
         PartitionNamed(topic.topic_id, info.partition)
         for topic in image.topics.values()
         for info in topic.partitions
-        if (_is_misled(info) if election is ElectionType.PREFERRED else _is_rescuable(image, info))
+        if (_is_misled(info) if election is ElectionType.PREFERRED else _is_rescuable(image, topic, info))
     ]
 
 
@@ -170,9 +171,9 @@ def _is_misled(info: PartitionInfo) -> bool:
     return info.leader != info.replicas[0] and info.replicas[0] in info.isr
 
 
-def _is_rescuable(image: ClusterImage, info: PartitionInfo) -> bool:
-    """Not if it commits by majority: a minority would contradict what the others have agreed on."""
-    return not info.members and info.leader == NO_LEADER and any(image.is_live(node) for node in info.replicas)
+def _is_rescuable(image: ClusterImage, topic: Topic, info: PartitionInfo) -> bool:
+    is_any_live = any(image.is_live(node) for node in info.replicas)
+    return rules_of(topic).has_unclean_elections and info.leader == NO_LEADER and is_any_live
 
 
 def _elect(partitions: Partitions, election: ElectionType, named: PartitionNamed) -> ElectionAnswer:
@@ -198,6 +199,6 @@ def _elect_preferred(partitions: Partitions, topic: Topic, info: PartitionInfo) 
 def _elect_unclean(partitions: Partitions, topic: Topic, info: PartitionInfo) -> tuple[ElectionCode, PartitionInfo]:
     if info.leader != NO_LEADER:
         return ElectionCode.ELECTION_NOT_NEEDED, info
-    if not _is_rescuable(partitions.image, info):
+    if not _is_rescuable(partitions.image, topic, info):
         return ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, info
     return ElectionCode.NONE, partitions.settle(topic, info, info, even_unclean=True)

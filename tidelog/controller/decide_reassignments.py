@@ -23,6 +23,7 @@ from tidelog.controller.decide_partitions import Partitions
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import as_record
 from tidelog.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
+from tidelog.controller.protocols import rules_of
 from tidelog.controller.records import MetadataRecord, MovesThrottled
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.errors import InvalidRequest, UnknownPartition
@@ -61,7 +62,8 @@ def _reassign(partitions: Partitions, wanted: NewReplicas) -> None:
     topic, info = found
     name = TopicPartition(topic.name, info.partition)
     if wanted.replicas is None:
-        asked = _called_off(info, name)
+        # without effect if nothing moves: a repetition, or the move was faster
+        asked = rules_of(topic).called_off(info, name) if info.is_moving else info
     else:
         target = tuple(NodeId(node) for node in wanted.replicas)
         if target == info.target:
@@ -86,19 +88,3 @@ def _begun(info: PartitionInfo, target: tuple[NodeId, ...]) -> PartitionInfo:
     replicas = (*target, *leaving)
     adding = tuple(node for node in replicas if node not in original)
     return replace(info, replicas=replicas, adding=adding, removing=leaving)
-
-
-def _called_off(info: PartitionInfo, name: TopicPartition) -> PartitionInfo:
-    """Without effect if nothing moves: a repetition, or the move was faster."""
-    original = info.original
-    if not info.is_moving:
-        return info
-    if info.members:
-        return _begun(info, original)
-    isr = tuple(node for node in info.isr if node in original)
-    if not isr:
-        raise InvalidRequest(
-            f"{name}: none of the original replicas {list(original)} is in sync, so records would be lost; wait until "
-            "one is, or until the move is complete"
-        )
-    return replace(info, replicas=original, isr=isr, adding=(), removing=())

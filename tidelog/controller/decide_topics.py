@@ -21,6 +21,7 @@ from tidelog.controller.commands import (
 )
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import under_rules
+from tidelog.controller.protocols import rules_of
 from tidelog.controller.records import (
     ConfigsAltered,
     MetadataRecord,
@@ -29,7 +30,7 @@ from tidelog.controller.records import (
     TopicDeleted,
     TopicRemoved,
 )
-from tidelog.model.cluster import NO_LEADER, PAXOS, BrokerInfo, ClusterImage, Topic
+from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, Topic
 from tidelog.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from tidelog.model.ids import NodeId
 from tidelog.model.names import check_topic_name, is_internal
@@ -61,7 +62,7 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
     configs = new_topic_overrides(config, request.configs)
     record = TopicCreated(request.name, command.topic_id, _assignments(image, request, config), configs)
     preview = apply_all(image, (record,), image.position)
-    check_majorities(preview.topics[request.name])
+    check_electable(preview.topics[request.name])
     return _unless_only_asked(command, record, preview)
 
 
@@ -162,15 +163,15 @@ def _check_assignments(image: ClusterImage, assignments: Mapping[int, Sequence[i
     return result
 
 
-def check_majorities(topic: Topic) -> None:
-    """Of partitions that commit by majority: they could not begin without one."""
-    if topic.commit_protocol != PAXOS:
-        return
+def check_electable(topic: Topic) -> None:
+    """Raises `InvalidRequest` if a new partition could not begin, because too few of its replicas are live."""
     for info in topic.partitions:
         if info.leader == NO_LEADER:
+            needed = rules_of(topic).live_needed(info)
             raise InvalidRequest(
-                f"partition {info.partition} commits by majority, and of its replicas {list(info.replicas)} only "
-                f"{list(info.isr)} are live; start the other brokers, or ask for fewer replicas"
+                f"partition {info.partition} commits by {topic.commit_protocol} and needs {needed} live replicas to "
+                f"begin, and of {list(info.replicas)} only {list(info.isr)} are live; start the other brokers, or ask "
+                "for fewer replicas"
             )
 
 
@@ -191,7 +192,7 @@ def add_partitions(image: ClusterImage, command: AddPartitions) -> Decision:
     assignments = assign(image, range(have, command.total), len(topic.partitions[0].target), topic)
     record = PartitionsAdded(topic.topic_id, assignments)
     grown = apply_all(image, (record,), image.position).topics[command.name]
-    check_majorities(replace(grown, partitions=grown.partitions[have:]))
+    check_electable(replace(grown, partitions=grown.partitions[have:]))
     return Decision((record,), lambda after: placed(after, after.topics[command.name]))
 
 

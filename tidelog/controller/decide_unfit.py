@@ -19,6 +19,7 @@ from tidelog.controller.decide_partitions import Partitions
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import as_record
 from tidelog.controller.partition_commands import ReportUnfitReplicas, UnfitReason, UnfitReplica
+from tidelog.controller.protocols import rules_of
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.ids import NodeId
 
@@ -38,8 +39,9 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
         return
     topic, info = found
     others = _candidates(partitions.image, info, node)
+    needed = rules_of(topic).live_needed(info)
     is_counted_on = node in info.isr or info.leader == node
-    if info.leader_epoch != unfit.leader_epoch or not is_counted_on or len(others) < _needed(info):
+    if info.leader_epoch != unfit.leader_epoch or not is_counted_on or len(others) < needed:
         return
     if unfit.reason is UnfitReason.OFFLINE:
         partitions.settle(topic, info, info, unfit=node)
@@ -47,11 +49,6 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
         partitions.settle(topic, info, replace(info, leader=others[0]))
     elif info.leader == node:
         partitions.settle(topic, info, info, unfit=node)
-
-
-def _needed(info: PartitionInfo) -> int:
-    """How many of the others must be there for one of them to lead."""
-    return info.majority if info.members else 1
 
 
 def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[NodeId]:

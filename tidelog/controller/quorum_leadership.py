@@ -1,4 +1,4 @@
-"""Who leads a partition that commits by majority, and who is to vote in its log: the rules beside `leadership`. Pure.
+"""Who leads a partition that commits by majority, and who is to vote in its log. Pure.
 
 The partition's *members* are its Paxos log's voters, each a disk under an engine id of its own. Who they are is decided
 by that log alone: its leader changes them, one at a time, and reports the set in force (`AlterMembers`). The controller
@@ -19,43 +19,41 @@ go; the lead goes round until one of them leads, and reports it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tidelog.config.schema import TopicConfig
+from tidelog.controller.broker_state import Brokers, Lost
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, PartitionMember
-from tidelog.model.ids import NodeId
+from tidelog.model.ids import NodeId, TopicPartition
 
 ENGINE_ID_MAX = 2**15 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Brokers:
-    """Which brokers a decision takes for live, and what disks they have."""
-
-    image: ClusterImage
-    absent: NodeId = NO_LEADER
-    """Not live, whatever the image says."""
-    present: NodeId = NO_LEADER
-    """Live, whatever the image says."""
-    new_disk: str = ""
-    """Of `absent`, if it comes back with another one than the image has."""
-
-    def is_live(self, node: NodeId) -> bool:
-        return node != self.absent and (node == self.present or self.image.is_live(node))
-
-    def storage_of(self, node: NodeId) -> str:
-        if node == self.absent and self.new_disk:
-            return self.new_disk
-        return self.image.brokers[node].storage
-
-    def is_voting(self, member: PartitionMember) -> bool:
-        """Is its broker live, on the very disk that votes?"""
-        node = NodeId(member.node_id)
-        return self.is_live(node) and self.storage_of(node) == member.storage
+def quorum_new_partition(image: ClusterImage, partition: int, replicas: tuple[NodeId, ...]) -> PartitionInfo:
+    """The replicas found the partition's log. (If no majority is live, which is never decided, nobody leads yet.)"""
+    isr = tuple(node for node in replicas if image.is_live(node))
+    disks = [image.brokers[node].storage if node in image.brokers else "" for node in replicas]
+    members = tuple(PartitionMember(1 + i, node, disks[i]) for i, node in enumerate(replicas))
+    leader = isr[0] if len(isr) > len(members) // 2 else NO_LEADER
+    return PartitionInfo(
+        partition,
+        leader,
+        0,
+        replicas,
+        isr,
+        members=members,
+        wanted=members,
+        next_engine_id=1 + len(members),
+        is_founding=True,
+    )
 
 
-def quorum_settled(was: PartitionInfo, asked: PartitionInfo, brokers: Brokers) -> PartitionInfo:
+def quorum_settled(
+    was: PartitionInfo, asked: PartitionInfo, _rules: TopicConfig, brokers: Brokers, _lost: Lost | None
+) -> PartitionInfo:
     """The entry that follows `was` if `asked` (it, with other replicas, members, leader or leader epoch) is wanted:
-    members wanted as the replicas call for, a leader found, epochs counted."""
+    members wanted as the replicas call for, a leader found, epochs counted. No setting matters, and no loss: a disk
+    that has forgotten something votes under another id."""
     now = replace(with_wanted(asked, brokers), is_founding=was.is_founding and asked.members == was.members)
     voting = [member.node_id for member in now.members if brokers.is_voting(member) and not _is_replaced(now, member)]
     now = replace(now, isr=tuple(node for node in now.replicas if node in voting))
@@ -63,6 +61,12 @@ def quorum_settled(was: PartitionInfo, asked: PartitionInfo, brokers: Brokers) -
     leader_epoch = max(now.leader_epoch, was.leader_epoch + (now.leader != was.leader))
     now = replace(now, leader_epoch=leader_epoch)
     return was if now == was else replace(now, partition_epoch=was.partition_epoch + 1)
+
+
+def quorum_called_off(info: PartitionInfo, _name: TopicPartition) -> PartitionInfo:
+    """The move back: a replica that has become a member meanwhile must be taken out again."""
+    leaving = tuple(node for node in info.replicas if node not in info.original)
+    return replace(info, replicas=(*info.original, *leaving), adding=leaving, removing=leaving)
 
 
 def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:

@@ -104,8 +104,7 @@ class InvalidTimestamp(TidelogError):
 
 
 class NotAuthorized(TidelogError):
-    """The caller has no right to do this to the resource (of a group or the cluster, Kafka has codes of
-    the same kind)."""
+    """The caller has no right to do this to the resource (Kafka has a code for each kind of resource)."""
 
     code = 40301
     kafka = KafkaCode.TOPIC_AUTHORIZATION_FAILED

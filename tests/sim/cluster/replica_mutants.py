@@ -19,7 +19,7 @@ from tidelog.broker.partitions.proposals import ACKS_ALL, Proposal
 from tidelog.broker.partitions.roles import Assignment
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.config.schema import TopicConfig
-from tidelog.controller import leadership
+from tidelog.controller import isr_leadership
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.ids import NodeId
 from tidelog.replication.isr.events import AlterPartitionAnswered, Outcome, Serve
@@ -74,7 +74,7 @@ def count_somebody_who_is_not_in_sync() -> AbstractContextManager[None]:
 
 def elect_outside_the_isr() -> AbstractContextManager[None]:
     """Any live replica may lead if the leader is gone."""
-    led = leadership._led
+    led = isr_leadership._led
 
     def anyone(
         now: PartitionInfo, complete: tuple[NodeId, ...], rules: TopicConfig, is_live: Callable[[NodeId], bool]
@@ -83,7 +83,7 @@ def elect_outside_the_isr() -> AbstractContextManager[None]:
             return led(now, complete, rules, is_live)
         return led(now, (*complete, *now.replicas), rules, is_live)
 
-    return patched(leadership, "_led", anyone)
+    return patched(isr_leadership, "_led", anyone)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ from tests.sim.isr.log_mutants import (
     TruncateToHighWatermark,
 )
 from tests.sim.planting import Patch, all_patched
-from tidelog.controller import decide_partitions, leadership
+from tidelog.controller import broker_state, decide_partitions, isr_leadership
 from tidelog.model.cluster import NO_LEADER, PartitionInfo
 from tidelog.replication.isr.leader import IsrLeader
 from tidelog.sim.isr import replication
@@ -51,11 +51,11 @@ from tidelog.sim.isr.parts import SHIPPED, Parts
 from tidelog.sim.isr.process import Process
 
 
-def _disk_only(lost: leadership.Lost, _: object) -> bool:
-    return lost.loss is leadership.Loss.DISK
+def _disk_only(lost: broker_state.Lost, _: object) -> bool:
+    return lost.loss is broker_state.Loss.DISK
 
 
-def _forgetting_what_was(lost: leadership.Lost, _: object) -> leadership.Lost:
+def _forgetting_what_was(lost: broker_state.Lost, _: object) -> broker_state.Lost:
     return lost
 
 
@@ -77,10 +77,10 @@ def _of_any_epoch(process: Process, _: int) -> IsrLeader | None:
 _JUDGE = decide_partitions._judge
 
 
-def _judged_without_its_epoch(image: Any, sender: Any, info: PartitionInfo, asked: Any) -> Any:
+def _judged_without_its_epoch(image: Any, sender: Any, topic: Any, info: PartitionInfo, asked: Any) -> Any:
     if asked.leader_epoch == info.leader_epoch and info.leader != NO_LEADER:
         asked = structs.replace(asked, partition_epoch=info.partition_epoch)
-    return _JUDGE(image, sender, info, asked)
+    return _JUDGE(image, sender, topic, info, asked)
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "one round of epochs": Mutant(Parts(follower=OneRoundOnly)),
     "answers to any question": Mutant(Parts(follower=AnyAnswer)),
     "answers to any question, if they fit": Mutant(Parts(follower=AnyAnswerThatFits)),
-    "unclean restart not noticed": Mutant(patches=((leadership.Lost, "takes_acknowledged", _disk_only),)),
-    "durability as of now, not of the life": Mutant(patches=((leadership.Lost, "of", _forgetting_what_was),)),
-    "no new reign when a replica goes": Mutant(patches=((leadership, "_numbered", _not_for_removals),)),
+    "unclean restart not noticed": Mutant(patches=((broker_state.Lost, "takes_acknowledged", _disk_only),)),
+    "durability as of now, not of the life": Mutant(patches=((broker_state.Lost, "of", _forgetting_what_was),)),
+    "no new reign when a replica goes": Mutant(patches=((isr_leadership, "_numbered", _not_for_removals),)),
     "a new min ISR before the set": Mutant(Parts(leader=MinIsrFirst)),
     "leaders not told of another min ISR": Mutant(Parts(leader=OldMinIsr)),
     "answers before their metadata": Mutant(Parts(waits_for_metadata=False)),

@@ -6,6 +6,7 @@ import msgspec
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.apply import apply, apply_all, with_voters
+from tidelog.controller.broker_state import Brokers
 from tidelog.controller.commands import (
     BrokerAdmitted,
     BrokerHeartbeat,
@@ -40,7 +41,6 @@ from tidelog.controller.partition_commands import (
     ReportLostVotes,
     ReportPaxosLeader,
 )
-from tidelog.controller.quorum_leadership import Brokers
 from tidelog.controller.records import MetadataRecord, decode_record, encode_record
 from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember, Voter
 from tidelog.model.ids import NodeId

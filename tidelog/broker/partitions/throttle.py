@@ -17,7 +17,8 @@ from collections.abc import Callable
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import INT64_MAX
-from tidelog.model.cluster import NO_THROTTLE, ClusterImage, PartitionInfo
+from tidelog.controller.protocols import rules_of
+from tidelog.model.cluster import NO_THROTTLE, ClusterImage
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.ports import Clock
 from tidelog.replication.token_bucket import TokenBucket
@@ -105,13 +106,8 @@ class Throttle:
             for info in topic.partitions
             if info.adding
             for node in info.adding
-            if node not in info.isr and self._node_id in (node, *_senders(info))
+            if node not in info.isr and self._node_id in (node, *rules_of(topic).sources(info))
         }
-
-
-def _senders(info: PartitionInfo) -> tuple[NodeId, ...]:
-    """Who has what it lacks: the leader, or, where a majority commits, anybody."""
-    return info.replicas if info.members else (info.leader,)
 
 
 def _rate(given: int, configured: int) -> int | None:

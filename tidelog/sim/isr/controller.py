@@ -12,7 +12,6 @@ from collections.abc import Callable
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.controller import decide as deciding
-from tidelog.controller import leadership
 from tidelog.controller.apply import apply_all
 from tidelog.controller.commands import (
     BrokerHeartbeat,
@@ -23,6 +22,7 @@ from tidelog.controller.commands import (
     NewTopic,
     RegisterBroker,
 )
+from tidelog.controller.isr_leadership import min_isr
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId
@@ -89,7 +89,7 @@ class SimController:
 
     def min_isr(self, image: ClusterImage) -> int:
         """In-sync replicas without which nothing is committed."""
-        return leadership.min_isr(partition_of(image), self.settings(image))
+        return min_isr(partition_of(image), self.settings(image))
 
     def broker(self, node: int) -> BrokerInfo:
         return self.image.brokers[NodeId(node)]

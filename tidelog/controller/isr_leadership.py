@@ -1,0 +1,114 @@
+"""Who leads a partition with in-sync replicas, and who may: the rules by which its entry follows events. Pure.
+
+Three sets are kept, after Kafka's KIP-966. The *ISR* has everything acknowledged and is live. The *ELR* has everything
+acknowledged and is not in sync any more: a leader commits nothing while fewer than `min.insync.replicas` are in sync,
+so whoever leaves then has it all still. The *last known* leader is remembered for when both are empty. A leader is
+sought in
+
+    the ISR -> the ELR -> the last known leader -> anyone, if unclean elections are on, but who is only being filled
+
+and if there is none, nobody leads (-1), until one of them is live again. The first two lose nothing. The third may
+lose what power cuts take, as `ack.durability=replicated` says; without that it cannot be needed. The fourth loses
+records.
+
+A process that did not stop in good order may have lost what was not fsynced: with `replicated` it leaves ISR and ELR,
+with `fsynced` nothing acknowledged is lost, and it stays eligible, unless that became the setting during its life. A
+new disk has nothing, and leaves everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidelog.config.schema import TopicConfig
+from tidelog.controller.broker_state import Brokers, Loss, Lost
+from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import NodeId, TopicPartition
+
+IsLive = Callable[[NodeId], bool]
+
+
+def isr_new_partition(image: ClusterImage, partition: int, replicas: tuple[NodeId, ...]) -> PartitionInfo:
+    """All replicas are empty, hence equal: the live ones are in sync, and the first of them leads. (If none is, which
+    is never decided, any of them may.)"""
+    isr = tuple(node for node in replicas if image.is_live(node))
+    leader = isr[0] if isr else NO_LEADER
+    return PartitionInfo(partition, leader, 0, replicas, isr, elr=() if isr else replicas)
+
+
+def isr_settled(
+    was: PartitionInfo, asked: PartitionInfo, rules: TopicConfig, brokers: Brokers, lost: Lost | None
+) -> PartitionInfo:
+    """The entry that follows `was` if `asked` (it, with another ISR, leader or replicas) is wanted, and the live are
+    live: fenced members out of the ISR, a finished move finished, a leader found, the ELR kept, epochs counted."""
+    is_live = brokers.is_live
+    gone = lost.node if lost is not None and lost.takes_acknowledged(rules) else NO_LEADER
+    isr = tuple(node for node in asked.replicas if node in asked.isr and node != gone and is_live(node))
+    now = replace(asked, isr=isr)
+    complete = tuple(node for node in now.replicas if node in (*was.isr, *was.elr) and node != gone)
+    now = replace(now, last_known_elr=_last_known(was, now, lost))
+    now = _led(now, complete, rules, is_live)
+    is_unclean = bool(now.isr) and all(node not in complete for node in now.isr)
+    if not is_unclean:  # else a move would end with whoever is left, and what the others have be deleted at once
+        now = _moved(now)
+    is_enough = len(now.isr) >= min_isr(now, rules)
+    elr = () if is_enough or is_unclean else _besides(now, complete)
+    now = replace(now, elr=elr, last_known_elr=() if now.isr else now.last_known_elr)
+    return _numbered(was, now)
+
+
+def min_isr(info: PartitionInfo, rules: TopicConfig) -> int:
+    """In-sync replicas without which nothing is committed: never more than the partition has replicas."""
+    return min(rules.min_insync_replicas_for(info.replication_factor), info.replication_factor)
+
+
+def _moved(now: PartitionInfo) -> PartitionInfo:
+    """A move is complete when all replicas that shall stay are in sync."""
+    target = now.target
+    if not (now.adding or now.removing) or any(node not in now.isr for node in target):
+        return now
+    leader = now.leader if now.leader in target else target[0]
+    return replace(now, leader=leader, replicas=target, isr=target, adding=(), removing=())
+
+
+def _besides(now: PartitionInfo, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    return tuple(node for node in nodes if node in now.replicas and node not in now.isr)
+
+
+def _last_known(was: PartitionInfo, now: PartitionInfo, lost: Lost | None) -> tuple[NodeId, ...]:
+    known = was.last_known_elr if was.leader == NO_LEADER else (was.leader,)
+    wiped = lost.node if lost is not None and lost.loss is Loss.DISK else NO_LEADER
+    return tuple(node for node in known if node in now.replicas and node != wiped)
+
+
+def _led(now: PartitionInfo, complete: tuple[NodeId, ...], rules: TopicConfig, is_live: IsLive) -> PartitionInfo:
+    if now.isr:
+        return now if now.leader in now.isr else replace(now, leader=now.isr[0])
+    candidates = list(complete)
+    if not complete:
+        candidates += now.last_known_elr
+    if rules.unclean_leader_election_enable:
+        candidates += [*now.last_known_elr, *now.original]  # not one that is only being filled
+    leader = next((node for node in candidates if is_live(node)), NO_LEADER)
+    return replace(now, leader=leader, isr=() if leader == NO_LEADER else (leader,))
+
+
+def _numbered(was: PartitionInfo, now: PartitionInfo) -> PartitionInfo:
+    if now == was:
+        return was
+    is_new_reign = now.leader != was.leader or any(node not in now.replicas for node in was.replicas)
+    return replace(now, leader_epoch=was.leader_epoch + is_new_reign, partition_epoch=was.partition_epoch + 1)
+
+
+def isr_called_off(info: PartitionInfo, name: TopicPartition) -> PartitionInfo:
+    """Without the replicas that the move was adding. Raises `InvalidRequest` if only these are in sync."""
+    original = info.original
+    isr = tuple(node for node in info.isr if node in original)
+    if not isr:
+        raise InvalidRequest(
+            f"{name}: none of the original replicas {list(original)} is in sync, so records would be lost; wait until "
+            "one is, or until the move is complete"
+        )
+    return replace(info, replicas=original, isr=isr, adding=(), removing=())

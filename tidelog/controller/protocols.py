@@ -1,0 +1,75 @@
+"""The controller's rules that differ between commit protocols: one table, keyed by protocol. Pure.
+
+All else in this package holds for any protocol. A third one gets a module beside `isr_leadership` and
+`quorum_leadership`, and a row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from tidelog.config.schema import TopicConfig
+from tidelog.controller.broker_state import Brokers, Lost
+from tidelog.controller.isr_leadership import isr_called_off, isr_new_partition, isr_settled
+from tidelog.controller.quorum_leadership import quorum_called_off, quorum_new_partition, quorum_settled
+from tidelog.model.cluster import ISR, PAXOS, ClusterImage, PartitionInfo, Topic
+from tidelog.model.ids import NodeId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolRules:
+    """The rules of one commit protocol. Each is a pure function of a partition's entry, or a yes or no."""
+
+    new_partition: Callable[[ClusterImage, int, tuple[NodeId, ...]], PartitionInfo]
+    """Returns the entry of a new partition with these replicas; nobody leads if too few of them are live."""
+    settled: Callable[[PartitionInfo, PartitionInfo, TopicConfig, Brokers, Lost | None], PartitionInfo]
+    """Returns the entry that follows the first one if the second is wanted: who leads, who is in sync or is to vote,
+    which move is complete, under which epochs. What a broker has lost may count."""
+    called_off: Callable[[PartitionInfo, TopicPartition], PartitionInfo]
+    """Returns what is wanted if the move under way is called off. Raises `InvalidRequest` if that loses records."""
+    live_needed: Callable[[PartitionInfo], int]
+    """Returns how many live replicas that may lead it takes for one of them to lead."""
+    sources: Callable[[PartitionInfo], tuple[NodeId, ...]]
+    """Returns the brokers from which a new replica copies."""
+    leader_alters_isr: bool
+    """True if leaders ask for other in-sync sets (`AlterPartition`)."""
+    leader_reports_members: bool
+    """True if replicas vote, and leaders report who (`AlterMembers`) and when their epoch is over
+    (`ReportPaxosLeader`)."""
+    has_unclean_elections: bool
+    """True if a replica that lacks records may be told to lead, and the others to follow it. Not where a majority
+    commits: a minority would contradict what the others have agreed on."""
+
+
+PROTOCOLS: Final[Mapping[str, ProtocolRules]] = MappingProxyType(
+    {
+        ISR: ProtocolRules(
+            new_partition=isr_new_partition,
+            settled=isr_settled,
+            called_off=isr_called_off,
+            live_needed=lambda info: 1,
+            sources=lambda info: (info.leader,),
+            leader_alters_isr=True,
+            leader_reports_members=False,
+            has_unclean_elections=True,
+        ),
+        PAXOS: ProtocolRules(
+            new_partition=quorum_new_partition,
+            settled=quorum_settled,
+            called_off=quorum_called_off,
+            live_needed=lambda info: info.majority,
+            sources=lambda info: info.replicas,
+            leader_alters_isr=False,
+            leader_reports_members=True,
+            has_unclean_elections=False,
+        ),
+    }
+)
+
+
+def rules_of(topic: Topic) -> ProtocolRules:
+    """The rules of the topic's commit protocol."""
+    return PROTOCOLS[topic.commit_protocol]
