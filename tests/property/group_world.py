@@ -1,8 +1,8 @@
 """One group, whatever its members, its network, its topics and its coordinators do.
 
 Requests and answers are lost, come late, come twice and overtake each other. Members come and go, are expelled, come
-back for their places, want other topics, commit. Topics appear, grow, vanish and are created anew. Coordinators die and
-load the log, which is copied forward meanwhile.
+back for their committed offsets, want other topics, commit. Topics appear, grow, vanish and are created anew.
+Coordinators die and load the log, which is copied forward meanwhile.
 
 A member that is expelled stops by itself before: that is its lease, see `consumer/membership.py`.
 """
@@ -113,7 +113,7 @@ class World:
         self.answers = list[tuple[int, HeartbeatAnswer | TidelogError]]()
         self.number = 0
         self.reached = dict[tuple[Partition, str], int]()
-        """The furthest place that was ever kept, by partition and topic id."""
+        """The furthest committed offset that was ever kept, by partition and topic id."""
         self.copying: Iterator[GroupLogRecord] | None = None
         self.copied_from = 0
         self.is_ending = False
@@ -196,7 +196,8 @@ class World:
             self.desk.expel(member_id)
 
     def _commit(self) -> None:
-        """Of all that was read: since the place that the group had when the partition was given to the member."""
+        """Of all that was read: since the committed offset that the group had when the partition was given to the
+        member."""
         for actor in self._any_actor():
             self._look_up(actor)
             actor.positions = {partition: at + self.dice.randrange(6) for partition, at in actor.positions.items()}
@@ -359,10 +360,10 @@ class World:
         assert len({encode(record)[0] for record in records}) == len(records), "each key once"
 
     def _check_places(self) -> None:
-        for partition, place in self.desk.group.places.items() if self.desk.shard.groups else ():
-            reached = self.reached.get((partition, place.topic_id), 0)
-            assert place.offset >= reached, f"{partition} went back from {reached} to {place}"
-            self.reached[partition, place.topic_id] = place.offset
+        for partition, committed in self.desk.group.offsets.items() if self.desk.shard.groups else ():
+            reached = self.reached.get((partition, committed.topic_id), 0)
+            assert committed.offset >= reached, f"{partition} went back from {reached} to {committed}"
+            self.reached[partition, committed.topic_id] = committed.offset
 
     def _hear(self, which: int) -> None:
         number, answer = self.answers.pop(which)
@@ -407,7 +408,7 @@ class World:
             group="g", member_id=actor.member_id, member_epoch=actor.epoch, partitions=grouped(missing)
         )
         try:
-            places = self.desk.ask(asked, OffsetsAnswer).offsets
+            offsets = self.desk.ask(asked, OffsetsAnswer).offsets
         except TidelogError:
             return
-        actor.positions |= {(place.topic, place.partition): max(place.offset, 0) for place in places}
+        actor.positions |= {(committed.topic, committed.partition): max(committed.offset, 0) for committed in offsets}

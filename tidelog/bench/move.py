@@ -4,8 +4,8 @@ Topic and brokers are made for the run. A fixed amount of data is written first,
 pace, each acknowledged by all in-sync replicas or by a majority (`protocol`), before the move, during it, and after.
 Measured are
 
-- how many replicas moved, beside the least that could even out the load;
-- at which rate the new broker received what moved, over the whole move and in windows of it, beside the throttle;
+- how many replicas were reassigned, beside the least that could even out the load;
+- at which rate the new broker received them, over the whole move and in windows of it, beside the throttle;
 - how long acknowledgements took before, during and after;
 - whether every acknowledged record is read back, once, at its offset.
 """
@@ -120,8 +120,8 @@ async def _measured(
     after = await admin.describe_topic(TOPIC)
     replicas = sum(len(found.replicas) for found in before.partitions)
     return {
-        "replicas_moved": moved(before, after),
-        "replicas_moved_least": replicas // (options.brokers + 1),
+        "replicas_reassigned": reassigned(before, after),
+        "replicas_reassigned_least": replicas // (options.brokers + 1),
         "move_s": end_s - begin_s,
         **rates_of(samples),
         **percentiles_ms(written.between(calm_s, joining_s), "ack_before_"),
@@ -130,7 +130,7 @@ async def _measured(
     }
 
 
-def moved(before: TopicDescription, after: TopicDescription) -> int:
+def reassigned(before: TopicDescription, after: TopicDescription) -> int:
     """How many replicas are where there were none."""
     pairs = zip(before.partitions, after.partitions, strict=True)
     return sum(len([node for node in new.replicas if node not in old.replicas]) for old, new in pairs)

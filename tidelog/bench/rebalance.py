@@ -130,8 +130,8 @@ class Change:
 
     begin_s: float
     end_s: float
-    moved: int
-    moved_least: int
+    reassigned: int
+    reassigned_least: int
     heartbeats: float
 
 
@@ -226,8 +226,8 @@ class _Measured:
     async def _settled(self, begin_s: float, before: dict[TopicPartition, Joined], heard: float, least: int) -> Change:
         await self._members.until_stable()
         end_s = time.monotonic()
-        moved = sum(before.get(partition) is not owner for partition, owner in self._members.owners().items())
-        return Change(begin_s, end_s, moved, least, await self._heartbeats() - heard)
+        reassigned = sum(before.get(partition) is not owner for partition, owner in self._members.owners().items())
+        return Change(begin_s, end_s, reassigned, least, await self._heartbeats() - heard)
 
     async def _heartbeats(self) -> float:
         return (await read_counters(self._bootstrap, labelled=True)).get(HEARTBEATS, 0.0)
@@ -254,8 +254,8 @@ def figures_of(changes: Changes, probe: Probe) -> dict[str, float]:
         seconds = [change.end_s - change.begin_s for change in found]
         figures[f"{kind}_stable_median_s"] = statistics.median(seconds)
         figures[f"{kind}_stable_worst_s"] = max(seconds)
-        figures[f"{kind}_moved_worst"] = max(change.moved for change in found)
-        figures[f"{kind}_moved_least"] = max(change.moved_least for change in found)
+        figures[f"{kind}_reassigned_worst"] = max(change.reassigned for change in found)
+        figures[f"{kind}_reassigned_least"] = max(change.reassigned_least for change in found)
         figures[f"{kind}_heartbeats_median"] = statistics.median([change.heartbeats for change in found])
         waits = _waits_ms(probe, [(change.begin_s, change.end_s) for change in found])
         figures |= {f"{kind}_{name}": value for name, value in waits.items()}

@@ -144,7 +144,7 @@ class Broker:
             own_epoch=self._own_epoch,
             is_admitted=self._is_admitted,
             in_force=self._in_force,
-            moved=self._moved,
+            on_metadata_applied=self._on_metadata_applied,
             topic_removed=self._registration.report_removed,
             failed=self.failed.set,
         )
@@ -202,7 +202,7 @@ class Broker:
         await self._register(peer_address)
         self.stage = "it is registered, and loading its logs"
         self._spawn("registration", self._registration.run())
-        self._registration.moved()
+        self._registration.on_metadata_applied()
         await self._registration.is_live.wait()
         await self._in_force(self.image.position)
         self._report_unknown_topics()
@@ -363,7 +363,7 @@ class Broker:
     def leader_changed(self, node_id: int | None) -> None:
         """For the metadata: who leads, as far as this broker knows."""
         self.controller_changes += node_id is not None
-        self._channel.moved(node_id)
+        self._channel.on_leader_changed(node_id)
         self._registration.hurry()
 
     def fail(self, reason: str) -> None:
@@ -375,12 +375,12 @@ class Broker:
         self._metadata.peer_down(node_id)
         self._controller.on_peer_down(node_id)
 
-    def _moved(self) -> None:
+    def _on_metadata_applied(self) -> None:
         """This broker is in line with more of the metadata."""
-        self.groups.moved()
-        self._routing.moved()
+        self.groups.on_metadata_applied()
+        self._routing.on_metadata_applied()
         self._progress.wake_all()
-        self._registration.moved()
+        self._registration.on_metadata_applied()
 
     def _readable_topics(self) -> list[str]:
         return [topic.name for topic in self.image.topics.values() if not topic.is_internal]
@@ -404,12 +404,12 @@ class Broker:
         try:
             async with asyncio.timeout(IN_FORCE_S_MAX):
                 while self.data.replicas.position < position:
-                    moved = loop.create_future()
-                    self._progress.add(moved)
+                    applied = loop.create_future()
+                    self._progress.add(applied)
                     try:
-                        await moved
+                        await applied
                     finally:
-                        self._progress.discard(moved)
+                        self._progress.discard(applied)
         except TimeoutError:
             logger.warning("this broker is slow to follow the metadata", position=position)
         return self.data.replicas.position >= position

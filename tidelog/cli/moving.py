@@ -20,7 +20,8 @@ LOOK_CLOSER_S = 30.0
 
 async def move(admin: AdminClient, *, leaving: Sequence[int] = (), throttle_bytes_per_s: int | None = None) -> int:
     """Evens out the load, nothing on brokers that are `leaving`, and lets preferred leaders lead; returns when all is
-    done how many partitions were moved. Raises as `AdminClient.rebalance`, and `CommandError` if nothing can move."""
+    done how many partitions were reassigned. Raises as `AdminClient.rebalance`, and `CommandError` if nothing can
+    move."""
     begun = await admin.rebalance(leaving=leaving, throttle_bytes_per_s=throttle_bytes_per_s)
     under_way = await admin.list_reassignments()
     count = max(len(begun), len(under_way))

@@ -104,11 +104,13 @@ class Performer:
 
     async def _add(self, node_ids: Sequence[int]) -> None:
         await self._wait_for(node_ids)
-        moved = await move(self._admin, throttle_bytes_per_s=self._throttle)
+        reassigned = await move(self._admin, throttle_bytes_per_s=self._throttle)
         brokers = [broker for broker in await self._admin.list_brokers() if broker.broker_id in node_ids]
         self._print_brokers(brokers)
         if not self._as_json:
-            print(f"\n{counted(moved, 'partition')} moved" if moved else "\nthere was nothing to move")
+            print(
+                f"\n{counted(reassigned, 'partition')} reassigned" if reassigned else "\nthere was nothing to reassign"
+            )
 
     async def _remove(self, node_ids: Sequence[int]) -> None:
         known = [broker.broker_id for broker in await self._admin.list_brokers()]

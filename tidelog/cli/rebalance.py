@@ -54,7 +54,7 @@ def rebalance(
     elif validate_only:
         _show_plan(bootstrap, without or (), as_json=as_json)
     else:
-        _report(run(_move(bootstrap, without or (), parse_rate(throttle))), "moved", as_json=as_json)
+        _report(run(_move(bootstrap, without or (), parse_rate(throttle))), "reassigned", as_json=as_json)
 
 
 async def _move(bootstrap: str, without: Sequence[int], throttle_bytes_per_s: int | None) -> int:
@@ -75,7 +75,7 @@ def _report(partitions: int, done: str, *, as_json: bool) -> None:
     elif partitions:
         print(f"{counted(partitions, 'partition')} {done}")
     else:
-        print("nothing moved: the load is even" if done == "moved" else "nothing was moving")
+        print("nothing to reassign: the load is even" if done == "reassigned" else "nothing was being reassigned")
 
 
 def _show_plan(bootstrap: str, without: Sequence[int], *, as_json: bool) -> None:

@@ -181,15 +181,15 @@ class BrokerConfig(Settings):
     leader_replication_throttled_rate: Bytes = setting(
         "leader.replication.throttled.rate",
         INT64_MAX,
-        "How many bytes per second this broker sends to replicas that are being moved, until they are in sync; the "
-        "copies of replicas that are in sync, and of those that only lag, are never slowed down. A throttle that is "
-        "given with a move (`--throttle`) counts instead. Default: no limit.",
+        "How many bytes per second this broker sends to replicas that are being reassigned, until they are in sync; "
+        "the copies of replicas that are in sync, and of those that only lag, are never slowed down. A throttle that "
+        "is given with a move (`--throttle`) counts instead. Default: no limit.",
         unit="bytes/s",
     )
     follower_replication_throttled_rate: Bytes = setting(
         "follower.replication.throttled.rate",
         INT64_MAX,
-        "How many bytes per second this broker asks for, for its replicas that are being moved, until they are in "
+        "How many bytes per second this broker asks for, for its replicas that are being reassigned, until they are in "
         "sync. A throttle that is given with a move (`--throttle`) counts instead. Default: no limit.",
         unit="bytes/s",
     )

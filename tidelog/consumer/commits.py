@@ -1,4 +1,4 @@
-"""The group's places of what a consumer reads: fetched where reading begins, committed as it goes on.
+"""The group's committed offsets of what a consumer reads: fetched where reading begins, committed as it goes on.
 
 **What is processed.** A record counts as processed when its reader comes back: what the last call has handed out is
 still in the caller's hands, whatever the position says. Automatic commits, at any moment, take `processed`: the
@@ -28,7 +28,7 @@ from tidelog.model.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-PLACES_MAX: Final = 1_000
+OFFSETS_MAX: Final = 1_000
 """Of one request."""
 
 
@@ -49,35 +49,35 @@ class Commits:
         self._subscription = subscription
         self._handed_out = handed_out
         self._kept: dict[TopicPartition, int] = {}
-        """What the group's places are, as far as this consumer has set or found them."""
+        """What the group's committed offsets are, as far as this consumer has set or found them."""
         self._turn = asyncio.Lock()
 
     # -- fetching ------------------------------------------------------------------------------------------------
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The places of these, as far as there are any. Raises what the coordinator answered with."""
+        """The committed offsets of these, as far as there are any. Raises what the coordinator answered with."""
         found = dict[TopicPartition, OffsetAndMetadata]()
-        for start in range(0, len(partitions), PLACES_MAX):
-            asked = grouped(partitions[start : start + PLACES_MAX])
+        for start in range(0, len(partitions), OFFSETS_MAX):
+            asked = grouped(partitions[start : start + OFFSETS_MAX])
             membership = self._joined()
             if membership is None:
                 request = FetchOffsets(group=self._group, partitions=asked)
             else:
                 request = membership.fetch(asked)
-            for place in (await self._calls.fetch(request)).offsets:
-                if place.offset != NO_OFFSET:
-                    at = TopicPartition(place.topic, place.partition)
-                    found[at] = OffsetAndMetadata(place.offset, place.metadata)
+            for committed in (await self._calls.fetch(request)).offsets:
+                if committed.offset != NO_OFFSET:
+                    at = TopicPartition(committed.topic, committed.partition)
+                    found[at] = OffsetAndMetadata(committed.offset, committed.metadata)
         return found
 
     def found(self, partition: TopicPartition, offset: int) -> None:
-        """Reading begins at this place of the group."""
+        """Reading begins at this committed offset of the group."""
         self._kept[partition] = offset
 
     # -- committing ----------------------------------------------------------------------------------------------
 
     def processed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Up to where these are processed, as far as that is not the group's place already."""
+        """Up to where these are processed, as far as that is not the group's committed offset already."""
         handed_out = self._handed_out()
         found = dict[TopicPartition, OffsetAndMetadata]()
         for cursor in self._subscription.cursors(partitions) if partitions else ():
@@ -86,13 +86,16 @@ class Commits:
                 found[cursor.partition] = OffsetAndMetadata(offset)
         return found
 
-    async def commit(self, places: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raises `CommitFailed` for what was refused; `CoordinatorNotAvailable` and the like if the time is up."""
         refused = dict[TopicPartition, str]()
-        entries = [CommittedOffset(*at, place.offset, metadata=place.metadata) for at, place in sorted(places.items())]
+        entries = [
+            CommittedOffset(*at, committed.offset, metadata=committed.metadata)
+            for at, committed in sorted(offsets.items())
+        ]
         async with self._turn:
-            for start in range(0, len(entries), PLACES_MAX):
-                refused |= await self._commit(entries[start : start + PLACES_MAX])
+            for start in range(0, len(entries), OFFSETS_MAX):
+                refused |= await self._commit(entries[start : start + OFFSETS_MAX])
         if refused:
             raise CommitFailed(refused)
 
@@ -129,10 +132,10 @@ class Commits:
     async def commit_processed(self, partitions: Sequence[TopicPartition]) -> None:
         """An automatic commit. If it fails, that is logged: what it would have said comes again, to this consumer or
         to another."""
-        places = self.processed(partitions)
-        if places:
+        offsets = self.processed(partitions)
+        if offsets:
             try:
-                await self.commit(places)
+                await self.commit(offsets)
             except TidelogError as error:
                 logger.warning("group %s: the automatic commit failed: %s", self._group, error.message)
 
@@ -143,6 +146,6 @@ class Commits:
             await self.commit_processed(self._subscription.partitions)
 
     def forget(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are not read any more; others may move their places."""
+        """These are not read any more; others may move their committed offsets."""
         for partition in partitions:
             self._kept.pop(partition, None)

@@ -245,25 +245,24 @@ class Consumer(PartitionReader):
         return frozenset((*names, *(topic for topic, _ in self.assignment())))
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        """Keeps these as the group's places, or the positions: all that was handed out is processed.
+        """Keeps these as the group's committed offsets, or the positions: all that was handed out is processed.
 
         An offset is that of the next record to read. Raises `CommitFailed`, naming the partitions that are not this
-        consumer's any more, while the others' places are kept; `GroupNotEmpty` if the partitions were `assign`ed, and
-        others have subscribed in the same group; and when no coordinator could be found for `request_timeout_ms`,
-        `CoordinatorNotAvailable` or what else was in the way. May be repeated after any of them.
+        consumer's any more, while the others' committed offsets are kept; `GroupNotEmpty` if the partitions were
+        `assign`ed, and others have subscribed in the same group; and when no coordinator could be found for
+        `request_timeout_ms`, `CoordinatorNotAvailable` or what else was in the way. May be repeated after any of them.
         """
         group = self._need_group("commit")
         if offsets is None:
             self._handed_out = None
             await group.commits.commit(group.commits.processed(self._subscription.partitions))
             return
-        places = {at: _place(at, place) for at, place in offsets.items()}
-        await group.commits.commit(places)
+        await group.commits.commit({at: _with_metadata(at, offset) for at, offset in offsets.items()})
 
     async def committed(self, partition: TopicPartition, *, metadata: bool = False) -> int | OffsetAndMetadata | None:
-        """The group's place in a partition, whoever committed it; None if there is none."""
-        place = await self._need_group("committed").committed(partition)
-        return place if metadata or place is None else place.offset
+        """The group's committed offset in a partition, whoever committed it; None if there is none."""
+        committed = await self._need_group("committed").committed(partition)
+        return committed if metadata or committed is None else committed.offset
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -291,8 +290,8 @@ class Consumer(PartitionReader):
                     self._fetcher.begin(cursor)
 
 
-def _place(partition: TopicPartition, place: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    found = OffsetAndMetadata(place) if isinstance(place, int) else place
+def _with_metadata(partition: TopicPartition, offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    found = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
     if not 0 <= found.offset <= OFFSET_MAX:
         raise InvalidRequest(f"{partition}: offset {found.offset} is not between 0 and {OFFSET_MAX}")
     return found

@@ -125,7 +125,7 @@ class ConsumerGroup:
         await self._leave()
 
     def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
-        """What the program assigned begins at the group's places."""
+        """What the program assigned begins at the group's committed offsets."""
         self._rebalancing.assigned_by_hand(cursors)
         self._disturb()
 
@@ -177,7 +177,7 @@ class ConsumerGroup:
         self._stride_end_s = -math.inf
 
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """The group's place, whoever set it."""
+        """The group's committed offset, whoever set it."""
         request = FetchOffsets(group=self._options.group, partitions=grouped([partition]))
-        (place,) = (await self._calls.fetch(request)).offsets
-        return None if place.offset < 0 else OffsetAndMetadata(place.offset, place.metadata)
+        (committed,) = (await self._calls.fetch(request)).offsets
+        return None if committed.offset < 0 else OffsetAndMetadata(committed.offset, committed.metadata)

@@ -9,10 +9,11 @@ from tidelog.model.ids import TopicPartition
 
 
 class CommitFailed(TidelogError):
-    """Of some partitions the place was not kept; `refused` says which, and why. The others' places are.
+    """Of some partitions the committed offset was not kept; `refused` says which, and why. The others' committed
+    offsets are.
 
-    A partition that this consumer does not own any more is read by another one, from the last place that was kept:
-    what was handed out since then comes twice.
+    A partition that this consumer does not own any more is read by another one, from the last committed offset that was
+    kept: what was handed out since then comes twice.
     """
 
     code = 40981

@@ -48,7 +48,8 @@ class Fetcher:
     # -- tasks ---------------------------------------------------------------------------------------------------
 
     def begin(self, cursor: Cursor) -> None:
-        """Starts fetching for a cursor, or starts over after a seek: a poll at the old place would only delay it."""
+        """Starts fetching for a cursor, or starts over after a seek: a poll at the old position would only
+        delay it."""
         self.end(cursor)
         self._wanted[cursor] = asyncio.Event()
         task = self._tasks[cursor] = asyncio.get_running_loop().create_task(self._run(cursor))

@@ -63,7 +63,7 @@ class Changes:
     revoked: tuple[TopicPartition, ...] = ()
     """Owned until `gave_up`: what was handed out may be finished, and committed."""
     assigned: tuple[TopicPartition, ...] = ()
-    """Owned from now on; begin at the group's places."""
+    """Owned from now on; begin at the group's committed offsets."""
     lost: tuple[TopicPartition, ...] = ()
     """Not owned any more, and perhaps another's already: nothing of them can be committed."""
 
@@ -261,8 +261,8 @@ class Membership:
         self.due_s = -math.inf
 
     def leave(self) -> Heartbeat | None:
-        """The last heartbeat, None if there was no first one; owns nothing from now on. A static member's place is
-        kept for as long as its session. If it is lost, the session ends by itself."""
+        """The last heartbeat, None if there was no first one; owns nothing from now on. A static member's partitions
+        are kept for as long as its session. If it is lost, the session ends by itself."""
         was_there = self._sent is not None and not self.is_out
         self._end()
         if not was_there:
@@ -279,19 +279,19 @@ class Membership:
         self._begin(self.member_id)
         self.is_out = True
 
-    # -- places --------------------------------------------------------------------------------------------------
+    # -- committed offsets --------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Sequence[CommittedOffset]) -> CommitOffsets:
         """A commit of this member, later than those before it. It may be repeated as it is."""
         assert self.member_epoch > JOIN, "only a member commits as one"
         self._sequence += 1
-        epoch, sequence, places = self.member_epoch, self._sequence, tuple(offsets)
+        epoch, sequence, offsets = self.member_epoch, self._sequence, tuple(offsets)
         return CommitOffsets(
-            group=self.group, member_id=self.member_id, member_epoch=epoch, sequence=sequence, offsets=places
+            group=self.group, member_id=self.member_id, member_epoch=epoch, sequence=sequence, offsets=offsets
         )
 
     def fetch(self, partitions: tuple[TopicPartitions, ...]) -> FetchOffsets:
-        """Asks for the group's places in what this member owns."""
+        """Asks for the group's committed offsets in what this member owns."""
         epoch = self.member_epoch
         return FetchOffsets(group=self.group, member_id=self.member_id, member_epoch=epoch, partitions=partitions)
 

@@ -2,7 +2,7 @@
 
     lost      read no more, tell the listener; nothing can be committed
     revoked   read no more, commit what is processed, tell the listener, give up: only then it is another's
-    assigned  fetch the group's place, go there, tell the listener, read
+    assigned  fetch the group's committed offset, go there, tell the listener, read
 
 Runs inside the consumer's calls: when somebody asks for records, all that was handed out before is processed. It is a
 task of its own all the same, so that a call may end before it is done, and the next one finds it further on; meanwhile
@@ -55,8 +55,8 @@ class Rebalancing:
         self._commits_itself = commits_itself
         self._begun: dict[TopicPartition, None] = {}
         """What the listener was told to be assigned."""
-        self._placeless: dict[Cursor, None] = {}
-        """Assigned by the program, to begin at the group's places."""
+        self._uncommitted: dict[Cursor, None] = {}
+        """Assigned by the program, to begin at the group's committed offsets."""
         self._task: asyncio.Task[None] | None = None
         self._is_settled = asyncio.Event()
         self._may_be_due = True
@@ -70,7 +70,7 @@ class Rebalancing:
     def is_due(self) -> bool:
         """True if something is to be done before anything more is handed out."""
         if self._may_be_due and self._task is None:
-            self._may_be_due = bool(self._placeless or self._member.has_lost or self._revoked() or self._new())
+            self._may_be_due = bool(self._uncommitted or self._member.has_lost or self._revoked() or self._new())
         return self._may_be_due
 
     def _revoked(self) -> list[TopicPartition]:
@@ -113,7 +113,7 @@ class Rebalancing:
                 await self._lose()
             elif self._revoked():
                 await self._give_up()
-            elif self._new() or self._placeless:
+            elif self._new() or self._uncommitted:
                 await self._begin_in_time()
             else:
                 return
@@ -159,45 +159,45 @@ class Rebalancing:
         except TidelogError as error:
             if error.definite and not error.retriable and not isinstance(error, EXPELLED):
                 raise
-            logger.info("the group's places are asked for again: %s", error.message)
+            logger.info("the group's committed offsets are asked for again: %s", error.message)
             await asyncio.sleep(self._backoff.next_s())
 
     async def _begin(self) -> None:
         owner = self._member.membership.member_id
-        placeless = list(self._placeless)
+        uncommitted = list(self._uncommitted)
         fresh = self._new()
-        places = await self._commits.fetch([*fresh, *(cursor.partition for cursor in placeless)])
-        for cursor in placeless:
-            if cursor in self._placeless:
-                del self._placeless[cursor]
+        offsets = await self._commits.fetch([*fresh, *(cursor.partition for cursor in uncommitted)])
+        for cursor in uncommitted:
+            if cursor in self._uncommitted:
+                del self._uncommitted[cursor]
                 if not cursor.is_placed:
-                    self._place(cursor, places)
+                    self._place(cursor, offsets)
                     self._fetcher.wake(cursor)
         still_new = self._new() if self._member.membership.member_id == owner else []
         begun = [partition for partition in fresh if partition in still_new]
         cursors = self._subscription.add(begun, None)
         for cursor in cursors:
             self._begun[cursor.partition] = None
-            self._place(cursor, places)
+            self._place(cursor, offsets)
         await told(self.listener.on_partitions_assigned, begun)
         for cursor in cursors:
             if cursor.partition in self._begun:
                 self._fetcher.begin(cursor)
 
-    def _place(self, cursor: Cursor, places: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """At the group's place; else where `auto_offset_reset` says, or a `seek` will."""
-        place = places.get(cursor.partition)
-        if place is not None:
-            self._commits.found(cursor.partition, place.offset)
-            cursor.seek(place.offset)
+    def _place(self, cursor: Cursor, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """At the group's committed offset; else where `auto_offset_reset` says, or a `seek` will."""
+        committed = offsets.get(cursor.partition)
+        if committed is not None:
+            self._commits.found(cursor.partition, committed.offset)
+            cursor.seek(committed.offset)
         elif self._reset is not None:
             cursor.request_reset(self._reset)
 
     # -- what the program does ---------------------------------------------------------------------------------------
 
     def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
-        """These, and no others, are read from the group's places on; a `seek` comes before."""
-        self._placeless = dict.fromkeys(cursors)
+        """These, and no others, are read from the group's committed offsets on; a `seek` comes before."""
+        self._uncommitted = dict.fromkeys(cursors)
         self.look_again()
 
     async def end(self) -> None:
@@ -206,7 +206,7 @@ class Rebalancing:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        self._placeless.clear()
+        self._uncommitted.clear()
         lost = [partition for partition in self._member.take_lost() if partition in self._begun]
         self._drop(lost)
         await told(self.listener.on_partitions_lost, lost)

@@ -33,7 +33,8 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A group's place in a partition: the offset of the next record to be read, and what the committer wrote to it."""
+    """A group's committed offset in a partition: the offset of the next record to be read, and what the committer wrote
+    to it."""
 
     offset: int
     metadata: str = ""

@@ -88,7 +88,7 @@ def _is_possible(info: PartitionInfo, told: MemberSet) -> bool:
 
 
 def _noted(info: PartitionInfo, told: MemberSet, brokers: Brokers) -> PartitionInfo:
-    """Those that missed their turn are wanted under another id; if all are there, what moved has moved."""
+    """Those that missed their turn are wanted under another id; if all are there, the reassignment is done."""
     ids = ids_of(told.members)
     turns = tuple(one for one in info.wanted if one.engine_id in ids or one.engine_id >= told.next_engine_id)
     now = with_wanted(replace(info, members=in_order(told.members), wanted=turns), brokers)

@@ -52,7 +52,7 @@ def isr_settled(
     now = _led(now, complete, rules, is_live)
     is_unclean = bool(now.isr) and all(node not in complete for node in now.isr)
     if not is_unclean:  # else a move would end with whoever is left, and what the others have be deleted at once
-        now = _moved(now)
+        now = _reassigned(now)
     is_enough = len(now.isr) >= min_isr(now, rules)
     elr = () if is_enough or is_unclean else _besides(now, complete)
     now = replace(now, elr=elr, last_known_elr=() if now.isr else now.last_known_elr)
@@ -64,7 +64,7 @@ def min_isr(info: PartitionInfo, rules: TopicConfig) -> int:
     return min(rules.min_insync_replicas_for(info.replication_factor), info.replication_factor)
 
 
-def _moved(now: PartitionInfo) -> PartitionInfo:
+def _reassigned(now: PartitionInfo) -> PartitionInfo:
     """A move is complete when all replicas that shall stay are in sync."""
     target = now.target
     if not (now.adding or now.removing) or any(node not in now.isr for node in target):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tidelog.groups import decide_groups, decide_members, decide_places, instances
+from tidelog.groups import decide_groups, decide_members, decide_offsets, instances
 from tidelog.groups.decision import Decision
 from tidelog.groups.settings import GroupSettings, Now, TopicsView
 from tidelog.groups.shard import Shard
@@ -38,11 +38,11 @@ def decide(shard: Shard, request: AnyRequest, view: TopicsView, settings: GroupS
         case Heartbeat():
             return decide_members.heartbeat(shard, request, view, settings, now)
         case CommitOffsets():
-            return decide_places.commit(shard, request, view, settings, now)
+            return decide_offsets.commit(shard, request, view, settings, now)
         case FetchOffsets():
-            return decide_places.fetch(shard, request, view)
+            return decide_offsets.fetch(shard, request, view)
         case SetOffsets():
-            return decide_places.set_places(shard, request, view, settings, now)
+            return decide_offsets.set_offsets(shard, request, view, settings, now)
         case DeleteGroup():
             return decide_groups.delete(shard, request)
         case DescribeGroup():

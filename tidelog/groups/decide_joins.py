@@ -1,4 +1,4 @@
-"""Deciding about joins: a new member, one whose first answer was lost, one that comes back for its place.
+"""Deciding about joins: a new member, one whose first answer was lost, a static member that comes back.
 
 A join carries no epoch, so one that is repeated cannot be told from one that comes late, when its member has long been
 at work. Therefore a join never takes anything away from a member that exists, nor brings it any further; and it says
@@ -53,11 +53,11 @@ def _again(
     return _placed(group, member, current, _enter(group, was, member, view, now), settings)
 
 
-# -- taking a place --------------------------------------------------------------------------------------------------
+# -- taking over from a static member --------------------------------------------------------------------------------
 
 
 def _predecessor(group: Group, member: MemberRecord, settings: GroupSettings) -> MemberRecord | None:
-    """Whose place the member takes: that of a static member that has left."""
+    """The static member that has left, and whose partitions the new member takes over."""
     if member.instance_id is not None:
         check_group_name(member.instance_id, "instance")
         holder = group.instances.get(member.instance_id)
@@ -85,7 +85,7 @@ class _Entry:
 
 
 def _enter(group: Group, was: MemberRecord | None, member: MemberRecord, view: TopicsView, now: Now) -> _Entry:
-    """In the place of `was`. If it wants what that wanted the epoch stays, and nobody else notices."""
+    """Takes over from `was`. If it wants what that wanted the epoch stays, and nobody else notices."""
     heir_of = None if was is None or was.member_id == member.member_id else was.member_id
     records: list[GroupLogRecord] = [] if member == was else [member]
     if heir_of is not None:

@@ -1,4 +1,4 @@
-"""Deciding about members that leave: for good, or keeping their place."""
+"""Deciding about members that leave: for good, or keeping their partitions (static members)."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ def heartbeat(shard: Shard, request: Heartbeat, view: TopicsView, settings: Grou
     if request.member_epoch in (LEAVE, LEAVE_STATIC):
         return leave(group, request, view, settings, now)
     raise InvalidRequest(
-        f"{request.member_epoch} is no member epoch: {JOIN} joins, {LEAVE} leaves, {LEAVE_STATIC} leaves and keeps the "
-        "place"
+        f"{request.member_epoch} is no member epoch: {JOIN} joins, {LEAVE} leaves, {LEAVE_STATIC} leaves and keeps "
+        "the partitions"
     )
 
 

@@ -19,8 +19,8 @@ from tidelog.groups.records import (
     HeldTopic,
     MemberKey,
     MemberRecord,
-    PlaceKey,
-    PlaceRecord,
+    OffsetKey,
+    OffsetRecord,
     TargetKey,
     TargetRecord,
     TargetTopic,
@@ -61,7 +61,7 @@ class Current:
 
     @property
     def is_away(self) -> bool:
-        """A static member that has left and keeps its place."""
+        """A static member that has left and keeps its partitions."""
         return self.epoch == LEAVE_STATIC
 
     def of(self, partition: Partition) -> Held | None:
@@ -70,7 +70,7 @@ class Current:
 
 
 class Group:
-    """The members, what each will own (`targets`), where each stands (`currents`), and the places."""
+    """The members, what each will own (`targets`), where each stands (`currents`), and the committed offsets."""
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
@@ -79,7 +79,7 @@ class Group:
         self.targets: Final = dict[str, Mapping[Partition, str]]()
         """Topic ids of the partitions, by member."""
         self.currents: Final = dict[str, Current]()
-        self.places: Final = dict[Partition, PlaceRecord]()
+        self.offsets: Final = dict[Partition, OffsetRecord]()
         self.owners: Final = dict[Partition, str]()
         """Who holds a partition, or has still to give it up. Invariant: nobody else has it in `currents`."""
         self.instances: Final = dict[str, str]()
@@ -93,13 +93,13 @@ class Group:
 
     @property
     def is_simple(self) -> bool:
-        """It has places, and never had a member."""
+        """It has committed offsets, and never had a member."""
         return self.record is None
 
     @property
     def is_nothing(self) -> bool:
         """No key of it is left."""
-        return not (self.record or self.members or self.targets or self.currents or self.places)
+        return not (self.record or self.members or self.targets or self.currents or self.offsets)
 
     def target_of(self, member_id: str) -> Mapping[Partition, str]:
         return self.targets.get(member_id, NO_TARGET)
@@ -135,8 +135,8 @@ class Group:
                 self._disown(record.member_id)
                 self.currents[record.member_id] = current = current_from(record)
                 self._own(record.member_id, current)
-            case PlaceRecord():
-                self.places[record.topic, record.partition] = record
+            case OffsetRecord():
+                self.offsets[record.topic, record.partition] = record
             case _:
                 raise AssertionError(f"not a record of a group: {record!r}")
 
@@ -152,8 +152,8 @@ class Group:
             case CurrentKey():
                 self._disown(key.member_id)
                 self.currents.pop(key.member_id, None)
-            case PlaceKey():
-                self.places.pop((key.topic, key.partition), None)
+            case OffsetKey():
+                self.offsets.pop((key.topic, key.partition), None)
             case _:
                 raise AssertionError(f"not a key of a group: {key!r}")
 
@@ -178,7 +178,7 @@ class Group:
     @property
     def count(self) -> int:
         """How many records it takes."""
-        return bool(self.record) + len(self.members) + len(self.targets) + len(self.currents) + len(self.places)
+        return bool(self.record) + len(self.members) + len(self.targets) + len(self.currents) + len(self.offsets)
 
     def live_keys(self) -> Iterator[AnyKey]:
         """Of all that there is."""
@@ -190,8 +190,8 @@ class Group:
             yield TargetKey(self.name, member_id)
         for member_id in self.currents:
             yield CurrentKey(self.name, member_id)
-        for topic, partition in self.places:
-            yield PlaceKey(self.name, topic, partition)
+        for topic, partition in self.offsets:
+            yield OffsetKey(self.name, topic, partition)
 
     def record_of(self, key: AnyKey) -> GroupLogRecord | None:
         """The last one of this key; None if there is none."""
@@ -206,8 +206,8 @@ class Group:
             case CurrentKey():
                 current = self.currents.get(key.member_id)
                 return None if current is None else current_record(self.name, key.member_id, current)
-            case PlaceKey():
-                return self.places.get((key.topic, key.partition))
+            case OffsetKey():
+                return self.offsets.get((key.topic, key.partition))
         raise AssertionError(f"not a key of a group: {key!r}")
 
 

@@ -41,7 +41,7 @@ class CurrentKey(Key, frozen=True, tag="current"):
     member_id: str
 
 
-class PlaceKey(Key, frozen=True, tag="place"):
+class OffsetKey(Key, frozen=True, tag="offset"):
     topic: str
     partition: int
 
@@ -50,7 +50,7 @@ class InstanceKey(Key, frozen=True, tag="instance"):
     instance: str
 
 
-AnyKey: TypeAlias = GroupKey | MemberKey | TargetKey | CurrentKey | PlaceKey | InstanceKey
+AnyKey: TypeAlias = GroupKey | MemberKey | TargetKey | CurrentKey | OffsetKey | InstanceKey
 
 # -- values ----------------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ def gone(key: AnyKey) -> Gone:
 
 
 class GroupRecord(GroupLogRecord, frozen=True, tag="group"):
-    """A group that has members, or had. One that only ever had places has no such record."""
+    """A group that has members, or had. One that only ever had committed offsets has no such record."""
 
     epoch: int
     """Rises when members come or go or want other topics, and when those topics change. All targets are of it."""
@@ -163,12 +163,12 @@ class CurrentRecord(GroupLogRecord, frozen=True, tag="current"):
         return CurrentKey(self.group, self.member_id)
 
 
-class PlaceRecord(GroupLogRecord, frozen=True, tag="place"):
+class OffsetRecord(GroupLogRecord, frozen=True, tag="offset"):
     """The next offset that the group reads in a partition."""
 
     topic: str
     topic_id: str
-    """A topic that is created anew has another, and thereby no places."""
+    """A topic that is created anew has another, and thereby no committed offsets."""
     partition: int
     offset: int
     leader_epoch: int
@@ -181,8 +181,8 @@ class PlaceRecord(GroupLogRecord, frozen=True, tag="place"):
     """Wall clock."""
 
     @property
-    def key(self) -> PlaceKey:
-        return PlaceKey(self.group, self.topic, self.partition)
+    def key(self) -> OffsetKey:
+        return OffsetKey(self.group, self.topic, self.partition)
 
 
 class InstanceRecord(GroupLogRecord, frozen=True, tag="instance"):
@@ -199,7 +199,7 @@ class InstanceRecord(GroupLogRecord, frozen=True, tag="instance"):
         return InstanceKey(self.group, self.instance)
 
 
-_AnyRecord: TypeAlias = GroupRecord | MemberRecord | TargetRecord | CurrentRecord | PlaceRecord | InstanceRecord
+_AnyRecord: TypeAlias = GroupRecord | MemberRecord | TargetRecord | CurrentRecord | OffsetRecord | InstanceRecord
 
 # -- bytes -----------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
-"""Where a reset puts a group: pure; from what was asked for, and what is known of each partition, to its new places.
+"""Where a reset puts a group: pure; from what was asked for, and what is known of each partition, to its new committed
+offsets.
 
-As `kafka-consumer-groups --reset-offsets`: a place before the partition's first record becomes the first one, a place
-behind its high watermark becomes the high watermark, and a time after the last record is the high watermark, too.
+As `kafka-consumer-groups --reset-offsets`: a committed offset before the partition's first record becomes the first
+one, a committed offset behind its high watermark becomes the high watermark, and a time after the last record is the
+high watermark, too.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ class Reset:
 
 
 class Standing(NamedTuple):
-    """What is known of a partition. `current` is the group's place, None if it has none; `found` the first offset of
-    the time that was looked for, None if there is none."""
+    """What is known of a partition. `current` is the group's committed offset, None if it has none; `found` the first
+    offset of the time that was looked for, None if there is none."""
 
     topic: str
     partition: int
@@ -54,8 +56,8 @@ class Standing(NamedTuple):
     found: int | None = None
 
 
-class NewPlace(NamedTuple):
-    """A partition's place before and after."""
+class NewOffset(NamedTuple):
+    """A partition's committed offset before and after."""
 
     topic: str
     partition: int
@@ -63,9 +65,10 @@ class NewPlace(NamedTuple):
     new: int
 
 
-def plan(reset: Reset, standings: Sequence[Standing]) -> list[NewPlace]:
-    """The new places, in the order given. Raises `UnprocessableBody` if one cannot be shifted, having none."""
-    return [NewPlace(one.topic, one.partition, one.current, _place(reset, one)) for one in standings]
+def plan(reset: Reset, standings: Sequence[Standing]) -> list[NewOffset]:
+    """The new committed offsets, in the order given. Raises `UnprocessableBody` if one cannot be shifted, having
+    none."""
+    return [NewOffset(one.topic, one.partition, one.current, _place(reset, one)) for one in standings]
 
 
 def _place(reset: Reset, standing: Standing) -> int:

@@ -3,7 +3,7 @@
 expelled       members that were not heard of for their session, or did not give up what they were told to; static
                members that are away for longer than their session are among the first
 with_topics    groups whose topics appeared, grew, vanished or were created anew: their next epoch
-expired        places that nobody needs any more, and groups of which nothing else is left
+expired        committed offsets that nobody needs any more, and groups of which nothing else is left
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tidelog.groups.decide_leaves import without
 from tidelog.groups.group import Group
 from tidelog.groups.rebalance import has_other_topics, rebalance
-from tidelog.groups.records import GroupKey, GroupLogRecord, PlaceRecord, gone
+from tidelog.groups.records import GroupKey, GroupLogRecord, OffsetRecord, gone
 from tidelog.groups.settings import GroupSettings, Now, TopicsView
 from tidelog.groups.shard import Shard
 
@@ -41,23 +41,24 @@ def with_topics(shard: Shard, view: TopicsView, now: Now) -> tuple[GroupLogRecor
 
 
 def expired(shard: Shard, view: TopicsView, settings: GroupSettings, now: Now) -> tuple[GroupLogRecord, ...]:
-    """Tombstones of places, of groups without members, that were neither committed nor in use within the retention
-    time; of places in topics that are not there any more; and of groups that have neither members nor places."""
+    """Tombstones of committed offsets, of groups without members, that were neither committed nor in use within the
+    retention time; of committed offsets in topics that are not there any more; and of groups that have neither members
+    nor committed offsets."""
     records = list[GroupLogRecord]()
     for _, group in sorted(shard.groups.items()):
-        over = [place for place in group.places.values() if _is_over(group, place, view, settings, now)]
-        records += [gone(place.key) for place in over]
-        if group.record is not None and not group.members and len(over) == len(group.places):
+        over = [committed for committed in group.offsets.values() if _is_over(group, committed, view, settings, now)]
+        records += [gone(committed.key) for committed in over]
+        if group.record is not None and not group.members and len(over) == len(group.offsets):
             records.append(gone(GroupKey(group.name)))
     return tuple(records)
 
 
-def _is_over(group: Group, place: PlaceRecord, view: TopicsView, settings: GroupSettings, now: Now) -> bool:
-    seen = view.get(place.topic)
-    if seen is None or seen.topic_id != place.topic_id:
+def _is_over(group: Group, committed: OffsetRecord, view: TopicsView, settings: GroupSettings, now: Now) -> bool:
+    seen = view.get(committed.topic)
+    if seen is None or seen.topic_id != committed.topic_id:
         return True
     if group.members:
         return False
     empty_since_ms = None if group.record is None else group.record.empty_since_ms
-    used_ms = max(place.committed_ms, empty_since_ms or 0)
+    used_ms = max(committed.committed_ms, empty_since_ms or 0)
     return now.wall_ms - used_ms >= settings.offsets_retention_ms

@@ -120,7 +120,7 @@ class PartitionInfo:
 
     @property
     def target(self) -> tuple[NodeId, ...]:
-        """The replicas once they have moved."""
+        """The replicas once they are reassigned."""
         return tuple(node for node in self.replicas if node not in self.removing)
 
     @property

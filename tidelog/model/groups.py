@@ -4,7 +4,7 @@ The protocol is that of KIP-848: the coordinator assigns, and one call, the hear
 say (what it wants, what it owns) and all that it is told (its epoch, what it may own). A member never owns a partition
 before whoever owned it has said that it does not any more, or was expelled; nobody else stops meanwhile.
 
-    member_epoch 0: join    > 0: "I am here"    -1: leave for good    -2: leave, and keep the place of `instance_id`
+    member_epoch 0: join    > 0: "I am here"    -1: leave for good    -2: leave, keeping those of `instance_id`
 
 Whoever joins has drawn its own `member_id` (KIP-1082): so a repeated join is the same one. Every request but a commit
 may be repeated without harm, and a commit, too: `sequence` tells a late one from a new one.
@@ -58,7 +58,7 @@ class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
     member_id: str
     member_epoch: int
     instance_id: str | None = None
-    """Of a static member (`group.instance.id`): who comes back with it within the session has its place again."""
+    """Of a static member (`group.instance.id`): who comes back with it within the session has its partitions again."""
     client_id: str = ""
     client_host: str = ""
     rack: str | None = None
@@ -79,7 +79,7 @@ class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
 
 
 class CommittedOffset(msgspec.Struct, frozen=True):
-    """The place of a group in a partition: `offset` is the next one to be read."""
+    """The committed offset of a group in a partition: `offset` is the next one to be read."""
 
     topic: str
     partition: int
@@ -89,8 +89,8 @@ class CommittedOffset(msgspec.Struct, frozen=True):
 
 
 class CommitOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Keeps places. Answered by `CommitAnswer`, which says it of each partition; or raises as `Heartbeat`, or
-    `GroupNotEmpty` for whoever is no member (`member_id` "") where there are members.
+    """Keeps committed offsets. Answered by `CommitAnswer`, which says it of each partition; or raises as `Heartbeat`,
+    or `GroupNotEmpty` for whoever is no member (`member_id` "") where there are members.
 
     A member's commit counts for partitions that it owns, since an epoch that is not later than `member_epoch`
     (KIP-1251): a late commit of what it owned once, or owns again, does not."""
@@ -103,7 +103,7 @@ class CommitOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
 
 
 class FetchOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Asks for places: of these partitions, or of all that there are (None). Answered by `OffsetsAnswer`.
+    """Asks for committed offsets: of these partitions, or of all that there are (None). Answered by `OffsetsAnswer`.
 
     With a member, its epoch must be the one in force (`FencedMember`): so nobody begins where a coordinator of the past
     believes it should."""
@@ -114,14 +114,14 @@ class FetchOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
 
 
 class SetOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """An operator's reset: these places, whatever they were; an `offset` of `NO_OFFSET` takes the place away. Answered
-    by `GroupDone`. Raises `GroupNotEmpty`, as long as anybody could commit over it."""
+    """An operator's reset: these committed offsets, whatever they were; an `offset` of `NO_OFFSET` takes the committed
+    offset away. Answered by `GroupDone`. Raises `GroupNotEmpty`, as long as anybody could commit over it."""
 
     offsets: tuple[CommittedOffset, ...]
 
 
 class DeleteGroup(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Forgets a group and its places. Answered by `GroupDone`. Raises `UnknownGroup`, `GroupNotEmpty`."""
+    """Forgets a group and its committed offsets. Answered by `GroupDone`. Raises `UnknownGroup`, `GroupNotEmpty`."""
 
 
 class DescribeGroup(GroupRequest, frozen=True, tag=True, kw_only=True):
@@ -133,7 +133,7 @@ class InstanceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     format: RecordForm = "binary"
     reset: Literal["earliest", "latest", "none"] = "latest"
-    """Where it begins in partitions of which the group has no place (`auto.offset.reset`)."""
+    """Where it begins in partitions of which the group has no committed offset (`auto.offset.reset`)."""
     auto_commit: bool = False
     fetch_bytes_min: int = 1
     request_timeout_ms: int = 1000
@@ -202,7 +202,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True):
 
 
 class CommitVerdict(msgspec.Struct, frozen=True):
-    """What became of one place."""
+    """What became of one committed offset."""
 
     topic: str
     partition: int
@@ -213,13 +213,13 @@ class CommitVerdict(msgspec.Struct, frozen=True):
 
 
 class CommitAnswer(msgspec.Struct, frozen=True, tag=True):
-    """One for each place of the request, in its order."""
+    """One for each committed offset of the request, in its order."""
 
     verdicts: tuple[CommitVerdict, ...]
 
 
 class OffsetsAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Of partitions that were named and have no place, `offset` is `NO_OFFSET`."""
+    """Of partitions that were named and have no committed offset, `offset` is `NO_OFFSET`."""
 
     offsets: tuple[CommittedOffset, ...]
 
@@ -251,7 +251,7 @@ class GroupDescription(msgspec.Struct, frozen=True, tag=True):
     coordinator: int
     members: tuple[MemberDescription, ...]
     is_simple: bool = False
-    """It has places, and never had a member."""
+    """It has committed offsets, and never had a member."""
 
 
 class GroupListed(msgspec.Struct, frozen=True):

@@ -87,8 +87,8 @@ def plan_rebalance(
     if a replica is on a broker that neither stays nor leaves.
     """
     _check(current, brokers, leaving)
-    moved = _even_replicas(current, brokers, leaving)
-    led = _even_leaders(current, moved.lists, brokers)
+    evened = _even_replicas(current, brokers, leaving)
+    led = _even_leaders(current, evened.lists, brokers)
     new = _even_followers(current, led, brokers)
     changes = [
         Reassignment(partition, old, replicas)
@@ -98,8 +98,8 @@ def plan_rebalance(
     nodes = [broker.node_id for broker in (*brokers, *leaving)]
     return Plan(
         reassignments=tuple(changes),
-        replica_moves=moved.moves,
-        lower_bound=moved.lower_bound,
+        replica_moves=evened.moves,
+        lower_bound=evened.lower_bound,
         leader_changes=sum(change.old[0] != change.new[0] for change in changes),
         before=_loads(nodes, [assignment.replicas for assignment in current]),
         after=_loads(nodes, new),

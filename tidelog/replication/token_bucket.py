@@ -4,7 +4,7 @@ Bytes flow into the bucket at the rate, and it holds `BURST_S` worth of them. Wh
 (`allowance`), moves at most that, or one batch if that is larger, and says how much it was (`spend`). A batch that was
 larger leaves a debt, so that the rate is kept over any time, whatever the batches' sizes:
 
-    moved within any t seconds  <=  rate x (t + BURST_S) + one batch
+    taken within any t seconds  <=  rate x (t + BURST_S) + one batch
 
 Allowances are not given out in crumbs: below `QUANTUM_S` worth of bytes there is none, and `ready_in_s` tells when.
 """
@@ -34,14 +34,14 @@ class TokenBucket:
             self._bytes = min(self._bytes, 0.0) if rate is not None else 0.0
 
     def allowance(self, now_s: float) -> int:
-        """How many bytes may be moved now."""
+        """How many bytes may be taken now."""
         if self.rate is None:
             return UNLIMITED
         self._refill(now_s)
         return int(self._bytes) if self._bytes >= self._quantum else 0
 
     def spend(self, count: int, now_s: float) -> None:
-        """So many bytes are moved."""
+        """So many bytes are taken."""
         assert count >= 0, count
         if self.rate is not None:
             self._refill(now_s)

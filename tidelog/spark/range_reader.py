@@ -1,7 +1,7 @@
 """Reading one offset range from its leader, come what may: the bytes of its batches, whole batches at a time.
 
 A range is one request whose answer is streamed, so its cost does not depend on the way to the broker. When the stream
-ends early, the leader moved, its broker died, or it is not yet known there that the range is committed. Then whoever
+ends early, the leader changed, its broker died, or it is not yet known there that the range is committed. Then whoever
 leads now is asked for the rest, from the next offset that is missing; local Spark never repeats a task, so it is done
 here. Without progress for `timeout_s` the last error is raised.
 

@@ -1,4 +1,4 @@
-"""The journal of a slot store: entries written, read, and moved out of old segments.
+"""The journal of a slot store: entries written, read, and copied out of old segments.
 
 A segment of the journal goes as a whole or not at all, and only from the front. So giving back space means that what is
 live in the oldest segments is written anew behind the end. That is worth it only for segments that are nearly dead; the
@@ -21,7 +21,7 @@ from tidelog.storage.slot_loader import read_entry
 MOVED_BYTES_MAX = 1 << 20
 """What one `delete_below` writes anew at most: a millisecond or so of the caller's time."""
 MOVED_SHARE = 4
-"""A segment is worth giving up if no more than one part in so many of it has to be moved."""
+"""A segment is worth giving up if no more than one part in so many of it has to be copied."""
 ENTRY_BYTES = 256
 """What an entry is taken to cost besides its payload."""
 

@@ -280,5 +280,5 @@ def _may_repeat(error: TidelogError, *, safe: bool) -> bool:
 
 
 def needs_refresh(error: TidelogError) -> bool:
-    """True if the error hints at stale metadata: the leader moved, or its broker is gone, or going."""
+    """True if the error hints at stale metadata: the leader changed, or its broker is gone, or going."""
     return isinstance(error, (LeaderNotAvailable, ShuttingDown, ConnectFailed, NoAnswer))

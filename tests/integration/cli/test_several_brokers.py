@@ -107,8 +107,8 @@ def test_a_plan_shows_what_evening_out_would_move(on_five: Cli) -> None:
     assert "--cancel calls off all moves" in line
     [line] = on_five.fail("cluster", "rebalance", "--throttle", "much", status=2)
     assert "'much' is no rate; give bytes per second as 500KB" in line
-    assert on_five.succeed("cluster", "rebalance", "--throttle", "5MB") == b"nothing moved: the load is even\n"
-    assert on_five.succeed("cluster", "rebalance") == b"nothing moved: the load is even\n"
+    assert on_five.succeed("cluster", "rebalance", "--throttle", "5MB") == b"nothing to reassign: the load is even\n"
+    assert on_five.succeed("cluster", "rebalance") == b"nothing to reassign: the load is even\n"
     assert on_five.succeed("cluster", "rebalance", "--cancel") == b"nothing was moving\n"
 
 

@@ -259,7 +259,7 @@ async def test_a_commit_for_somebody_elses_partition_is_refused_and_the_others_a
         assert await one.committed(others) is None
 
 
-# -- places ----------------------------------------------------------------------------------------------------------
+# -- committed offsets ------------------------------------------------------------------------------------------------
 
 
 async def test_a_group_goes_on_where_it_was(site: Site) -> None:
@@ -298,7 +298,7 @@ async def test_what_is_in_hand_is_not_committed_by_itself(site: Site) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_without_a_place_and_without_a_policy_the_program_has_to_seek(site: Site) -> None:
+async def test_without_a_committed_offset_and_without_a_policy_the_program_has_to_seek(site: Site) -> None:
     class Seeker(ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
             for partition in assigned:
@@ -316,7 +316,7 @@ async def test_without_a_place_and_without_a_policy_the_program_has_to_seek(site
         assert reader.lag() == dict.fromkeys((T0, T1, T2, T3), 0)
 
 
-async def test_assigned_partitions_have_the_groups_places_without_a_member(site: Site) -> None:
+async def test_assigned_partitions_have_the_groups_offsets_without_a_member(site: Site) -> None:
     await produce(site, *numbered(12))
     async with consumer(site) as simple:
         simple.assign([T0, T1])
@@ -344,7 +344,7 @@ async def test_assigned_partitions_have_the_groups_places_without_a_member(site:
             assert await member.position(T0) == 2
 
 
-# -- listeners and subscriptions ---------------------------------------------------------------------------------------
+# -- listeners and subscriptions --------------------------------------------------------------------------------------
 
 
 async def test_a_listener_commits_what_it_gives_up_and_its_successor_begins_there(site: Site) -> None:
@@ -422,7 +422,7 @@ async def test_a_static_member_comes_back_to_its_partitions_and_nobody_else_noti
             assert told.events == events
 
 
-# -- being slow, and being wrong ---------------------------------------------------------------------------------------
+# -- being slow, and being wrong --------------------------------------------------------------------------------------
 
 
 async def test_who_asks_for_nothing_leaves_is_told_once_and_joins_again(site: Site) -> None:

@@ -149,7 +149,7 @@ class Node:
 
     def see(self, image: ClusterImage) -> None:
         self.image = image
-        self.routing.moved()
+        self.routing.on_metadata_applied()
 
     async def listen(self, **limits: Any) -> None:
         bounds = replace(Limits.of(self._settings.broker.config), lingering_s=0.05, **limits)

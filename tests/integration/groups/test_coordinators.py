@@ -97,7 +97,7 @@ async def keep_committing(three: ThreeBrokers, node: int, member: HeartbeatAnswe
         return sent, acknowledged
 
 
-async def place(three: ThreeBrokers, node: int) -> int:
+async def committed(three: ThreeBrokers, node: int) -> int:
     wanted = (TopicPartitions("t", (0,)),)
     answer = await three.brokers[node].groups.ask(FetchOffsets(group="g", partitions=wanted), deadline_s=soon())
     return answer.offsets[0].offset
@@ -116,7 +116,7 @@ def test_any_broker_takes_any_request(protocol: str) -> None:
         for node in NODES:
             answer = await commit(three, node, 10 + node, joined[0])
             assert [verdict.code for verdict in answer.verdicts] == [0]
-            assert [await place(three, other) for other in NODES] == [10 + node] * 3
+            assert [await committed(three, other) for other in NODES] == [10 + node] * 3
         for node in NODES:
             (listed,) = await three.brokers[node].groups.list_groups(deadline_s=soon())
             assert (listed.group, listed.members, listed.coordinator) == ("g", 1, coordinator)
@@ -189,7 +189,7 @@ def test_waits_at_another_broker_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @BOTH
-def test_acknowledged_places_survive_the_death_of_coordinators(protocol: str) -> None:
+def test_acknowledged_offsets_survive_the_death_of_coordinators(protocol: str) -> None:
     """F81: commits go on while their coordinator is replaced, twice."""
 
     async def story(three: ThreeBrokers) -> None:
@@ -209,7 +209,7 @@ def test_acknowledged_places_survive_the_death_of_coordinators(protocol: str) ->
         last, acknowledged = await work
         assert acknowledged > 20
         for node in three.brokers:
-            assert acknowledged <= await place(three, node) <= last
+            assert acknowledged <= await committed(three, node) <= last
 
     play(story, protocol)
 
@@ -236,7 +236,7 @@ def test_a_coordinator_of_the_past_answers_nothing(protocol: str) -> None:
             await zombie.ask(request, soon(0.3))
         three.network.heal()
         await until(lambda: three.brokers[old].groups.local("g") is not zombie)
-        assert await place(three, old) == 2
+        assert await committed(three, old) == 2
 
     play(story, protocol)
 
@@ -268,7 +268,7 @@ def test_a_coordinator_that_is_replaced_on_purpose_tells_no_old_place() -> None:
                 await zombie.ask(FetchOffsets(group="g"), soon(0.02))
         three.network.heal()
         await asyncio.gather(election, return_exceptions=True)
-        assert await place(three, old) == 2
+        assert await committed(three, old) == 2
 
     play(story)
 
@@ -283,10 +283,10 @@ def test_a_damaged_batch_is_repaired_before_anybody_is_told_anything() -> None:
         await three.stop(node)
         flip(three.disks[node], topic_id, b'"offset":222')
         await three.start(node)
-        assert await place(three, node) == 222
+        assert await committed(three, node) == 222
         await three.brokers[other].admin.elect_leaders(ElectionType.PREFERRED)
         await until(lambda: three.brokers[other].groups.coordinator_node("g") == node)
-        assert [await place(three, asked) for asked in NODES] == [222, 222, 222]
+        assert [await committed(three, asked) for asked in NODES] == [222, 222, 222]
         assert three.brokers[node].stats.repaired_batches == 1
 
     play(story, "isr")
@@ -344,11 +344,11 @@ def test_brokers_that_make_the_topic_at_once_make_one() -> None:
     play(story)
 
 
-def test_an_operator_sets_places_and_deletes_groups() -> None:
+def test_an_operator_sets_offsets_and_deletes_groups() -> None:
     async def story(three: ThreeBrokers) -> None:
-        places = SetOffsets(group="g", offsets=(CommittedOffset("t", 0, 7),))
-        await three.brokers[1].groups.ask(places, deadline_s=soon())
-        assert [await place(three, node) for node in NODES] == [7, 7, 7]
+        offsets = SetOffsets(group="g", offsets=(CommittedOffset("t", 0, 7),))
+        await three.brokers[1].groups.ask(offsets, deadline_s=soon())
+        assert [await committed(three, node) for node in NODES] == [7, 7, 7]
         await three.brokers[2].groups.ask(DeleteGroup(group="g"), deadline_s=soon())
         with pytest.raises(TidelogError) as refused:
             await three.brokers[3].groups.ask(DescribeGroup(group="g"), deadline_s=soon())

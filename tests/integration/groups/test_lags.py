@@ -28,8 +28,8 @@ def play(story: Callable[[ThreeBrokers], Awaitable[None]]) -> None:
             await three.brokers[1].admin.create_topic(NewTopic("t", PARTITIONS, 1))
             for number in range(PARTITIONS):
                 await produce(three, number, number + 1)
-            places = tuple(CommittedOffset("t", number, 0) for number in range(PARTITIONS))
-            await three.brokers[1].groups.ask(CommitOffsets(group="g", offsets=places), deadline_s=soon())
+            offsets = tuple(CommittedOffset("t", number, 0) for number in range(PARTITIONS))
+            await three.brokers[1].groups.ask(CommitOffsets(group="g", offsets=offsets), deadline_s=soon())
             await story(three)
 
     run(main)
@@ -102,7 +102,7 @@ def test_a_partition_that_nobody_leads_has_no_lag() -> None:
         scraped(broker)
         await asyncio.sleep(2 * lags.REFRESH_S)
         assert sorted(scraped(broker)) == [number for number in range(PARTITIONS) if number not in lost]
-        told = [lag.place.partition for lag in await lags_of(broker, "g", soon()) if lag.records is None]
+        told = [lag.committed.partition for lag in await lags_of(broker, "g", soon()) if lag.records is None]
         assert told == lost
 
     play(story)

@@ -49,22 +49,24 @@ async def test_a_members_life(groups: Site) -> None:
     assert (await beat(groups, "m", epoch, owned=of_t(0, 1))).json()["assignment"] is None
 
     who = {"member_id": "m", "member_epoch": epoch}
-    places = [
+    partitions = [
         {"topic": "t", "partition": 1, "offset": 7, "metadata": "x"},
         {"topic": "none", "partition": 0, "offset": 1},
     ]
-    verdicts = (await groups.post("/groups/g/offsets", {**who, "sequence": 1, "offsets": places})).json()["verdicts"]
+    verdicts = (await groups.post("/groups/g/offsets", {**who, "sequence": 1, "offsets": partitions})).json()[
+        "verdicts"
+    ]
     assert [verdict["code"] for verdict in verdicts] == [0, 40401]
-    place = {"topic": "t", "partition": 1, "offset": 7, "leader_epoch": -1, "metadata": "x"}
-    assert (await groups.post("/groups/g/offsets:fetch", {})).json()["offsets"] == [place]
+    partition = {"topic": "t", "partition": 1, "offset": 7, "leader_epoch": -1, "metadata": "x"}
+    assert (await groups.post("/groups/g/offsets:fetch", {})).json()["offsets"] == [partition]
     found = (await groups.post("/groups/g/offsets:fetch", {**who, "partitions": of_t(1, 0)})).json()["offsets"]
     assert [entry["offset"] for entry in found] == [-1, 7]
 
-    stranger = await groups.post("/groups/g/offsets", {"offsets": places[:1]})
+    stranger = await groups.post("/groups/g/offsets", {"offsets": partitions[:1]})
     assert (stranger.status, stranger.code) == (409, 40913)
     assert (await beat(groups, "m", -1)).status == 200
     assert (await beat(groups, "m", epoch)).code == 40406
-    assert (await groups.post("/groups/g/offsets", {"offsets": places[:1]})).json()["verdicts"][0]["code"] == 0
+    assert (await groups.post("/groups/g/offsets", {"offsets": partitions[:1]})).json()["verdicts"][0]["code"] == 0
 
 
 async def test_a_member_is_known_by_where_it_asks_from(groups: Site) -> None:

@@ -44,12 +44,12 @@ async def beat(site: Site, epoch: int, owned: tuple[TopicPartitions, ...], membe
     return await site.broker.groups.ask(request, deadline_s=deadline_s())
 
 
-async def commit(site: Site, *places: tuple[int, int], epoch: int = -1) -> None:
-    offsets = tuple(CommittedOffset("flights", partition, offset) for partition, offset in places)
+async def commit(site: Site, *partitions: tuple[int, int], epoch: int = -1) -> None:
+    offsets = tuple(CommittedOffset("flights", partition, offset) for partition, offset in partitions)
     member = "m1" if epoch > 0 else ""
     request = CommitOffsets(group=GROUP, member_id=member, member_epoch=epoch, offsets=offsets)
     answer = await site.broker.groups.ask(request, deadline_s=deadline_s())
-    assert [verdict.code for verdict in answer.verdicts] == [0] * len(places)
+    assert [verdict.code for verdict in answer.verdicts] == [0] * len(partitions)
 
 
 async def joined(site: Site) -> int:
@@ -152,15 +152,15 @@ async def reset(site: Site, **asked: Any) -> list[tuple[int, int | None, int]]:
     return [(one["partition_id"], one["current_offset"], one["new_offset"]) for one in reply.json()["data"]]
 
 
-async def places(site: Site) -> list[tuple[int, int]]:
+async def partitions(site: Site) -> list[tuple[int, int]]:
     answer = await site.broker.groups.ask(FetchOffsets(group=GROUP), deadline_s=deadline_s())
-    return sorted((place.partition, place.offset) for place in answer.offsets)
+    return sorted((partition.partition, partition.offset) for partition in answer.offsets)
 
 
 async def test_where_a_group_can_be_put(site: Site) -> None:
     flights = [{"topic_name": "flights"}]
     assert await reset(site, to="earliest", topics=flights) == [(0, None, 0), (1, None, 0), (2, None, 0)]
-    assert await places(site) == [(0, 0), (1, 0), (2, 0)]
+    assert await partitions(site) == [(0, 0), (1, 0), (2, 0)]
     only = [{"topic_name": "flights", "partition_ids": [0, 0]}]
     assert await reset(site, to="offset", offset=3, topics=only) == [(0, 0, 3)]
     assert await reset(site, to="shift", shift_by=-1) == [(0, 3, 2), (1, 0, 0), (2, 0, 0)]
@@ -169,7 +169,7 @@ async def test_where_a_group_can_be_put(site: Site) -> None:
     assert await reset(site, to="duration", duration_ms=1000, topics=only) == [(0, 0, 4)]
     assert await reset(site, to="latest", validate_only=True) == [(0, 4, 4), (1, 0, 0), (2, 0, 0)]
     assert await reset(site, to="earliest", validate_only=True) == [(0, 4, 0), (1, 0, 0), (2, 0, 0)]
-    assert await places(site) == [(0, 4), (1, 0), (2, 0)], "what is only validated changes nothing"
+    assert await partitions(site) == [(0, 4), (1, 0), (2, 0)], "what is only validated changes nothing"
 
 
 MEANINGLESS: Any = [
@@ -201,7 +201,7 @@ async def test_a_group_with_members_is_neither_reset_nor_deleted(site: Site) -> 
         assert reply.code == 40913
         assert "stop its consumers first" in reply.json()["message"]
     assert (await site.ask("DELETE", base)).code == 40913
-    assert await places(site) == [(0, 1), (1, 0)]
+    assert await partitions(site) == [(0, 1), (1, 0)]
     await beat(site, LEAVE, ())
     assert await reset(site, to="latest") == [(0, 1, 4), (1, 0, 0)]
     assert (await site.ask("DELETE", base)).status == 204

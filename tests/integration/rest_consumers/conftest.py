@@ -49,7 +49,7 @@ class Client:
         await self.done("POST", "subscription", {"topics": topics or ["t"]})
 
     async def assign(self, *partitions: int) -> None:
-        await self.done("POST", "assignments", {"partitions": places(*partitions)})
+        await self.done("POST", "assignments", {"partitions": named(*partitions)})
 
     async def assigned(self) -> list[int]:
         return [one["partition"] for one in (await self.done("GET", "assignments"))["partitions"]]
@@ -68,14 +68,14 @@ class Client:
         assert await self.done("POST", f"offsets{query}", document) == []
 
     async def committed(self, *partitions: int) -> dict[int, int]:
-        found = await self.done("GET", "offsets", {"partitions": places(*partitions or (0,))})
+        found = await self.done("GET", "offsets", {"partitions": named(*partitions or (0,))})
         return {one["partition"]: one["offset"] for one in found["offsets"]}
 
     async def delete(self) -> None:
         await self.done("DELETE", self.path)
 
 
-def places(*partitions: int, **more: object) -> list[dict[str, object]]:
+def named(*partitions: int, **more: object) -> list[dict[str, object]]:
     return [{"topic": "t", "partition": partition, **more} for partition in partitions]
 
 

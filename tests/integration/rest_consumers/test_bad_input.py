@@ -6,7 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from tests.integration.http.conftest import Site
-from tests.integration.rest_consumers.conftest import Client, places
+from tests.integration.rest_consumers.conftest import Client, named
 
 
 class Bad(NamedTuple):
@@ -50,17 +50,17 @@ READING = [
     Bad(40002, "POST", "subscription", {"topics": ["a b"]}),
     Bad(40002, "POST", "subscription", {"topics": "t"}),
     Bad(40002, "POST", "subscription", {"topic_pattern": "("}),
-    Bad(40903, "POST", "assignments", {"partitions": places(0)}),
+    Bad(40903, "POST", "assignments", {"partitions": named(0)}),
     Bad(40401, "POST", "assignments", {"partitions": [{"topic": "none", "partition": 0}]}),
-    Bad(40402, "POST", "assignments", {"partitions": places(7)}),
-    Bad(40002, "POST", "assignments", {"partitions": places(-1)}),
+    Bad(40402, "POST", "assignments", {"partitions": named(7)}),
+    Bad(40002, "POST", "assignments", {"partitions": named(-1)}),
     Bad(40002, "POST", "assignments", {"partitions": [{"topic": "t"}]}),
     Bad(42206, "POST", "positions", {}),
-    Bad(40002, "POST", "positions", {"offsets": places(0, offset=-1)}),
-    Bad(40002, "POST", "positions", {"offsets": places(0, offset=OFFSET_MAX + 1)}),
-    Bad(40002, "POST", "positions", {"timestamps": places(0, timestamp="noon")}),
-    Bad(40903, "POST", "positions", {"offsets": places(1, offset=0)}),
-    Bad(40903, "POST", "positions/beginning", {"partitions": places(1)}),
+    Bad(40002, "POST", "positions", {"offsets": named(0, offset=-1)}),
+    Bad(40002, "POST", "positions", {"offsets": named(0, offset=OFFSET_MAX + 1)}),
+    Bad(40002, "POST", "positions", {"timestamps": named(0, timestamp="noon")}),
+    Bad(40903, "POST", "positions", {"offsets": named(1, offset=0)}),
+    Bad(40903, "POST", "positions/beginning", {"partitions": named(1)}),
     Bad(40002, "POST", "positions/end", {"partitions": [{"partition": 0}]}),
     Bad(40400, "POST", "positions/middle", {}),
     Bad(40501, "DELETE", "positions/end"),
@@ -69,12 +69,12 @@ READING = [
     Bad(40002, "GET", "records?timeout=1&timeout=2"),
 ]
 COMMITTING = [
-    Bad(42206, "POST", "offsets", {"offsets": places(0)}),
-    Bad(42206, "POST", "offsets", {"offsets": places(0, offset=1, next_offset=2)}),
-    Bad(42206, "POST", "offsets", {"offsets": [*places(0, offset=1), *places(0, offset=2)]}),
-    Bad(40002, "POST", "offsets", {"offsets": places(0, offset="1")}),
-    Bad(40915, "POST", "offsets", {"offsets": [*places(0, offset=1), *places(1, offset=1)]}),
-    Bad(42212, "POST", "offsets", {"offsets": places(0, offset=1, metadata="m" * 4_097)}),
+    Bad(42206, "POST", "offsets", {"offsets": named(0)}),
+    Bad(42206, "POST", "offsets", {"offsets": named(0, offset=1, next_offset=2)}),
+    Bad(42206, "POST", "offsets", {"offsets": [*named(0, offset=1), *named(0, offset=2)]}),
+    Bad(40002, "POST", "offsets", {"offsets": named(0, offset="1")}),
+    Bad(40915, "POST", "offsets", {"offsets": [*named(0, offset=1), *named(1, offset=1)]}),
+    Bad(42212, "POST", "offsets", {"offsets": named(0, offset=1, metadata="m" * 4_097)}),
     Bad(40002, "POST", "offsets?async=maybe"),
     Bad(40402, "GET", "offsets"),
     Bad(40002, "GET", "offsets", {"partitions": [{}]}),
@@ -88,7 +88,7 @@ GONE = [
     Bad(40403, "GET", f"{OTHER}/records"),
     Bad(40403, "POST", f"{OTHER}/offsets"),
     Bad(40403, "POST", f"{OTHER}/offsets?async=true"),
-    Bad(40403, "GET", f"{OTHER}/offsets", {"partitions": places(0)}),
+    Bad(40403, "GET", f"{OTHER}/offsets", {"partitions": named(0)}),
     Bad(40403, "POST", f"{OTHER}/positions/end", {"partitions": []}),
 ]
 
@@ -104,7 +104,7 @@ async def test_it_is_refused_and_nothing_happens(site: Site, client: Client) -> 
     await client.create()
     await client.subscribe()
     await site.produce("a", "b")
-    await client.commit(*places(0, offset=0))
+    await client.commit(*named(0, offset=0))
     for bad in (*CREATING, *READING, *COMMITTING, *GONE):
         reply = await send(client, bad)
         assert (reply.code, reply.status) == (bad.code, bad.code // 100), (bad, reply.body)

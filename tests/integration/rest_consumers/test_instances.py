@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.http.conftest import BINARY_V2, JSON_V2, Site
 from tests.integration.http.wire import Reply
-from tests.integration.rest_consumers.conftest import AS_JSON, Client, places
+from tests.integration.rest_consumers.conftest import AS_JSON, Client, named
 
 V2 = "application/vnd.kafka.v2+json"
 
@@ -84,19 +84,19 @@ async def test_positions(site: Site, client: Client) -> None:
     await client.create(auto_offset_reset="none")
     await client.assign(0)
     assert (await client.send("GET", "records")).code == 40903
-    await client.done("POST", "positions/beginning", {"partitions": places(0)})
+    await client.done("POST", "positions/beginning", {"partitions": named(0)})
     assert await client.values() == [0, 1]
-    await client.done("POST", "positions", {"offsets": places(0, offset=1)})
+    await client.done("POST", "positions", {"offsets": named(0, offset=1)})
     assert await client.values() == [1]
-    await client.done("POST", "positions", {"timestamps": places(0, timestamp=moments[1])})
+    await client.done("POST", "positions", {"timestamps": named(0, timestamp=moments[1])})
     assert await client.values() == [1]
-    await client.done("POST", "positions", {"timestamps": places(0, timestamp="2022-01-01T00:00:00+01:00")})
+    await client.done("POST", "positions", {"timestamps": named(0, timestamp="2022-01-01T00:00:00+01:00")})
     assert await client.values("?timeout=0") == []
     await client.done("POST", "positions/beginning", {"partitions": []})
     await client.done("POST", "positions/end", {"partitions": []})
     await client.commit()
     assert await client.committed() == {0: 2}
-    await client.done("POST", "positions", {"offsets": places(0, offset=99)})
+    await client.done("POST", "positions", {"offsets": named(0, offset=99)})
     assert (await client.send("GET", "records")).code == 40903
 
 
@@ -112,19 +112,19 @@ async def test_a_position_that_is_not_in_the_log_is_found_anew(site: Site, clien
     await site.produce(*range(5))
     await client.create()
     await client.assign(0)
-    await client.done("POST", "positions", {"offsets": places(0, offset=1_000)})
+    await client.done("POST", "positions", {"offsets": named(0, offset=1_000)})
     assert await client.values() == [0, 1, 2, 3, 4]
-    await client.done("POST", "positions", {"offsets": places(0, offset=0)})
+    await client.done("POST", "positions", {"offsets": named(0, offset=0)})
     await site.post(f"{site.v3}/topics/t/partitions/0/records:delete", {"before_offset": 3})
     assert await client.values() == [3, 4]
 
 
 @pytest.mark.slow
-async def test_a_place_that_is_not_in_the_log_any_more_is_not_gone_to(site: Site, client: Client) -> None:
+async def test_a_committed_offset_that_is_not_in_the_log_any_more_is_not_gone_to(site: Site, client: Client) -> None:
     await site.produce(*range(5))
     await client.create()
     await client.assign(0)
-    await client.commit(*places(0, offset=0))
+    await client.commit(*named(0, offset=0))
     await client.delete()
     await site.post(f"{site.v3}/topics/t/partitions/0/records:delete", {"before_offset": 3})
     await client.create()
@@ -155,7 +155,7 @@ async def test_what_is_not_json_is_not_stepped_over(site: Site, client: Client) 
         reply = await client.send("GET", "records")
         assert (reply.status, reply.code) == (406, 40601)
         assert "offset 2" in reply.message
-    await client.done("POST", "positions", {"offsets": places(0, offset=3)})
+    await client.done("POST", "positions", {"offsets": named(0, offset=3)})
     assert await client.values() == ["good"]
 
 
@@ -208,7 +208,7 @@ async def test_nothing_waits_for_a_read(site: Site, client: Client) -> None:
     await client.subscribe()
     reading = asyncio.ensure_future(client.send("GET", "records?timeout=30000"))
     await site.until(lambda: site.broker.purgatory.waiting > 0)
-    await client.commit(*places(0, offset=5))
+    await client.commit(*named(0, offset=5))
     assert await client.committed() == {0: 6}
     await client.delete()
     assert (await reading).code == 40403
@@ -301,6 +301,6 @@ async def test_a_manual_reader_cannot_commit_over_members(site: Site, client: Cl
     other = await Client(site.ask, "j").create()
     await other.subscribe()
     assert (await client.send("POST", "offsets")).code in (None, 40913)
-    reply = await client.send("POST", "offsets", {"offsets": places(0, offset=0)})
+    reply = await client.send("POST", "offsets", {"offsets": named(0, offset=0)})
     assert (reply.status, reply.code) == (409, 40913)
     assert await client.committed() == {0: 1}

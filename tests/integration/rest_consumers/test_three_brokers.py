@@ -12,7 +12,7 @@ import pytest
 from tests.integration.http.conftest import JSON_V2, STOP_S
 from tests.integration.http.wire import Address, Reply, Wire, ask
 from tests.integration.replication.three_brokers import ThreeBrokers, three_brokers
-from tests.integration.rest_consumers.conftest import Client, places
+from tests.integration.rest_consumers.conftest import Client, named
 from tidelog.broker.broker import NewTopic
 from tidelog.broker.http.server import start_http
 
@@ -61,9 +61,9 @@ async def test_the_walk_through(listeners: Listeners) -> None:
     assert sorted(values) == [0, 1, 2]
     await client.commit()
     assert await client.committed(0, 1, 2) == {0: 1, 1: 1, 2: 1}
-    await client.done("POST", "positions/beginning", {"partitions": places(1)})
+    await client.done("POST", "positions/beginning", {"partitions": named(1)})
     assert await client.values() == [1]
-    await client.commit(*places(2, offset=8))
+    await client.commit(*named(2, offset=8))
     assert await client.committed(0, 1, 2) == {0: 1, 1: 1, 2: 9}
     await client.delete()
     assert [(await client.send("GET", "records")).code for _ in range(3)] == [40403] * 3

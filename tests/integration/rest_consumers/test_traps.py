@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.integration.http.conftest import Site
-from tests.integration.rest_consumers.conftest import Client, places
+from tests.integration.rest_consumers.conftest import Client, named
 
 
 async def test_a_commit_takes_the_last_processed_offset_and_shows_the_next(site: Site, client: Client) -> None:
@@ -15,13 +15,13 @@ async def test_a_commit_takes_the_last_processed_offset_and_shows_the_next(site:
     await client.subscribe()
     await site.produce(*range(10))
     assert await client.values() == [*range(10)]
-    await client.commit(*places(0, offset=4))
+    await client.commit(*named(0, offset=4))
     assert await client.committed() == {0: 5}
-    await client.commit(*places(0, next_offset=4))
+    await client.commit(*named(0, next_offset=4))
     assert await client.committed() == {0: 4}
     await client.commit()
     assert await client.committed() == {0: 10}
-    await client.commit(*places(0, offset=6))
+    await client.commit(*named(0, offset=6))
     await client.delete()
     await client.create()
     await client.subscribe()
@@ -34,9 +34,9 @@ async def test_or_the_next_one_if_the_broker_is_set_so(site: Site, client: Clien
     await client.subscribe()
     await site.produce(*range(10))
     assert len(await client.values()) == 10
-    await client.commit(*places(0, offset=4))
+    await client.commit(*named(0, offset=4))
     assert await client.committed() == {0: 4}
-    await client.commit(*places(0, next_offset=5))
+    await client.commit(*named(0, next_offset=5))
     assert await client.committed() == {0: 5}
     await client.commit()
     assert await client.committed() == {0: 10}
@@ -50,9 +50,9 @@ async def test_only_a_commit_that_says_so_is_not_waited_for(site: Site, client: 
     for query in ("", "?async=false"):
         await client.commit(query=query)
         assert await client.committed() == {0: 10}
-        await client.commit(*places(0, offset=0))
+        await client.commit(*named(0, offset=0))
         assert await client.committed() == {0: 1}
-    await client.commit(*places(0, offset=7), query="?async=true")
+    await client.commit(*named(0, offset=7), query="?async=true")
     async with asyncio.timeout(10):
         while await client.committed() != {0: 8}:
             await asyncio.sleep(0.001)

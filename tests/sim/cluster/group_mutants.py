@@ -14,7 +14,7 @@ from tidelog.broker.groups.loading import Loaded, load
 from tidelog.broker.groups.tenure import Tenure
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.consumer.membership import Membership
-from tidelog.groups import decide_members, decide_places
+from tidelog.groups import decide_members, decide_offsets
 from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.group import Current
 from tidelog.groups.reconcile import reconciled
@@ -32,13 +32,13 @@ def answer_before_the_commit() -> AbstractContextManager[None]:
 
 
 def commits_of_whoever_it_was() -> AbstractContextManager[None]:
-    """A place is kept, whoever owns the partition now."""
-    return patched(decide_places, "_check_owned", lambda current, place, member_epoch: None)
+    """A committed offset is kept, whoever owns the partition now."""
+    return patched(decide_offsets, "_check_owned", lambda current, committed, member_epoch: None)
 
 
 def commits_in_any_order() -> AbstractContextManager[None]:
     """Of two commits that overtake each other, the one that comes last stays."""
-    return patched(decide_places, "_is_kept", lambda group, place: False)
+    return patched(decide_offsets, "_is_kept", lambda group, committed: False)
 
 
 def given_away_before_it_is_given_up() -> AbstractContextManager[None]:

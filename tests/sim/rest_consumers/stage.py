@@ -14,13 +14,13 @@ from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.rest_consumers.requests import (
     Assign,
     CloseInstance,
-    CommitPlaces,
+    CommitPositions,
+    CommittedFetched,
+    FetchCommitted,
     InstanceRequest,
     OpenInstance,
-    PlacesShown,
     Reading,
     ReadRecords,
-    ShowPlaces,
     ShowReading,
     Subscribe,
 )
@@ -130,14 +130,14 @@ class Stage:
 
     async def commit(self, node: int, *next_offsets: int, name: str = "i") -> None:
         """The next offsets of partitions 0, 1, ...; all that was returned, if there are none."""
-        places = tuple(CommittedOffset("t", partition, offset) for partition, offset in enumerate(next_offsets))
-        await self.ask(node, CommitPlaces(group="g", instance=name, places=places or None))
+        partitions = tuple(CommittedOffset("t", partition, offset) for partition, offset in enumerate(next_offsets))
+        await self.ask(node, CommitPositions(group="g", instance=name, offsets=partitions or None))
 
-    async def places(self, node: int, name: str = "i") -> dict[int, int]:
+    async def partitions(self, node: int, name: str = "i") -> dict[int, int]:
         asked = TopicPartitions("t", tuple(range(8)))
-        answer = await self.ask(node, ShowPlaces(group="g", instance=name, partitions=(asked,)))
-        assert isinstance(answer.message, PlacesShown)
-        return {place.partition: place.offset for place in answer.message.places}
+        answer = await self.ask(node, FetchCommitted(group="g", instance=name, partitions=(asked,)))
+        assert isinstance(answer.message, CommittedFetched)
+        return {partition.partition: partition.offset for partition in answer.message.offsets}
 
 
 def play(

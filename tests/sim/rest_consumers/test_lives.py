@@ -32,7 +32,7 @@ def test_every_request_may_go_to_another_broker() -> None:
         await stage.produce("a", "b")
         assert await stage.read(1, wait_ms=1_000) == ["a", "b"]
         await stage.commit(2)
-        assert await stage.places(3) == {0: 2, 1: 0}
+        assert await stage.partitions(3) == {0: 2, 1: 0}
         await stage.close_instance(1)
         for node in NODES:
             with pytest.raises(UnknownInstance):
@@ -43,8 +43,8 @@ def test_every_request_may_go_to_another_broker() -> None:
 
 @pytest.mark.parametrize("is_subscribed", [True, False])
 def test_it_survives_the_death_of_its_coordinator(is_subscribed: bool) -> None:
-    """Between two reads. It goes on at the group's place, so what was read beyond comes again; and is the same member,
-    so nobody else gets its partitions meanwhile."""
+    """Between two reads. It goes on at the group's committed offset, so what was read beyond comes again; and is the
+    same member, so nobody else gets its partitions meanwhile."""
 
     async def story(stage: Stage) -> list[str]:
         await stage.open(1)
@@ -61,7 +61,7 @@ def test_it_survives_the_death_of_its_coordinator(is_subscribed: bool) -> None:
         found += await stage.read(other, wait_ms=5_000)
         assert await member_epoch(stage) == epoch
         await stage.commit(one)
-        assert await stage.places(other) == {0: 4}
+        assert await stage.partitions(other) == {0: 4}
         return found
 
     async def member_epoch(stage: Stage) -> int:
@@ -267,7 +267,7 @@ def test_where_there_is_no_coordinator_nothing_is_done() -> None:
 
 
 def test_requests_of_one_instance_are_bounded() -> None:
-    """They wait for their turn, and there is a place for so many."""
+    """They wait for their turn, and there is a committed offset for so many."""
 
     async def story(stage: Stage) -> None:
         await stage.open(1)

@@ -78,7 +78,7 @@ def test_rebalances_show_their_median_and_their_worst() -> None:
     changes.leave_one = [Change(40, 41, 6, 6, 6)]
     found = rebalance_figures(changes, probe)
     assert (found["join_one_stable_median_s"], found["join_one_stable_worst_s"]) == (1, 3)
-    assert (found["join_one_moved_worst"], found["join_one_moved_least"]) == (9, 5)
+    assert (found["join_one_reassigned_worst"], found["join_one_reassigned_least"]) == (9, 5)
     assert found["join_one_heartbeats_median"] == 7
     assert (found["calm_healthz_worst_ms"], found["join_one_healthz_worst_ms"]) == (1, 9)
     assert "leave_one_healthz_worst_ms" not in found, "nothing was asked meanwhile"

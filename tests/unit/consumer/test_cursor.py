@@ -158,7 +158,7 @@ def test_a_reset_that_a_seek_overtook_is_dropped() -> None:
     assert it.position == 7
 
 
-def test_without_reset_and_seek_there_is_no_place_to_read() -> None:
+def test_without_reset_and_seek_there_is_no_committed_offset_to_read() -> None:
     it = cursor(None)
     assert not it.is_placed
     assert not it.wants_more

@@ -304,7 +304,7 @@ def test_a_predecessor_that_crashed_is_outlived() -> None:
     assert it.is_out
 
 
-# -- leaving and places ------------------------------------------------------------------------------------------
+# -- leaving and committed offsets ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, LEAVE), ("i", LEAVE_STATIC)])
@@ -329,9 +329,9 @@ def test_who_is_out_is_asked_to_rejoin_first() -> None:
 
 def test_commits_are_numbered_and_carry_the_epoch() -> None:
     it = joined(T0)
-    place = CommittedOffset("t", 0, 7)
-    first, second = it.commit([place]), it.commit([place])
+    committed = CommittedOffset("t", 0, 7)
+    first, second = it.commit([committed]), it.commit([committed])
     assert (first.sequence, second.sequence) == (1, 2)
-    assert (second.group, second.member_id, second.member_epoch, second.offsets) == ("g", "m", 1, (place,))
+    assert (second.group, second.member_id, second.member_epoch, second.offsets) == ("g", "m", 1, (committed,))
     asked = it.fetch(grouped([T1, T0]))
     assert (asked.member_id, asked.member_epoch, asked.partitions) == ("m", 1, (TopicPartitions("t", (0, 1)),))

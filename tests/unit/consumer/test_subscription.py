@@ -118,7 +118,7 @@ def test_trouble_of_one_partition_is_raised_and_costs_no_record_of_another() -> 
     assert counts(it, 100) == {T1: 2}
 
 
-def test_a_partition_without_a_place_to_begin_is_pointed_out() -> None:
+def test_a_partition_without_a_committed_offset_to_begin_is_pointed_out() -> None:
     it = Subscription(check_crcs=True)
     it.add([T0], None)
     with pytest.raises(InvalidRequest, match="t-0 has no position"):

@@ -80,19 +80,19 @@ class Desk:
 
     def commit(self, member_id: str, member_epoch: int, offset: int, **more: Any) -> int:
         """To partition 0 of topic `t`; the verdict's code."""
-        place = CommittedOffset("t", 0, offset)
+        committed = CommittedOffset("t", 0, offset)
         request = CommitOffsets(
             group="g",
             member_id=member_id,
             member_epoch=member_epoch,
-            offsets=(place,),
+            offsets=(committed,),
             **more,
         )
         return self.ask(request, CommitAnswer).verdicts[0].code
 
-    def places(self) -> dict[tuple[str, int], int]:
+    def offsets(self) -> dict[tuple[str, int], int]:
         answer = self.ask(FetchOffsets(group="g"), OffsetsAnswer)
-        return {(place.topic, place.partition): place.offset for place in answer.offsets}
+        return {(committed.topic, committed.partition): committed.offset for committed in answer.offsets}
 
     def expel(self, *members: str) -> None:
         self.put(upkeep.expelled(self.shard, [("g", member_id) for member_id in members], self.view, self.now))

@@ -109,7 +109,7 @@ def test_all_are_listed(desk: Desk) -> None:
 
 
 def test_its_group_may_come_and_go(desk: Desk) -> None:
-    """An instance that reads nothing is no member; a group is there because of members and places."""
+    """An instance that reads nothing is no member; a group is there because of members and committed offsets."""
     create(desk)
     desk.join("m", "t")
     desk.leave("m")

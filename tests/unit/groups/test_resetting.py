@@ -11,8 +11,8 @@ AT_60 = Standing("t", 0, current=60, log_start_offset=50, high_watermark=90, fou
 NOWHERE = Standing("t", 1, current=None, log_start_offset=0, high_watermark=10, found=None)
 
 
-def new_places(reset: Reset, *standings: Standing) -> list[int]:
-    return [place.new for place in plan(reset, standings)]
+def new_offsets(reset: Reset, *standings: Standing) -> list[int]:
+    return [committed.new for committed in plan(reset, standings)]
 
 
 @pytest.mark.parametrize(
@@ -26,21 +26,21 @@ def new_places(reset: Reset, *standings: Standing) -> list[int]:
         (Reset(ResetTo.TIMESTAMP, 1000), [72, 10]),
     ],
 )
-def test_a_place_is_within_its_partition(reset: Reset, expected: list[int]) -> None:
-    assert new_places(reset, AT_60, NOWHERE) == expected
+def test_a_committed_offset_is_within_its_partition(reset: Reset, expected: list[int]) -> None:
+    assert new_offsets(reset, AT_60, NOWHERE) == expected
 
 
 @pytest.mark.parametrize(("by", "expected"), [(5, 65), (-5, 55), (-100, 50), (100, 90), (0, 60)])
 def test_a_shift_goes_on_or_back_from_where_the_group_is(by: int, expected: int) -> None:
-    assert new_places(Reset(ResetTo.SHIFT, by), AT_60) == [expected]
+    assert new_offsets(Reset(ResetTo.SHIFT, by), AT_60) == [expected]
 
 
-def test_what_has_no_place_cannot_be_shifted() -> None:
+def test_what_has_no_committed_offset_cannot_be_shifted() -> None:
     with pytest.raises(UnprocessableBody, match="no offset of t-1"):
         plan(Reset(ResetTo.SHIFT, 1), [AT_60, NOWHERE])
 
 
-def test_the_place_before_is_told_with_the_new_one() -> None:
+def test_the_committed_offset_before_is_told_with_the_new_one() -> None:
     assert plan(Reset(ResetTo.LATEST), [AT_60, NOWHERE]) == [("t", 0, 60, 90), ("t", 1, None, 10)]
 
 

@@ -1,4 +1,5 @@
-"""Static members: who comes back with its `group.instance.id` has its place again, and nobody else notices."""
+"""Static members: who comes back with its `group.instance.id` has its committed offset again, and nobody else
+notices."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ from tidelog.model.errors import FencedMember, InstanceIdInUse, InvalidRequest, 
 from tidelog.model.groups import LEAVE_STATIC
 
 
-def test_who_comes_back_has_its_place_again_and_nothing_moves(desk: Desk) -> None:
+def test_who_comes_back_has_its_committed_offset_again_and_nothing_moves(desk: Desk) -> None:
     m1, m2 = Member(desk, "m1", "t", instance_id="i1"), Member(desk, "m2", "t")
     settle(m1, m2)
     had, epoch = m1.owned, desk.group.epoch
     assert desk.step_out("m1").member_epoch == LEAVE_STATIC
     assert desk.described().state == "Stable"
     settle(m2)
-    assert len(m2.owned) == 2, "the place is kept"
+    assert len(m2.owned) == 2, "the committed offset is kept"
     back = Member(desk, "m1-again", "t", instance_id="i1")
     assert (back.owned, back.epoch) == (had, epoch)
     assert sorted(desk.group.members) == ["m1-again", "m2"]
@@ -34,7 +35,7 @@ def test_stepping_out_may_be_said_twice_and_the_same_member_may_come_back(desk: 
     assert Member(desk, "m1", "t", instance_id="i1").owned == m1.owned
 
 
-def test_a_place_that_is_kept_counts_in_the_next_assignment(desk: Desk) -> None:
+def test_a_committed_offset_that_is_kept_counts_in_the_next_assignment(desk: Desk) -> None:
     m1 = Member(desk, "m1", "t", instance_id="i1")
     settle(m1)
     desk.step_out("m1")
@@ -56,7 +57,7 @@ def test_while_a_member_lives_nobody_else_has_its_instance_id(desk: Desk) -> Non
         m1.beat()
 
 
-def test_whose_place_was_taken_over_is_none_any_more(desk: Desk) -> None:
+def test_whose_committed_offset_was_taken_over_is_none_any_more(desk: Desk) -> None:
     m1 = Member(desk, "m1", "t", instance_id="i1")
     desk.step_out("m1")
     with pytest.raises(FencedMember):
@@ -71,7 +72,7 @@ def test_whose_place_was_taken_over_is_none_any_more(desk: Desk) -> None:
     assert sorted(desk.group.members) == ["m2"], "what the old one says as it leaves comes too late"
 
 
-def test_a_place_is_given_away_when_it_was_kept_for_a_session(desk: Desk) -> None:
+def test_a_committed_offset_is_given_away_when_it_was_kept_for_a_session(desk: Desk) -> None:
     m1, m2 = Member(desk, "m1", "t", instance_id="i1"), Member(desk, "m2", "t")
     settle(m1, m2)
     desk.step_out("m1")
@@ -87,7 +88,7 @@ def test_who_comes_back_with_other_wishes_has_them(desk: Desk) -> None:
     assert back.owned == {("u", 0), ("u", 1)}
 
 
-def test_a_place_counts_once_in_the_size_of_a_group() -> None:
+def test_a_committed_offset_counts_once_in_the_size_of_a_group() -> None:
     desk = Desk(GroupSettings(members_max=1), t=4)
     desk.join("m1", "t", instance_id="i1")
     desk.step_out("m1")

@@ -68,39 +68,39 @@ def test_all_who_are_expelled_together_make_one_epoch(desk: Desk) -> None:
     assert list(desk.group.members) == ["m3"]
 
 
-def test_places_of_a_group_with_members_do_not_expire(desk: Desk) -> None:
+def test_offsets_of_a_group_with_members_do_not_expire(desk: Desk) -> None:
     desk.commit("", -1, 5)
     desk.join("m1", "t")
     desk.now = Now(30 * DAY_MS, 0.0)
     desk.tidy()
-    assert desk.places() == {("t", 0): 5}
+    assert desk.offsets() == {("t", 0): 5}
 
 
-def test_places_expire_when_a_group_is_empty_for_long(desk: Desk) -> None:
+def test_offsets_expire_when_a_group_is_empty_for_long(desk: Desk) -> None:
     desk.join("m1", "t")
     desk.commit("m1", 1, 5)
     desk.now = Now(30 * DAY_MS, 0.0)
     desk.leave("m1")
     desk.now = Now(37 * DAY_MS - 1, 0.0)
     desk.tidy()
-    assert desk.places() == {("t", 0): 5}
+    assert desk.offsets() == {("t", 0): 5}
     desk.now = Now(37 * DAY_MS, 0.0)
     desk.tidy()
     assert not desk.shard.groups, "and the group with the last of them"
 
 
-def test_places_of_a_simple_group_expire_one_by_one(desk: Desk) -> None:
+def test_offsets_of_a_simple_group_expire_one_by_one(desk: Desk) -> None:
     desk.now = Now(DAY_MS, 0.0)
     desk.commit("", -1, 5)
     desk.now = Now(8 * DAY_MS - 1, 0.0)
     desk.tidy()
-    assert desk.places()
+    assert desk.offsets()
     desk.now = Now(8 * DAY_MS, 0.0)
     desk.tidy()
     assert not desk.shard.groups
 
 
-def test_an_empty_group_without_places_vanishes(desk: Desk) -> None:
+def test_an_empty_group_without_offsets_vanishes(desk: Desk) -> None:
     desk.join("m1", "t")
     desk.tidy()
     assert desk.shard.groups
@@ -109,10 +109,10 @@ def test_an_empty_group_without_places_vanishes(desk: Desk) -> None:
     assert not desk.shard.groups
 
 
-def test_places_of_topics_that_are_gone_vanish(desk: Desk) -> None:
+def test_offsets_of_topics_that_are_gone_vanish(desk: Desk) -> None:
     desk.join("m1", "t")
     desk.commit("m1", 1, 5)
     desk.view["t"] = TopicSeen("another id", 4)
     desk.tidy()
-    assert not desk.group.places
+    assert not desk.group.offsets
     assert desk.group.members

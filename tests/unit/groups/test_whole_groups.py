@@ -47,14 +47,14 @@ def test_groups_are_listed_by_name(desk: Desk) -> None:
     )
 
 
-def test_a_group_without_members_can_be_deleted_with_its_places(desk: Desk) -> None:
+def test_a_group_without_members_can_be_deleted_with_its_offsets(desk: Desk) -> None:
     m1 = Member(desk, "m1", "t")
     settle(m1)
     desk.commit("m1", 1, 5)
     with pytest.raises(GroupNotEmpty):
         desk.ask(DeleteGroup(group="g"), GroupDone)
     desk.leave("m1")
-    assert desk.places() == {("t", 0): 5}
+    assert desk.offsets() == {("t", 0): 5}
     desk.ask(DeleteGroup(group="g"), GroupDone)
     assert not desk.shard.groups
     with pytest.raises(UnknownGroup):

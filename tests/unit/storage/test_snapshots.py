@@ -65,7 +65,7 @@ def size_of(files: Files, name: str) -> int:
         file.close()
 
 
-# -- writing and reading -----------------------------------------------------------------------------------------------
+# -- writing and reading ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -127,7 +127,7 @@ def test_an_empty_snapshot_must_have_its_root_too(files: Files) -> None:
         store(files).install(SnapshotHeader(9, 0, b"?" * 16, b""), [])
 
 
-# -- removing ----------------------------------------------------------------------------------------------------------
+# -- removing ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_newest_two_are_kept_and_only_when_told(files: Files) -> None:
@@ -152,7 +152,7 @@ def test_a_damaged_one_is_no_reason_to_remove_an_older_one_that_is_whole(files: 
     assert [header.position for header in map(found.header, (5, 9, 20))] == [5, 9, 20]
 
 
-# -- damage ------------------------------------------------------------------------------------------------------------
+# -- damage -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", [BODY, *HEADERS])
@@ -272,7 +272,7 @@ def test_a_disk_that_became_read_only_is_still_read() -> None:
     assert loaded(disk) == Snapshot(header, body(1))
 
 
-# -- crashes -----------------------------------------------------------------------------------------------------------
+# -- crashes ----------------------------------------------------------------------------------------------------------
 
 
 def crash_everywhere(act: str) -> set[tuple[bool, int]]:

@@ -71,7 +71,7 @@ logger = structlog.get_logger("tidelog.controller")
 
 
 class ActiveController:
-    """Of one broker. `run` is its task; `image` gives the broker's image, which the log's `append` has moved."""
+    """Of one broker. `run` is its task; `image` gives the broker's image, which the log's `append` has advanced."""
 
     def __init__(
         self, node_id: NodeId, log: MetadataLog, image: Callable[[], ClusterImage], config: BrokerConfig
@@ -196,12 +196,12 @@ class ActiveController:
         try:
             async with asyncio.timeout(APPLIED_S_MAX):
                 while self._is_serving and not self._is_applied(position):
-                    moved: asyncio.Future[None] = loop.create_future()
-                    self._progress.add(moved)
+                    applied: asyncio.Future[None] = loop.create_future()
+                    self._progress.add(applied)
                     try:
-                        await moved
+                        await applied
                     finally:
-                        self._progress.discard(moved)
+                        self._progress.discard(applied)
         except TimeoutError:
             logger.warning("a broker is slow to apply the metadata log", position=position)
 

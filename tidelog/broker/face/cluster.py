@@ -10,7 +10,7 @@ from tidelog.model.ids import NodeId
 
 
 class Cluster(Protocol):
-    """The metadata that a broker has applied, and its own place in it. Brokers may differ for a moment."""
+    """The metadata that a broker has applied, and this broker in it. Brokers may differ for a moment."""
 
     @property
     def node_id(self) -> NodeId:

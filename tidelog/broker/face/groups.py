@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.groups.asking import PATIENCE_S, GroupHost, Lag, described, lags_of, places_of
+from tidelog.broker.groups.asking import PATIENCE_S, GroupHost, Lag, committed_of, described, lags_of
 from tidelog.model.groups import CommittedOffset, GroupDescription
 
 __all__ = ["PATIENCE_S", "ConsumerGroups", "Lag"]
@@ -24,7 +24,7 @@ class ConsumerGroups:
 
     async def committed_offsets(self, group: str, deadline_s: float) -> list[CommittedOffset]:
         """Returns all committed offsets of a group, by topic and partition. Raises `CoordinatorNotAvailable`."""
-        return await places_of(self._host, group, deadline_s)
+        return await committed_of(self._host, group, deadline_s)
 
     async def lags(self, group: str, deadline_s: float) -> list[Lag]:
         """Returns the lag of every partition of which the group has a committed offset, by topic and partition. Raises

@@ -1,4 +1,4 @@
-"""What is known of groups, whoever coordinates them: descriptions, places, and how far these are behind."""
+"""What is known of groups, whoever coordinates them: descriptions, committed offsets, and how far these are behind."""
 
 from __future__ import annotations
 
@@ -39,22 +39,27 @@ class GroupHost(Host, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a group is behind in one partition of which it has a place.
+    """How far a group is behind in one partition of which it has a committed offset.
 
     `extent` is an error where nobody could be asked. `member` is who owns the partition, if anybody does.
     """
 
-    place: CommittedOffset
+    committed: CommittedOffset
     extent: Extent | TidelogError
     member: MemberDescription | None
 
     @property
     def records(self) -> int | None:
-        """From the place to the high watermark, which is as far as anybody can read; None if that is not known.
+        """From the committed offset to the high watermark, which is as far as anybody can read; None if that is not
+        known.
 
         As Kafka counts, in offsets: where offsets are missing there are fewer records.
         """
-        return None if isinstance(self.extent, TidelogError) else max(0, self.extent.high_watermark - self.place.offset)
+        return (
+            None
+            if isinstance(self.extent, TidelogError)
+            else max(0, self.extent.high_watermark - self.committed.offset)
+        )
 
 
 async def described(broker: GroupHost, group: str, deadline_s: float) -> GroupDescription:
@@ -62,22 +67,22 @@ async def described(broker: GroupHost, group: str, deadline_s: float) -> GroupDe
     return await broker.groups.ask(DescribeGroup(group=group), deadline_s=deadline_s)
 
 
-async def places_of(broker: GroupHost, group: str, deadline_s: float) -> list[CommittedOffset]:
-    """All places of a group, by topic and partition. Raises `CoordinatorNotAvailable`."""
+async def committed_of(broker: GroupHost, group: str, deadline_s: float) -> list[CommittedOffset]:
+    """All committed offsets of a group, by topic and partition. Raises `CoordinatorNotAvailable`."""
     answer = await broker.groups.ask(FetchOffsets(group=group), deadline_s=deadline_s)
-    return sorted(answer.offsets, key=lambda place: (place.topic, place.partition))
+    return sorted(answer.offsets, key=lambda committed: (committed.topic, committed.partition))
 
 
 async def lags_of(broker: GroupHost, group: str, deadline_s: float) -> list[Lag]:
-    """Of every partition of which the group has a place, by topic and partition. Raises `UnknownGroup`,
+    """Of every partition of which the group has a committed offset, by topic and partition. Raises `UnknownGroup`,
     `CoordinatorNotAvailable`; what it cannot tell of single partitions is in their lags."""
     description = await described(broker, group, deadline_s)
-    places = await places_of(broker, group, deadline_s)
+    offsets = await committed_of(broker, group, deadline_s)
     owners = {partition: member for member in description.members for partition in pairs(member.owned)}
-    extents = await extents_of(broker, [(place.topic, place.partition) for place in places])
+    extents = await extents_of(broker, [(committed.topic, committed.partition) for committed in offsets])
     return [
-        Lag(place, extent, owners.get((place.topic, place.partition)))
-        for place, extent in zip(places, extents, strict=True)
+        Lag(committed, extent, owners.get((committed.topic, committed.partition)))
+        for committed, extent in zip(offsets, extents, strict=True)
     ]
 
 

@@ -1,9 +1,9 @@
 """What a coordinator does of its own accord: by the clock, and when the cluster's topics change.
 
 Members that were not heard of are expelled at their time; groups get a new target when a topic of theirs has changed;
-places that nobody needs any more are looked for every `offsets.retention.check.interval.ms`, and not before that has
-passed once: a broker that has just taken over may not know yet of the newest topics. What finds no room in the outbox
-is done a little later.
+committed offsets that nobody needs any more are looked for every `offsets.retention.check.interval.ms`, and not before
+that has passed once: a broker that has just taken over may not know yet of the newest topics. What finds no room in the
+outbox is done a little later.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Chores:
         return True
 
     async def _expire(self) -> None:
-        """Places that are over; each by itself, since none depends on another. Only by who leads for sure, and so knows
-        of the newest topics."""
+        """Committed offsets that are over; each by itself, since none depends on another. Only by who leads for sure,
+        and so knows of the newest topics."""
         tenure, around = self._tenure, self._surroundings
         try:
             await tenure.partition.extent()
@@ -99,4 +99,4 @@ class Chores:
             while piece := tuple(islice(over, TOMBSTONES_AT_ONCE)):
                 tenure.write(piece)
         except TidelogError as error:
-            logger.warning("old places are looked for again later", error=error.message)
+            logger.warning("old committed offsets are looked for again later", error=error.message)

@@ -50,7 +50,8 @@ class Coordinator:
     def __init__(self, partition: LedPartition, surroundings: Surroundings, entropy: Entropy, spawn: Spawn) -> None:
         self.partition = partition
         self.on_changed: list[Callable[[str], None]] = []
-        """Called with each group of which more than places has changed, once that is committed. Must not raise."""
+        """Called with each group of which more than committed offsets has changed, once that is committed. Must not
+        raise."""
         self._surroundings = surroundings
         self._spawn = spawn
         self._backoff = Backoff(entropy, initial_s=PAUSE_S_MIN, max_s=PAUSE_S_MAX)

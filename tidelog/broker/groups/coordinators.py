@@ -33,7 +33,7 @@ class Host(Protocol):
 
 
 class Coordinators:
-    """One broker's. `moved` is to be called whenever what it leads, or its image, has changed."""
+    """One broker's. `on_metadata_applied` is to be called whenever what it leads, or its image, has changed."""
 
     def __init__(self, host: Host, surroundings: Surroundings, entropy: Entropy, failed: Callable[[], None]) -> None:
         """`failed` is called with an error that nobody foresaw."""
@@ -60,7 +60,7 @@ class Coordinators:
         """Those that answer."""
         return [coordinator for coordinator in self._running.values() if coordinator.is_loaded]
 
-    def moved(self) -> None:
+    def on_metadata_applied(self) -> None:
         """Ends the coordinators of leaderships that have ended, and begins those of new ones."""
         if self._is_closed:
             return

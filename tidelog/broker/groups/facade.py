@@ -66,8 +66,8 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Groups:
-    """One broker's. `moved` is to be called whenever what it leads, or its image, has changed, and before those are
-    told who wait for that."""
+    """One broker's. `on_metadata_applied` is to be called whenever what it leads, or its image, has changed, and before
+    those are told who wait for that."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class Groups:
         if not self.is_founded:
             await self._make_topic(deadline_s)
 
-    # -- where ---------------------------------------------------------------------------------------------------------
+    # -- where --------------------------------------------------------------------------------------------------------
 
     def coordinator_node(self, group: str) -> int:
         """Node id of the broker that coordinates a group, as far as this one knows. Raises
@@ -205,9 +205,9 @@ class Groups:
         """The coordinators that are on this broker, and answer."""
         return self.coordinators.loaded
 
-    def moved(self) -> None:
+    def on_metadata_applied(self) -> None:
         """What this broker leads, or its image, has changed."""
-        self.coordinators.moved()
+        self.coordinators.on_metadata_applied()
 
     async def close(self) -> None:
         """Coordinates nothing any more: this broker stops."""
@@ -216,7 +216,7 @@ class Groups:
     def _is_live(self, node_id: int) -> bool:
         return self._host.image.is_live(node_id)
 
-    # -- the topic -----------------------------------------------------------------------------------------------------
+    # -- the topic ----------------------------------------------------------------------------------------------------
 
     async def _make_topic(self, deadline_s: float) -> Topic:
         try:

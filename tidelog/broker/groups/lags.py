@@ -1,8 +1,8 @@
 """How far the groups that this broker coordinates are behind, for whoever watches, without ever making him wait.
 
-The places are at hand, and so is the high watermark of whatever this broker leads. Of the other partitions the high
-watermarks are asked for in the background, many at once and a few times a minute, and only while somebody watches: so
-a lag is at most `REFRESH_S` and a question old, and a broker that nobody scrapes asks nobody.
+The committed offsets are at hand, and so is the high watermark of whatever this broker leads. Of the other partitions
+the high watermarks are asked for in the background, many at once and a few times a minute, and only while somebody
+watches: so a lag is at most `REFRESH_S` and a question old, and a broker that nobody scrapes asks nobody.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from tidelog.broker.groups.asking import GroupHost, extents_of
 from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.group import Group
-from tidelog.groups.records import PlaceRecord
+from tidelog.groups.records import OffsetRecord
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 
@@ -45,17 +45,17 @@ class GroupLags:
             if coordinator.shard is not None:
                 yield from coordinator.shard.groups.values()
 
-    def of(self, place: PlaceRecord) -> int | None:
+    def of(self, committed: OffsetRecord) -> int | None:
         """The lag in offsets; None if the topic is gone, or its end is not known yet."""
-        end = self._end(place)
-        return None if end is None else max(0, end - place.offset)
+        end = self._end(committed)
+        return None if end is None else max(0, end - committed.offset)
 
-    def _end(self, place: PlaceRecord) -> int | None:
-        topic = self._broker.image.topics.get(place.topic)
-        if topic is None or topic.topic_id != place.topic_id:
+    def _end(self, committed: OffsetRecord) -> int | None:
+        topic = self._broker.image.topics.get(committed.topic)
+        if topic is None or topic.topic_id != committed.topic_id:
             return None
-        led = self._broker.partitions.get(PartitionId(TopicId(place.topic_id), place.partition))
-        return self._ends.get((place.topic, place.partition)) if led is None else led.high_watermark
+        led = self._broker.partitions.get(PartitionId(TopicId(committed.topic_id), committed.partition))
+        return self._ends.get((committed.topic, committed.partition)) if led is None else led.high_watermark
 
     async def run(self) -> None:
         """Keeps the high watermarks of others fresh as long as somebody watches."""
@@ -81,8 +81,8 @@ class GroupLags:
     def _led_elsewhere(self) -> Iterator[Partition]:
         led = self._broker.partitions
         return (
-            (place.topic, place.partition)
+            (committed.topic, committed.partition)
             for group in self.groups()
-            for place in group.places.values()
-            if PartitionId(TopicId(place.topic_id), place.partition) not in led
+            for committed in group.offsets.values()
+            if PartitionId(TopicId(committed.topic_id), committed.partition) not in led
         )

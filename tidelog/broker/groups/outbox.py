@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from tidelog.groups.records import GroupLogRecord, PlaceKey, encode
+from tidelog.groups.records import GroupLogRecord, OffsetKey, encode
 from tidelog.model.errors import Overloaded, TidelogError, TooLarge
 
 GATHERED_BYTES_MAX: Final = 256 << 10
@@ -32,13 +32,13 @@ class OutgoingBatch:
         self.size = BATCH_OVERHEAD_BYTES
         self.is_sent = False
         self.changed: dict[str, None] = {}
-        """Groups of which more than places has changed."""
+        """Groups of which more than committed offsets has changed."""
         self.outcome: asyncio.Future[TidelogError | None] = asyncio.get_running_loop().create_future()
 
     def add(self, entries: Sequence[Entry], size: int, news: Sequence[GroupLogRecord]) -> None:
         self.entries += entries
         self.size += size
-        self.changed.update((record.group, None) for record in news if not isinstance(record.key, PlaceKey))
+        self.changed.update((record.group, None) for record in news if not isinstance(record.key, OffsetKey))
 
 
 class Outbox:

@@ -27,7 +27,7 @@ import msgspec
 from tidelog.broker.groups.coordinators import Coordinators
 from tidelog.broker.groups.messages import AnyGroupRequest, ForwardGroup, GroupAnswered
 from tidelog.broker.partitions.led_partition import LedPartition
-from tidelog.broker.routing.origin import Origin, Pauses, Place, Target, epoch_of
+from tidelog.broker.routing.origin import LeaderTarget, Origin, Pauses, Target, epoch_of
 from tidelog.broker.routing.peer_partition import PeerPartition
 from tidelog.groups.decision import GroupAnswer
 from tidelog.model.errors import (
@@ -65,8 +65,8 @@ class Reach:
         while True:
             epoch = self._origin.epoch(target)
             try:
-                place = self._origin.locate(target, deadline_s)
-                return await self._ask_at(place, target, request, deadline_s)
+                leader = self._origin.locate(target, deadline_s)
+                return await self._ask_at(leader, target, request, deadline_s)
             except UNKNOWN as error:
                 failure: Exception = error
                 is_uncertain = True
@@ -83,10 +83,12 @@ class Reach:
                 raise _gave_up(failure, is_uncertain=is_uncertain) from failure
             await self._origin.wait_for_news([(target, epoch)], pauses.next_end_s())
 
-    async def _ask_at(self, place: Place, target: Target, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        if isinstance(place, LedPartition):
-            return await self.ask_here(place, request, deadline_s)
-        return await self._origin.while_it_leads(target, epoch_of(place), self._ask_peer(place, request, deadline_s))
+    async def _ask_at(
+        self, leader: LeaderTarget, target: Target, request: AnyGroupRequest, deadline_s: float
+    ) -> GroupAnswer:
+        if isinstance(leader, LedPartition):
+            return await self.ask_here(leader, request, deadline_s)
+        return await self._origin.while_it_leads(target, epoch_of(leader), self._ask_peer(leader, request, deadline_s))
 
     async def ask_here(self, partition: LedPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
         """What the coordinator of a partition answers that this broker leads. Raises as `Coordinator.ask`."""
@@ -97,11 +99,11 @@ class Reach:
             )
         return await coordinator.ask(request, deadline_s)
 
-    async def _ask_peer(self, place: PeerPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        with self._bounded(place.leader.node_id, request) as bounded:
+    async def _ask_peer(self, leader: PeerPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
+        with self._bounded(leader.peer.node_id, request) as bounded:
             timeout_ms = math.ceil((deadline_s - asyncio.get_running_loop().time()) * 1000)
-            message = ForwardGroup(place.addressed, bounded, max(0, timeout_ms))
-            answered = (await place.leader.ask(message, deadline_s)).message
+            message = ForwardGroup(leader.addressed, bounded, max(0, timeout_ms))
+            answered = (await leader.peer.ask(message, deadline_s)).message
         if not isinstance(answered, GroupAnswered):
             raise InternalError(f"a broker answered a request about a group with {type(answered).__name__}")
         return answered.answer

@@ -12,8 +12,9 @@ coordinator loads anew, which gives every member a full session. An answer also 
 at that moment (the broker's lease): a leader of the past answers nothing, not even what nobody has to write.
 
 The lease leans on clocks, and on a controller that lets a silent broker's session end before another leads; one that is
-told to hand partitions on does not wait. So places are not told on the strength of a lease: an append that began after
-they were asked for has to be committed first, of whatever there is to write, or of a record that means nothing.
+told to hand partitions on does not wait. So committed offsets are not told on the strength of a lease: an append that
+began after they were asked for has to be committed first, of whatever there is to write, or of a record that means
+nothing.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ _Outcome: TypeAlias = tuple[GroupAnswer | TidelogError, OutgoingBatch | None, Ou
 
 class Tenure:
     """One load's. `run` is its task; `end` its end, in any case. `changed` is called with each group of which more than
-    places has changed, once that is committed."""
+    committed offsets has changed, once that is committed."""
 
     def __init__(
         self, partition: LedPartition, loaded: Loaded, surroundings: Surroundings, changed: Callable[[str], None]
@@ -279,7 +280,7 @@ def _may_wait(request: Heartbeat, answer: HeartbeatAnswer) -> bool:
 
 
 def _signed(answer: GroupAnswer, node_id: int) -> GroupAnswer:
-    """With the coordinator's name, where it has a place."""
+    """Adds the coordinator's node id to the answers that show it."""
     match answer:
         case HeartbeatAnswer() | GroupDescription():
             return msgspec.structs.replace(answer, coordinator=node_id)

@@ -1,7 +1,7 @@
 """The two calls of smart clients: the whole metadata in one answer, and the offsets of many partitions in another.
 
 `GET /metadata` is Kafka's Metadata request: who leads what, and where brokers listen. `POST /offsets` is its
-ListOffsets, with a wait: a reader of many partitions learns in one request that any of them has moved.
+ListOffsets, with a wait: a reader of many partitions learns in one request that any of them has grown.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar
 
 from msgspec import Struct, field
 
-from tidelog.broker.face.rest_consumers import Assign, Place, Seek, SeekToEdge, Subscribe
+from tidelog.broker.face.rest_consumers import Assign, Partition, Seek, SeekToEdge, Subscribe
 from tidelog.broker.http.json_body import Body, OffsetNumber, PartitionNumber, milliseconds
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import ConsumerConfigOutOfRange, ConsumerConfigRefused, UnprocessableBody
@@ -139,13 +139,14 @@ class SoughtPositions(Body):
         return Seek(
             group=group,
             instance=instance,
-            offsets=tuple((*_place(one), one.offset) for one in self.offsets or ()),
-            timestamps=tuple((*_place(one), milliseconds(one.timestamp)) for one in self.timestamps or ()),
+            offsets=tuple((*_partition(one), one.offset) for one in self.offsets or ()),
+            timestamps=tuple((*_partition(one), milliseconds(one.timestamp)) for one in self.timestamps or ()),
         )
 
 
 class OffsetToCommit(PartitionNamed, kw_only=True):
-    """A place to keep: `offset`, the last one that was processed, or `next_offset`, the next one to be read."""
+    """A committed offset to keep: `offset`, the last one that was processed, or `next_offset`, the next one to be
+    read."""
 
     offset: OffsetNumber | None = None
     next_offset: OffsetNumber | None = None
@@ -153,24 +154,24 @@ class OffsetToCommit(PartitionNamed, kw_only=True):
 
 
 class OffsetsToCommit(Body):
-    """Places to keep; all that the instance's reads have come to, if it is left out."""
+    """Committed offsets to keep; all that the instance's reads have come to, if it is left out."""
 
     offsets: list[OffsetToCommit] | None = None
 
-    def to_places(self, *, offset_is_next: bool) -> tuple[CommittedOffset, ...] | None:
+    def to_offsets(self, *, offset_is_next: bool) -> tuple[CommittedOffset, ...] | None:
         """As the coordinator keeps them; `offset_is_next` is Kafka's reading of `offset`, which is not Confluent's."""
         if self.offsets is None:
             return None
         if len(self.offsets) > PARTITIONS_MAX:
             raise UnprocessableBody(f"{len(self.offsets)} offsets: commit at most {PARTITIONS_MAX} at once")
-        places = {_place(one): _kept(one, offset_is_next) for one in self.offsets}
-        if len(places) < len(self.offsets):
+        partitions = {_partition(one): _kept(one, offset_is_next) for one in self.offsets}
+        if len(partitions) < len(self.offsets):
             raise UnprocessableBody("a partition is there twice; keep one")
-        return tuple(places.values())
+        return tuple(partitions.values())
 
 
 class CommittedShown(Struct, frozen=True):
-    """A group's place in a partition: `offset` is the next one to be read."""
+    """A group's committed offset in a partition: `offset` is the next one to be read."""
 
     topic: str
     partition: int
@@ -178,8 +179,8 @@ class CommittedShown(Struct, frozen=True):
     metadata: str
 
 
-class PlacesListed(Struct, frozen=True):
-    """Places; of partitions that a group has none in, nothing."""
+class CommittedListed(Struct, frozen=True):
+    """Committed offsets; of partitions that a group has none in, nothing."""
 
     offsets: list[CommittedShown]
 
@@ -218,7 +219,7 @@ def to_edge(named: PartitionsNamed, group: str, instance: str, *, is_end: bool) 
     return SeekToEdge(group=group, instance=instance, partitions=named.listed(), is_end=is_end)
 
 
-def _place(named: PartitionNamed) -> Place:
+def _partition(named: PartitionNamed) -> Partition:
     return check_topic_name(named.topic), named.partition
 
 
@@ -232,7 +233,7 @@ def _kept(one: OffsetToCommit, offset_is_next: bool) -> CommittedOffset:
     else:
         assert one.offset is not None
         offset = one.offset if offset_is_next else min(one.offset + 1, OFFSET_MAX)
-    return CommittedOffset(*_place(one), offset, metadata=one.metadata or "")
+    return CommittedOffset(*_partition(one), offset, metadata=one.metadata or "")
 
 
 def _one_of(name: str, value: str | None, known: Sequence[T], default: T) -> T:

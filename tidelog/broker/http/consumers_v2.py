@@ -15,16 +15,16 @@ from aiohttp import web
 
 from tidelog.broker.face.rest_consumers import (
     CloseInstance,
-    CommitPlaces,
+    CommitPositions,
+    CommittedFetched,
+    FetchCommitted,
     InstanceRequest,
+    OffsetRefused,
+    OffsetsCommitted,
     OpenInstance,
-    PlaceRefused,
-    PlacesKept,
-    PlacesShown,
     Reading,
     ReadRecords,
     RecordsRead,
-    ShowPlaces,
     ShowReading,
     Subscribe,
 )
@@ -33,6 +33,7 @@ from tidelog.broker.http.answers import json_answer, no_content, send_records
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.consumer_bodies import (
+    CommittedListed,
     CommittedShown,
     ConsumerCreated,
     NewConsumer,
@@ -40,7 +41,6 @@ from tidelog.broker.http.consumer_bodies import (
     PartitionShown,
     PartitionsNamed,
     PartitionsShown,
-    PlacesListed,
     SoughtPositions,
     Subscription,
     TopicsShown,
@@ -119,7 +119,7 @@ async def assign(context: Context, call: Call) -> web.StreamResponse:
 async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
     """The partitions it has now, by subscription or by assignment."""
     shown = await _ask(context, Reading, ShowReading(**_named(call)))
-    partitions = [PartitionShown(*place) for place in pairs(shown.partitions)]
+    partitions = [PartitionShown(*partition) for partition in pairs(shown.partitions)]
     return json_answer(PartitionsShown(partitions), content_type=ANSWER_TYPE)
 
 
@@ -188,28 +188,28 @@ def _form_wanted(call: Call) -> Embedded | None:
     return None if takes_any else embedded_wanted(call.request)
 
 
-# -- places ----------------------------------------------------------------------------------------------------------
+# -- committed offsets ------------------------------------------------------------------------------------------------
 
 
 async def commit(context: Context, call: Call) -> web.StreamResponse:
-    """Keeps places: those that are named, or all that its reads have come to."""
+    """Keeps committed offsets: those that are named, or all that its reads have come to."""
     is_async = bool(params.boolean(call.query, "async"))
     sent = await _optional_body(context, call, _OFFSETS)
     is_next = context.face.cluster.config.rest_commit_semantics == "next"
-    places = None if sent is None else sent.to_places(offset_is_next=is_next)
-    kept = await _ask(context, PlacesKept, CommitPlaces(**_named(call), places=places, is_async=is_async))
-    refused: list[PlaceRefused] = list(kept.refused)
+    offsets = None if sent is None else sent.to_offsets(offset_is_next=is_next)
+    kept = await _ask(context, OffsetsCommitted, CommitPositions(**_named(call), offsets=offsets, is_async=is_async))
+    refused: list[OffsetRefused] = list(kept.refused)
     return json_answer(refused, content_type=ANSWER_TYPE)
 
 
 async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
-    """The group's places in the partitions that the body names."""
+    """The group's committed offsets in the partitions that the body names."""
     sent = await _optional_body(context, call, _PARTITIONS)
     if sent is None:
         raise UnknownPartition('say in the body of which partitions: {"partitions": [{"topic", "partition"}]}')
-    found = await _ask(context, PlacesShown, ShowPlaces(**_named(call), partitions=sent.listed()))
-    places = [CommittedShown(one.topic, one.partition, one.offset, one.metadata) for one in found.places]
-    return json_answer(PlacesListed(places), content_type=ANSWER_TYPE)
+    found = await _ask(context, CommittedFetched, FetchCommitted(**_named(call), partitions=sent.listed()))
+    offsets = [CommittedShown(one.topic, one.partition, one.offset, one.metadata) for one in found.offsets]
+    return json_answer(CommittedListed(offsets), content_type=ANSWER_TYPE)
 
 
 # -- what they share -------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ async def get_lag(context: Context, call: Call) -> web.StreamResponse:
     topic, partition = call.topic_name(), call.partition_number()
     group, lags = await _lags(context, call)
     for lag in lags:
-        if (lag.place.topic, lag.place.partition) == (topic, partition):
+        if (lag.committed.topic, lag.committed.partition) == (topic, partition):
             return json_answer(_lag(place, group, lag))
     raise NotFound(f"group {group} has no offset of {topic}-{partition}")
 
@@ -91,15 +91,15 @@ async def _lags(context: Context, call: Call) -> tuple[str, list[Lag]]:
 
 def _lag(place: Place, group: str, lag: Lag) -> LagV3:
     member = lag.member
-    segments = ("consumer-groups", group, "lags", lag.place.topic, "partitions", lag.place.partition)
+    segments = ("consumer-groups", group, "lags", lag.committed.topic, "partitions", lag.committed.partition)
     return LagV3(
         "KafkaConsumerLag",
         place.metadata(*segments),
         place.cluster_id,
         group,
-        lag.place.topic,
-        lag.place.partition,
-        lag.place.offset,
+        lag.committed.topic,
+        lag.committed.partition,
+        lag.committed.offset,
         None if isinstance(lag.extent, TidelogError) else lag.extent.high_watermark,
         lag.records,
         "" if member is None else member.member_id,
@@ -112,7 +112,7 @@ def _summary(place: Place, group: str, lags: Sequence[Lag]) -> LagSummaryV3:
     worst, most, total = lags[0], -1, 0
     for lag in lags:
         if lag.records is None:
-            raise LeaderNotAvailable(f"nobody can tell where {lag.place.topic}-{lag.place.partition} ends now")
+            raise LeaderNotAvailable(f"nobody can tell where {lag.committed.topic}-{lag.committed.partition} ends now")
         total += lag.records
         if lag.records > most:
             worst, most = lag, lag.records
@@ -125,10 +125,10 @@ def _summary(place: Place, group: str, lags: Sequence[Lag]) -> LagSummaryV3:
         "" if member is None else member.member_id,
         None if member is None else member.instance_id,
         "" if member is None else member.client_id,
-        worst.place.topic,
-        worst.place.partition,
+        worst.committed.topic,
+        worst.committed.partition,
         most,
         total,
         None if member is None else place.related("consumer-groups", group, "consumers", member.member_id),
-        place.related("topics", worst.place.topic, "partitions", worst.place.partition),
+        place.related("topics", worst.committed.topic, "partitions", worst.committed.partition),
     )

@@ -35,21 +35,21 @@ class GroupMetrics(Collector):
         members = GaugeMetricFamily("tidelog_group_members", "Members of a consumer group.", labels=["group"])
         behind = GaugeMetricFamily(
             "tidelog_group_lag_records",
-            "Offsets from a group's place to the high watermark of the partition.",
+            "Offsets from a group's committed offset to the high watermark of the partition.",
             labels=["group", "topic", "partition"],
         )
         states = {state.value.lower(): 0 for state in GroupState}
         room, omitted = self._series_max, 0
         for group in lags.groups():
             states[group.state.value.lower()] += 1
-            series = 1 + len(group.places)
+            series = 1 + len(group.offsets)
             if series > room:
                 omitted += 1
                 continue
             room -= series
             members.add_metric([group.name], len(group.members))
-            for (topic, partition), place in group.places.items():
-                lag = lags.of(place)
+            for (topic, partition), committed in group.offsets.items():
+                lag = lags.of(committed)
                 if lag is not None:
                     behind.add_metric([group.name, topic, str(partition)], lag)
         groups = GaugeMetricFamily("tidelog_groups", "Consumer groups coordinated by this broker.", labels=["state"])

@@ -29,7 +29,7 @@ from tidelog.broker.http.json_body import (
     json_decoder,
 )
 from tidelog.broker.http.media import check_document
-from tidelog.groups.resetting import NewPlace, Reset, ResetTo, Standing, plan
+from tidelog.groups.resetting import NewOffset, Reset, ResetTo, Standing, plan
 from tidelog.model.errors import GroupNotEmpty, InvalidRequest, TidelogError, UnknownGroup, UnprocessableBody
 from tidelog.model.groups import CommittedOffset, SetOffsets, check_group_name
 from tidelog.model.ids import OFFSET_MAX
@@ -58,7 +58,7 @@ class ResetAsked(Body):
     validate_only: bool = False
 
 
-class PlaceResetV3(Struct, frozen=True):
+class OffsetResetV3(Struct, frozen=True):
     """A partition's offset before (null if there was none) and after."""
 
     topic_name: str
@@ -75,7 +75,7 @@ class GroupResetV3(Struct, frozen=True):
     cluster_id: str
     consumer_group_id: str
     validate_only: bool
-    data: list[PlaceResetV3]
+    data: list[OffsetResetV3]
 
 
 _RESET: Final = json_decoder(ResetAsked)
@@ -88,15 +88,15 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     check_document(call.request)
     asked = decode_body(_RESET, await read_body(context, call, context.limits.json_bytes_max))
     reset = _reset(asked, context.face.clock.wall_ms())
-    places = await _places_to_reset(context.face, group, call.started_s + PATIENCE_S)
-    partitions = _partitions(context.face, asked.topics, places)
+    committed = await _offsets_to_reset(context.face, group, call.started_s + PATIENCE_S)
+    partitions = _partitions(context.face, asked.topics, committed)
     if not 0 < len(partitions) <= context.limits.entries_max:
         raise UnprocessableBody(
             f"group {group} has no offsets to reset; name topics to give it some"
             if not partitions
             else f"{len(partitions)} partitions: reset at most {context.limits.entries_max} at once"
         )
-    planned = plan(reset, await _standings(context.face, partitions, places, reset.timestamp_ms))
+    planned = plan(reset, await _standings(context.face, partitions, committed, reset.timestamp_ms))
     if not asked.validate_only:
         offsets = tuple(CommittedOffset(one.topic, one.partition, one.new) for one in planned)
         deadline_s = call.deadline_s(context)
@@ -125,7 +125,7 @@ def _reset(asked: ResetAsked, now_ms: int) -> Reset:
     return Reset(ResetTo(asked.to), value)
 
 
-async def _places_to_reset(face: BrokerFace, group: str, deadline_s: float) -> dict[tuple[str, int], int]:
+async def _offsets_to_reset(face: BrokerFace, group: str, deadline_s: float) -> dict[tuple[str, int], int]:
     """The group's offsets; none of a group that does not exist. Raises `GroupNotEmpty`: the coordinator would refuse as
     well, but only after all the work, and not what is only validated."""
     try:
@@ -142,11 +142,11 @@ async def _places_to_reset(face: BrokerFace, group: str, deadline_s: float) -> d
 
 
 def _partitions(
-    face: BrokerFace, topics: Sequence[TopicReset] | None, places: Mapping[tuple[str, int], int]
+    face: BrokerFace, topics: Sequence[TopicReset] | None, committed: Mapping[tuple[str, int], int]
 ) -> list[tuple[str, int]]:
     """By topic and partition. Raises `UnknownTopic`; `_standings` sees which partitions there are."""
     if topics is None:
-        return sorted(places)
+        return sorted(committed)
     found = dict[tuple[str, int], None]()
     for asked in topics:
         topic = face.cluster.topic(check_topic_name(asked.topic_name))
@@ -158,7 +158,7 @@ def _partitions(
 async def _standings(
     face: BrokerFace,
     partitions: Sequence[tuple[str, int]],
-    places: Mapping[tuple[str, int], int],
+    committed: Mapping[tuple[str, int], int],
     timestamp_ms: int | None,
 ) -> list[Standing]:
     """Raises `UnknownPartition`, or `LeaderNotAvailable` if one of them cannot be asked now."""
@@ -173,7 +173,7 @@ async def _standings(
         standings.append(
             Standing(
                 *partition,
-                places.get(partition),
+                committed.get(partition),
                 extent.log_start_offset,
                 extent.high_watermark,
                 None if record is None else record[0],
@@ -182,8 +182,8 @@ async def _standings(
     return standings
 
 
-def _shown(place: Place, group: str, planned: Sequence[NewPlace], *, validate_only: bool) -> GroupResetV3:
-    data = [PlaceResetV3(one.topic, one.partition, one.current, one.new) for one in planned]
+def _shown(place: Place, group: str, planned: Sequence[NewOffset], *, validate_only: bool) -> GroupResetV3:
+    data = [OffsetResetV3(one.topic, one.partition, one.current, one.new) for one in planned]
     return GroupResetV3(
         "KafkaConsumerGroupReset",
         place.metadata("consumer-groups", group, "offsets:reset"),

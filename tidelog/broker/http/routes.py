@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidelog.broker.face.access import Operation
 from tidelog.broker.face.records import RecordShown
-from tidelog.broker.face.rest_consumers import PlaceRefused
+from tidelog.broker.face.rest_consumers import OffsetRefused
 from tidelog.broker.http import (
     batches,
     bulk,
@@ -224,9 +224,9 @@ CONSUMERS: Final = (
     _consumer("GET", f"{_INSTANCE}/records", consumers_v2.get_records, None, list[RecordShown], _READ_INSTANCE,
               _V2_READ),
     _consumer("POST", f"{_INSTANCE}/offsets", consumers_v2.commit, consumer_bodies.OffsetsToCommit,
-              list[PlaceRefused], _COMMIT),
+              list[OffsetRefused], _COMMIT),
     _consumer("GET", f"{_INSTANCE}/offsets", consumers_v2.get_offsets, consumer_bodies.PartitionsNamed,
-              consumer_bodies.PlacesListed),
+              consumer_bodies.CommittedListed),
 )  # fmt: skip
 
 V3: Final = (

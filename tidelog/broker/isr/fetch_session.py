@@ -1,7 +1,7 @@
 """What a leader remembers of one follower's process between its fetches: Kafka's incremental fetch session (KIP-227).
 
 A question about a partition is *open* until it is answered, and *ready* when it can be. One that the throttle does not
-let through yet is *held*; one of which only the high watermark has moved goes along with the next answer.
+let through yet is *held*; one of which only the high watermark has advanced goes along with the next answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Question:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Of one follower process. Everything in `ready`, `held` and `moved` is in `questions`."""
+    """Of one follower process. Everything in `ready`, `held` and `advanced` is in `questions`."""
 
     name: str
     incarnation: str
@@ -35,8 +35,8 @@ class Session:
     """How many bytes of throttled replicas the follower would take now."""
     questions: dict[PartitionId, Question] = field(default_factory=dict)
     ready: dict[PartitionId, None] = field(default_factory=dict)
-    moved: dict[PartitionId, None] = field(default_factory=dict)
-    """Where only the high watermark has moved."""
+    advanced: dict[PartitionId, None] = field(default_factory=dict)
+    """Where only the high watermark has advanced."""
     held: dict[PartitionId, None] = field(default_factory=dict)
     """There is data for these, and no allowance."""
     told: dict[PartitionId, tuple[int, int]] = field(default_factory=dict)
@@ -45,14 +45,14 @@ class Session:
     waiter: asyncio.Future[None] | None = None
 
     def note(self, partition_id: PartitionId, log_end_offset: int) -> None:
-        """The partition's log, or its high watermark, has moved."""
+        """The partition's log, or its high watermark, has advanced."""
         question = self.questions.get(partition_id)
         if question is None:
             return
         if question.state.fetch_offset < log_end_offset:
             self.has_data(partition_id)
         else:
-            self.moved[partition_id] = None
+            self.advanced[partition_id] = None
 
     def has_data(self, partition_id: PartitionId) -> None:
         """The question can be answered, as soon as the throttle lets it."""
@@ -79,7 +79,7 @@ class Session:
         self.questions.pop(partition_id, None)
         self.ready.pop(partition_id, None)
         self.held.pop(partition_id, None)
-        self.moved.pop(partition_id, None)
+        self.advanced.pop(partition_id, None)
 
     def wake(self) -> None:
         """Its fetch is answered now, if one waits."""

@@ -53,11 +53,11 @@ class IsrRoles:
         retired: Callable[[PartitionId], None],
         settle: Callable[[Settling], Coroutine[Any, Any, None]],
         newest: Callable[[PartitionId], tuple[Assignment, ClusterImage] | None],
-        moved: Callable[[], None],
+        on_metadata_applied: Callable[[], None],
     ) -> None:
         """`retired` is called with each leadership that ended; `settle` returns when a leader's epoch may begin;
-        `newest` tells what the newest image has of a partition here; `moved` is called when one is led later than its
-        image came into force."""
+        `newest` tells what the newest image has of a partition here; `on_metadata_applied` is called when one is led
+        later than its image came into force."""
         self.partitions: dict[PartitionId, Partition] = {}
         self.followers: dict[PartitionId, Follower] = {}
         self.settling: dict[PartitionId, Settling] = {}
@@ -76,7 +76,7 @@ class IsrRoles:
         self._retired = retired
         self._settle = settle
         self._newest = newest
-        self._moved = moved
+        self._on_metadata_applied = on_metadata_applied
         self._fetchers: dict[int, Fetcher] = {}
 
     async def tick(self) -> None:
@@ -162,7 +162,7 @@ class IsrRoles:
             return  # another role is on its way
         assigned, image = newest
         self._lead(assigned, settling.log, image)
-        self._moved()
+        self._on_metadata_applied()
 
     def _lead(self, assigned: Assignment, log: PartitionLog, image: ClusterImage) -> None:
         partition_id, topic, info, config = assigned

@@ -60,7 +60,7 @@ class Replication(Protocol):
     """What a leader has its broker do about the other replicas."""
 
     def progressed(self, partition: Partition) -> None:
-        """The log has grown, or its high watermark has moved: followers that wait may be served."""
+        """The log has grown, or its high watermark has advanced: followers that wait may be served."""
         ...
 
     def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:

@@ -70,7 +70,7 @@ class ReplicationService:
     # -- from the partitions -----------------------------------------------------------------------------------------
 
     def progressed(self, partition: Partition) -> None:
-        """Its log has grown, or its high watermark has moved."""
+        """Its log has grown, or its high watermark has advanced."""
         partition_id = PartitionId(partition.topic_id, partition.partition)
         for session in self._sessions.values():
             session.note(partition_id, partition.log_end_offset)
@@ -165,7 +165,7 @@ class ReplicationService:
         elif question.verdict.from_offset < partition.log_end_offset:
             session.has_data(partition_id)
         elif session.told.get(partition_id) != (partition.leader_epoch, partition.high_watermark):
-            session.moved[partition_id] = None
+            session.advanced[partition_id] = None
 
     async def _wait(self, session: Session, seconds: float) -> None:
         """`held` data waits for the allowance of this side; the follower asks again when it has one itself."""
@@ -217,7 +217,7 @@ class ReplicationService:
             payload.extend(data)
             room -= entry.size
         room = self._answer_held(session, room, entries, payload)
-        for partition_id in list(session.moved):
+        for partition_id in list(session.advanced):
             question = session.questions[partition_id]
             partition = self._partitions.get(partition_id)
             if partition is None:
@@ -226,7 +226,7 @@ class ReplicationService:
                 entry, _ = self._entry(question, partition_id, 0)
                 session.close(partition_id)
                 entries.append(entry)
-        session.moved.clear()
+        session.advanced.clear()
         for entry in entries:
             session.tell(entry)
         self._stats.replica_fetches += 1

@@ -105,7 +105,7 @@ class Administration:
         self, leaving: Sequence[int] = (), *, validate_only: bool = False, throttle: int | None = None
     ) -> list[NewReplicas]:
         """Begins to spread all replicas evenly, and none on brokers that are `leaving`; what begins to move.
-        `throttle` as in `AlterReassignments`, also if nothing more is to be moved.
+        `throttle` as in `AlterReassignments`, also if nothing more is to be reassigned.
 
         The plan is made from this broker's image, beside the event loop. Raises `NotFound`, `InvalidRequest`.
         """

@@ -35,7 +35,7 @@ class Ask(Protocol):
 
 
 class ControllerChannel:
-    """One broker's. `moved` is to be called whenever another broker leads.
+    """One broker's. `on_leader_changed` is to be called whenever another broker leads.
 
     A broker that has not registered yet hears no heartbeat of a leader. As long as it knows of none, it asks the
     `voters`, one after the other: whoever does not lead says so, and who does. Those that it knows of may vote no more.
@@ -66,7 +66,7 @@ class ControllerChannel:
         self._asked: dict[asyncio.Timeout, int] = {}
         self._is_closed = False
 
-    def moved(self, leader: int | None) -> None:
+    def on_leader_changed(self, leader: int | None) -> None:
         """Another broker leads, or nobody."""
         self.leader = leader
         self._news.wake_all()

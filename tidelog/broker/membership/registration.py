@@ -121,7 +121,7 @@ class Registration:
 
     # -- living ------------------------------------------------------------------------------------------------------
 
-    def moved(self) -> None:
+    def on_metadata_applied(self) -> None:
         """More of the metadata is in force here: the controller is told at once, since answers wait for it."""
         self._take_lease()
         position = self._situation().position

@@ -41,11 +41,11 @@ class Direction:
         self._bucket.set_rate(rate, self._clock.monotonic_s())
 
     def allowance(self) -> int:
-        """How many bytes of replicas that catch up may be moved now."""
+        """How many bytes of replicas that catch up may be copied now."""
         return self._bucket.allowance(self._clock.monotonic_s())
 
     def spend(self, count: int) -> None:
-        """So many were moved."""
+        """So many were copied."""
         self._bucket.spend(count, self._clock.monotonic_s())
 
     def ready_in_s(self) -> float:
@@ -86,7 +86,7 @@ class Throttle:
         self._stats.moves_received_bytes += count
 
     def follow(self, image: ClusterImage) -> None:
-        """The metadata has moved."""
+        """The metadata has advanced."""
         config, given = self._config, image.moves_throttle
         sending = _rate(given, config.leader_replication_throttled_rate)
         receiving = _rate(given, config.follower_replication_throttled_rate)

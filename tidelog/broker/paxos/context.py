@@ -70,10 +70,10 @@ class Peers(Protocol):
 
 
 class ReplicaPeers(Peers, Protocol):
-    """The same, for replicas of which some are being moved."""
+    """The same, for replicas of which some are being reassigned."""
 
     def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
-        """Is the replica on this broker being moved, and copied at the rate of moves?"""
+        """Is the replica on this broker being reassigned, and copied at the rate of moves?"""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Replicas of Paxos partitions that are being moved are held to the rate of moves (`throttle`), as followers are.
+"""Replicas of Paxos partitions that are being reassigned are held to the rate of moves (`throttle`), as followers are.
 
 What a new replica lacks it asks for: values that were learned, of any other replica's journal, or, where all journals
 begin later, batches of its log. Nothing has to be kept here for it, since whoever gets nothing asks again:

@@ -1,7 +1,7 @@
 """What other brokers have to say to the Paxos replicas of this one, and where it goes.
 
 A frame is taken by its engine at once, or, if there is no such replica now, is as good as lost; but a question of one
-that is being moved waits for its turn (`move_throttle`), one of each.
+that is being reassigned waits for its turn (`move_throttle`), one of each.
 """
 
 from __future__ import annotations

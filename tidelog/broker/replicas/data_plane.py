@@ -73,7 +73,7 @@ class DataPlane:
         own_epoch: Callable[[], int],
         is_admitted: Callable[[ClusterImage], bool],
         in_force: Callable[[int], Awaitable[bool]],
-        moved: Callable[[], None],
+        on_metadata_applied: Callable[[], None],
         topic_removed: Callable[[TopicId], None],
         failed: Callable[[], None],
     ) -> None:
@@ -102,7 +102,7 @@ class DataPlane:
             self._retired,
             self._settle,
             self._newest,
-            moved,
+            on_metadata_applied,
         )
         bounds = JournalBounds(config.paxos_journal_max_bytes, config.paxos_journal_max_entries)
         move_throttle = MoveThrottle(node_id, self._throttle)
@@ -117,7 +117,7 @@ class DataPlane:
             config,
             self._logs,
             {ISR: self.isr, PAXOS: self.paxos},
-            moved,
+            on_metadata_applied,
             Removal(node_id, manager, log_writer, topic_removed),
             is_admitted,
         )
@@ -159,7 +159,7 @@ class DataPlane:
         return {"housekeeping": housekeeper.run(), "scrubbing": self.scrubber.run()}
 
     def follow(self, image: ClusterImage) -> None:
-        """The metadata has moved."""
+        """The metadata has advanced."""
         self._throttle.follow(image)
         self.replicas.follow(image)
 

@@ -1,4 +1,4 @@
-"""Removing from the disk what this broker holds no more: deleted topics, and replicas that have moved away.
+"""Removing from the disk what this broker holds no more: deleted topics, and replicas that have been reassigned.
 
 Only ever on the metadata's word, and never because the metadata is silent: a directory of a topic that it does not know
 may be all that is left of a damaged metadata log. What it says is final. A topic id that was deleted never comes back.
@@ -71,11 +71,11 @@ class Removal:
     async def _remove_moved(self, image: ClusterImage, held: Collection[PartitionId]) -> list[PartitionId]:
         self._look()
         unheld = [known for known in (*self._unheld, *self._manager.logs) if known not in held]
-        moved = list(dict.fromkeys(known for known in unheld if self._is_taken(image, known)))
-        if not moved:
+        reassigned = list(dict.fromkeys(known for known in unheld if self._is_taken(image, known)))
+        if not reassigned:
             return []
         await self._log_writer.drain()
-        removed = [partition_id for partition_id in moved if self._remove(partition_id)]
+        removed = [partition_id for partition_id in reassigned if self._remove(partition_id)]
         for partition_id in removed:
             self._unheld.pop(partition_id, None)
         return removed
@@ -88,7 +88,7 @@ class Removal:
             self._manager.remove_leftovers()
             self._unheld = dict.fromkeys(self._manager.partition_ids())
         except OSError as error:
-            logger.error("replicas that moved away could not be looked for", error=str(error))
+            logger.error("replicas that were reassigned could not be looked for", error=str(error))
         else:
             self._has_looked = True
 
@@ -107,8 +107,8 @@ class Removal:
         except (OSError, TidelogError) as error:
             self._unheld[partition_id] = None
             logger.error(
-                "a replica that moved away could not be removed", partition=str(partition_id), error=str(error)
+                "a replica that was reassigned could not be removed", partition=str(partition_id), error=str(error)
             )
             return False
-        logger.info("removed a replica that has moved away", partition=str(partition_id))
+        logger.info("removed a replica that has been reassigned", partition=str(partition_id))
         return True

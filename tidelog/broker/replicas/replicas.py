@@ -38,12 +38,12 @@ class Replicas:
         config: BrokerConfig,
         logs: ReplicaLogs,
         roles: Mapping[str, Roles],
-        moved: Callable[[], None],
+        on_metadata_applied: Callable[[], None],
         removal: Removal,
         is_admitted: Callable[[ClusterImage], bool],
     ) -> None:
-        """`roles` are by commit protocol. `moved` is called after each change; `removal` removes what is held no more;
-        `is_admitted` tells whether an image has this very process as its node's broker."""
+        """`roles` are by commit protocol. `on_metadata_applied` is called after each change; `removal` removes what is
+        held no more; `is_admitted` tells whether an image has this very process as its node's broker."""
         self.position = 0
         """The image of this position is in force here."""
         self.partitions: Mapping[PartitionId, LedPartition] = Together(*(role.partitions for role in roles.values()))
@@ -54,14 +54,14 @@ class Replicas:
         self._config = config
         self._logs = logs
         self._roles = roles
-        self._moved = moved
+        self._on_metadata_applied = on_metadata_applied
         self._removal = removal
         self._is_admitted = is_admitted
         self._image = ClusterImage("")
         self._has_news = asyncio.Event()
 
     def follow(self, image: ClusterImage) -> None:
-        """The metadata has moved."""
+        """The metadata has advanced."""
         self._image = image
         self._has_news.set()
 
@@ -100,7 +100,7 @@ class Replicas:
         for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
             self._logs.forget(partition_id)
         self.position = image.position
-        self._moved()
+        self._on_metadata_applied()
 
     def _held_in(self, image: ClusterImage) -> dict[PartitionId, tuple[Topic, PartitionInfo]]:
         """Nothing before this process is registered: what an older image gives this node was given to an earlier

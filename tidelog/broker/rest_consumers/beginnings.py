@@ -1,4 +1,5 @@
-"""Where an instance begins: at the group's place, else where `auto.offset.reset` says; and where its client sends it.
+"""Where an instance begins: at the group's committed offset, else where `auto.offset.reset` says; and where its client
+sends it.
 
 A partition that cannot be asked now is asked with the next read. `latest` is the end at the moment at which the
 instance gets the partition, not at that of its first read: what is written in between is not passed over.
@@ -12,7 +13,7 @@ from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
 from tidelog.broker.rest_consumers.groups import names
 from tidelog.broker.rest_consumers.instance import Instance
 from tidelog.broker.rest_consumers.reading import Partitions
-from tidelog.broker.rest_consumers.requests import Place, Seek, SeekToEdge
+from tidelog.broker.rest_consumers.requests import Partition, Seek, SeekToEdge
 from tidelog.broker.routing.gathering import offsets_of
 from tidelog.model.errors import IllegalState, TidelogError
 from tidelog.model.groups import NO_EPOCH, NO_OFFSET, FetchOffsets, OffsetsAnswer, grouped, pairs
@@ -27,7 +28,8 @@ class Beginnings:
     async def find(self, instance: Instance) -> None:
         """Finds where to begin in the partitions that it has got, as far as they can be asked.
 
-        Raises as `FetchOffsets`; `IllegalState` if the group has no place in one, and the instance is not to choose."""
+        Raises as `FetchOffsets`; `IllegalState` if the group has no committed offset in one, and the instance is not to
+        choose."""
         unknown = instance.positions.unknown
         if not unknown:
             return
@@ -44,63 +46,67 @@ class Beginnings:
                 instance.positions.begin((kept.topic, kept.partition), kept.offset, is_committed=True)
         await self.reset(instance, instance.positions.unknown)
 
-    async def reset(self, instance: Instance, places: Sequence[Place]) -> None:
-        """Begins where `auto.offset.reset` says, in partitions that the group has no place in, or none that is there
-        any more; as far as they can be asked. Raises as `find`."""
-        if not places:
+    async def reset(self, instance: Instance, partitions: Sequence[Partition]) -> None:
+        """Begins where `auto.offset.reset` says, in partitions that the group has no committed offset in, or none that
+        is there any more; as far as they can be asked. Raises as `find`."""
+        if not partitions:
             return
         reset = instance.what.settings.reset
         if reset == "none":
             raise IllegalState(
-                f"group {instance.group} has no place in {names(places)}, or none that is there any more, and "
-                "auto.offset.reset is none: post positions to begin at"
+                f"group {instance.group} has no committed offset in {names(partitions)}, or none that is there any "
+                "more, and auto.offset.reset is none: post positions to begin at"
             )
-        for place, found in await self._extents([(place, None) for place in places]):
+        for partition, found in await self._extents([(partition, None) for partition in partitions]):
             if not isinstance(found, TidelogError):
                 extent = found.extent
                 offset = extent.log_start_offset if reset == "earliest" else extent.high_watermark
-                instance.positions.begin(place, offset)
+                instance.positions.begin(partition, offset)
 
     async def seek(self, instance: Instance, asked: Seek) -> None:
-        """Raises `IllegalState` for partitions that it does not have: then nothing is moved."""
+        """Raises `IllegalState` for partitions that it does not have: then no position changes."""
         sought = [*asked.offsets, *asked.timestamps]
         _require_own(instance, [(topic, number) for topic, number, _ in sought])
         times = [((topic, number), timestamp_ms) for topic, number, timestamp_ms in asked.timestamps]
         offsets = [((topic, number), offset) for topic, number, offset in asked.offsets]
-        for place, found in await self._extents(times):
+        for partition, found in await self._extents(times):
             if isinstance(found, TidelogError):
                 raise found
-            offsets.append((place, found.extent.high_watermark if found.record is None else found.record[0]))
-        for place, offset in offsets:
-            instance.positions.begin(place, offset)
+            offsets.append((partition, found.extent.high_watermark if found.record is None else found.record[0]))
+        for partition, offset in offsets:
+            instance.positions.begin(partition, offset)
 
     async def seek_to_edge(self, instance: Instance, asked: SeekToEdge) -> None:
         """As `seek`, of all that it has if none are named."""
-        places = pairs(asked.partitions) or list(instance.positions.places)
-        _require_own(instance, places)
-        edges: list[tuple[Place, int]] = []
-        for place, found in await self._extents([(place, None) for place in places]):
+        partitions = pairs(asked.partitions) or list(instance.positions.partitions)
+        _require_own(instance, partitions)
+        edges: list[tuple[Partition, int]] = []
+        for partition, found in await self._extents([(partition, None) for partition in partitions]):
             if isinstance(found, TidelogError):
                 raise found
-            edges.append((place, found.extent.high_watermark if asked.is_end else found.extent.log_start_offset))
-        for place, offset in edges:
-            instance.positions.begin(place, offset)
+            edges.append((partition, found.extent.high_watermark if asked.is_end else found.extent.log_start_offset))
+        for partition, offset in edges:
+            instance.positions.begin(partition, offset)
 
-    async def _extents(self, asked: Sequence[tuple[Place, int | None]]) -> list[tuple[Place, Offsets | TidelogError]]:
+    async def _extents(
+        self, asked: Sequence[tuple[Partition, int | None]]
+    ) -> list[tuple[Partition, Offsets | TidelogError]]:
         """Of each the extent, and the first record of a time, if it comes with one; or why not."""
-        found: list[tuple[Place, Offsets | TidelogError]] = []
-        handles: list[tuple[Place, PartitionHandle, int | None]] = []
-        for place, timestamp_ms in asked:
+        found: list[tuple[Partition, Offsets | TidelogError]] = []
+        handles: list[tuple[Partition, PartitionHandle, int | None]] = []
+        for partition, timestamp_ms in asked:
             try:
-                handles.append((place, self._partitions.partition(*place), timestamp_ms))
+                handles.append((partition, self._partitions.partition(*partition), timestamp_ms))
             except TidelogError as error:
-                found.append((place, error))
+                found.append((partition, error))
         answers = await offsets_of([(handle, timestamp_ms) for _, handle, timestamp_ms in handles])
-        return [*found, *((place, answer) for (place, _, _), answer in zip(handles, answers, strict=True))]
+        return [*found, *((partition, answer) for (partition, _, _), answer in zip(handles, answers, strict=True))]
 
 
-def _require_own(instance: Instance, places: Sequence[Place]) -> None:
-    owned = dict.fromkeys(instance.positions.places)
-    others = [place for place in places if place not in owned]
+def _require_own(instance: Instance, partitions: Sequence[Partition]) -> None:
+    owned = dict.fromkeys(instance.positions.partitions)
+    others = [partition for partition in partitions if partition not in owned]
     if others:
-        raise IllegalState(f"consumer instance {instance.name} does not have {names(others)} (now); nothing was moved")
+        raise IllegalState(
+            f"consumer instance {instance.name} does not have {names(others)} (now); no position changed"
+        )

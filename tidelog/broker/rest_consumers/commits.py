@@ -1,4 +1,5 @@
-"""Keeping an instance's places: what its client says, where its reads have come to, and what it did not ask for."""
+"""Keeping an instance's committed offsets: what its client says, where its reads have come to, and what it did not ask
+for."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import structlog
 
 from tidelog.broker.rest_consumers.groups import names
 from tidelog.broker.rest_consumers.instance import Instance
-from tidelog.broker.rest_consumers.requests import Place, PlaceRefused, PlacesKept
+from tidelog.broker.rest_consumers.requests import OffsetRefused, OffsetsCommitted, Partition
 from tidelog.model.errors import NotOwned, TidelogError
 from tidelog.model.groups import NO_EPOCH, CommitAnswer, CommitOffsets, CommittedOffset
 from tidelog.transport.errors import error_from_code
@@ -20,23 +21,23 @@ class Commits:
     """For all instances; each call has its turn of the instance. So commits never overtake each other, and need no
     sequence: what a keeper of the past has under way is refused with its coordinator."""
 
-    async def keep(self, instance: Instance, places: Sequence[CommittedOffset]) -> PlacesKept:
-        """Places that the client named. Raises `NotOwned` if the instance does not have one of them: none are kept;
-        `GroupNotEmpty` for one that is no member, where there are members."""
+    async def keep(self, instance: Instance, offsets: Sequence[CommittedOffset]) -> OffsetsCommitted:
+        """Committed offsets that the client named. Raises `NotOwned` if the instance does not have one of them: none
+        are kept; `GroupNotEmpty` for one that is no member, where there are members."""
         if instance.what.is_subscribed:
-            owned = dict.fromkeys(instance.positions.places)
-            others = [_place(one) for one in places if _place(one) not in owned]
+            owned = dict.fromkeys(instance.positions.partitions)
+            others = [_partition(one) for one in offsets if _partition(one) not in owned]
             if others:
                 raise NotOwned(
                     f"consumer instance {instance.name} does not have {names(others)} (any more); nothing was kept"
                 )
-        return await self._commit(instance, places)
+        return await self._commit(instance, offsets)
 
-    async def keep_returned(self, instance: Instance) -> PlacesKept:
+    async def keep_returned(self, instance: Instance) -> OffsetsCommitted:
         """All where its reads have come to."""
         return await self._commit(instance, _offsets(instance.positions.returned()))
 
-    async def keep_unasked(self, instance: Instance, offsets: Mapping[Place, int]) -> None:
+    async def keep_unasked(self, instance: Instance, offsets: Mapping[Partition, int]) -> None:
         """If the instance commits by itself. What cannot be kept now will be with a later one, or is read again."""
         if not instance.what.settings.auto_commit:
             return
@@ -45,9 +46,9 @@ class Commits:
         except TidelogError as error:
             logger.info("a REST consumer could not commit", instance=instance.name, reason=error.message)
 
-    async def _commit(self, instance: Instance, places: Sequence[CommittedOffset]) -> PlacesKept:
-        if not places:
-            return PlacesKept()
+    async def _commit(self, instance: Instance, offsets: Sequence[CommittedOffset]) -> OffsetsCommitted:
+        if not offsets:
+            return OffsetsCommitted()
         member_id, epoch = "", NO_EPOCH
         if instance.what.is_subscribed:
             member_id, epoch = instance.name, instance.member_epoch
@@ -55,24 +56,24 @@ class Commits:
             group=instance.group,
             member_id=member_id,
             member_epoch=epoch,
-            offsets=tuple(places),
+            offsets=tuple(offsets),
         )
         answer = await instance.ask(CommitAnswer, request)
         refused = tuple(
-            PlaceRefused(verdict.topic, verdict.partition, verdict.code, verdict.message)
+            OffsetRefused(verdict.topic, verdict.partition, verdict.code, verdict.message)
             for verdict in answer.verdicts
             if verdict.code
         )
-        if len(refused) == len(places):
+        if len(refused) == len(offsets):
             raise error_from_code(refused[0].error_code, refused[0].message)
         lost = {(one.topic, one.partition) for one in refused}
-        instance.positions.commit({_place(one): one.offset for one in places if _place(one) not in lost})
-        return PlacesKept(refused)
+        instance.positions.commit({_partition(one): one.offset for one in offsets if _partition(one) not in lost})
+        return OffsetsCommitted(refused)
 
 
-def _place(committed: CommittedOffset) -> Place:
+def _partition(committed: CommittedOffset) -> Partition:
     return committed.topic, committed.partition
 
 
-def _offsets(offsets: Mapping[Place, int]) -> list[CommittedOffset]:
+def _offsets(offsets: Mapping[Partition, int]) -> list[CommittedOffset]:
     return [CommittedOffset(topic, partition, offset) for (topic, partition), offset in offsets.items()]

@@ -124,7 +124,7 @@ class Instance:
     @property
     def owned(self) -> tuple[TopicPartitions, ...]:
         """Its partitions, by topic."""
-        return grouped(self.positions.places)
+        return grouped(self.positions.partitions)
 
     async def ask(self, kind: type[A], request: msgspec.Struct) -> A:
         """The coordinator's answer, of this kind."""

@@ -17,16 +17,16 @@ from tidelog.broker.rest_consumers.registry import Registry
 from tidelog.broker.rest_consumers.requests import (
     Assign,
     CloseInstance,
-    CommitPlaces,
+    CommitPositions,
+    CommittedFetched,
+    FetchCommitted,
     InstanceRequest,
+    OffsetsCommitted,
     OpenInstance,
-    PlacesKept,
-    PlacesShown,
     Reading,
     ReadRecords,
     Seek,
     SeekToEdge,
-    ShowPlaces,
     ShowReading,
     Subscribe,
 )
@@ -92,7 +92,7 @@ class Keeper:
                 await self._assign(request)
             case ReadRecords():
                 return await self._reads.read(request)
-            case CommitPlaces():
+            case CommitPositions():
                 return Answer(await self._commit(request))
             case _:
                 return await self._answer_small(request)
@@ -107,8 +107,8 @@ class Keeper:
                     await self._beginnings.seek(instance, request)
                 case SeekToEdge():
                     await self._beginnings.seek_to_edge(instance, request)
-                case ShowPlaces():
-                    return Answer(await self._places(instance, request))
+                case FetchCommitted():
+                    return Answer(await self._committed(instance, request))
                 case _:
                     raise AssertionError(f"no answer is known to {request!r}")
         return Answer()
@@ -215,9 +215,9 @@ class Keeper:
         matches = matcher(what.pattern)
         return tuple(sorted({*what.topics, *(topic for topic in self._topics() if matches(topic))}))
 
-    # -- places -------------------------------------------------------------------------------------------------------
+    # -- committed offsets --------------------------------------------------------------------------------------------
 
-    async def _commit(self, request: CommitPlaces) -> PlacesKept:
+    async def _commit(self, request: CommitPositions) -> OffsetsCommitted:
         if not request.is_async:
             return await self._commit_now(request)
         if len(self._commits_under_way) >= ASYNC_COMMITS_MAX:
@@ -227,22 +227,22 @@ class Keeper:
         task = asyncio.get_running_loop().create_task(self._commit_untold(request))
         self._commits_under_way[task] = None
         task.add_done_callback(self._commits_under_way.pop)
-        return PlacesKept()
+        return OffsetsCommitted()
 
-    async def _commit_untold(self, request: CommitPlaces) -> None:
+    async def _commit_untold(self, request: CommitPositions) -> None:
         with suppress(TidelogError):
             await self._commit_now(request)
 
-    async def _commit_now(self, request: CommitPlaces) -> PlacesKept:
+    async def _commit_now(self, request: CommitPositions) -> OffsetsCommitted:
         async with self._turns.of(request) as instance:
-            if request.places is None:
+            if request.offsets is None:
                 return await self._commits.keep_returned(instance)
-            return await self._commits.keep(instance, request.places)
+            return await self._commits.keep(instance, request.offsets)
 
-    async def _places(self, instance: Instance, request: ShowPlaces) -> PlacesShown:
+    async def _committed(self, instance: Instance, request: FetchCommitted) -> CommittedFetched:
         asked = FetchOffsets(group=instance.group, partitions=request.partitions)
         found = await instance.ask(OffsetsAnswer, asked)
-        return PlacesShown(tuple(kept for kept in found.offsets if kept.offset != NO_OFFSET))
+        return CommittedFetched(tuple(kept for kept in found.offsets if kept.offset != NO_OFFSET))
 
     async def stop(self) -> None:
         """Ends what nobody waits for."""

@@ -68,7 +68,7 @@ class Membership:
     async def _take(self, instance: Instance, given: list[tuple[str, int]]) -> None:
         positions = instance.positions
         kept = dict.fromkeys(given)
-        lost = {place: offset for place, offset in positions.processed().items() if place not in kept}
+        lost = {partition: offset for partition, offset in positions.processed().items() if partition not in kept}
         await self._commits.keep_unasked(instance, lost)
         positions.have(given)
         instance.wake()

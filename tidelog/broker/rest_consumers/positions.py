@@ -15,57 +15,57 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidelog.broker.rest_consumers.requests import Place
+from tidelog.broker.rest_consumers.requests import Partition
 
 
 class Positions:
     """The positions of one instance, for the partitions that it has now."""
 
-    __slots__ = ("_attempt", "_before", "_committed", "_next", "_placed")
+    __slots__ = ("_attempt", "_before", "_committed", "_next", "_partitions")
 
     def __init__(self) -> None:
-        self._next: dict[Place, int] = {}
-        self._placed: tuple[Place, ...] = ()
-        self._before: dict[Place, int] = {}
-        """Where the latest read began, of those that it moved."""
-        self._committed: dict[Place, int] = {}
+        self._next: dict[Partition, int] = {}
+        self._partitions: tuple[Partition, ...] = ()
+        self._before: dict[Partition, int] = {}
+        """Where the latest read began, of those that it advanced."""
+        self._committed: dict[Partition, int] = {}
         self._attempt = ""
 
     # -- which partitions ---------------------------------------------------------------------------------------------
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def partitions(self) -> tuple[Partition, ...]:
         """All that it has, sorted."""
-        return self._placed
+        return self._partitions
 
-    def have(self, places: Iterable[Place]) -> None:
+    def have(self, partitions: Iterable[Partition]) -> None:
         """It has these from now on, and no others. Those that it had before are not disturbed."""
-        self._placed = tuple(sorted(places))
-        kept = dict.fromkeys(self._placed)
+        self._partitions = tuple(sorted(partitions))
+        kept = dict.fromkeys(self._partitions)
         for table in (self._next, self._before, self._committed):
-            for gone in [place for place in table if place not in kept]:
+            for gone in [partition for partition in table if partition not in kept]:
                 del table[gone]
 
     @property
-    def unknown(self) -> list[Place]:
+    def unknown(self) -> list[Partition]:
         """Those of which nobody has said yet where to begin."""
-        return [place for place in self._placed if place not in self._next]
+        return [partition for partition in self._partitions if partition not in self._next]
 
     @property
-    def known(self) -> list[tuple[Place, int]]:
+    def known(self) -> list[tuple[Partition, int]]:
         """Partitions, and where to read on."""
-        return [(place, self._next[place]) for place in self._placed if place in self._next]
+        return [(partition, self._next[partition]) for partition in self._partitions if partition in self._next]
 
     # -- moves --------------------------------------------------------------------------------------------------------
 
-    def begin(self, place: Place, offset: int, *, is_committed: bool = False) -> None:
+    def begin(self, partition: Partition, offset: int, *, is_committed: bool = False) -> None:
         """It goes on here: it has just got the partition, or somebody says so. Unless it has lost it meanwhile."""
-        if place not in self._placed:
+        if partition not in self._partitions:
             return
-        self._next[place] = offset
-        self._before.pop(place, None)
+        self._next[partition] = offset
+        self._before.pop(partition, None)
         if is_committed:
-            self._committed[place] = offset
+            self._committed[partition] = offset
 
     def begin_read(self, attempt: str) -> None:
         """A read begins. What the one before returned is processed; unless it is the same attempt again."""
@@ -74,12 +74,12 @@ class Positions:
         self._attempt = attempt
         self._before = {}
 
-    def move(self, moved: Mapping[Place, int]) -> None:
+    def move(self, advanced: Mapping[Partition, int]) -> None:
         """The read that has begun returned the records below these offsets."""
-        for place, offset in moved.items():
-            if place in self._next:
-                self._before.setdefault(place, self._next[place])
-                self._next[place] = offset
+        for partition, offset in advanced.items():
+            if partition in self._next:
+                self._before.setdefault(partition, self._next[partition])
+                self._next[partition] = offset
 
     def take_back(self, attempt: str) -> None:
         """What this attempt returned never arrived. Means nothing if another one has begun."""
@@ -89,19 +89,19 @@ class Positions:
 
     # -- commits ------------------------------------------------------------------------------------------------------
 
-    def processed(self) -> dict[Place, int]:
+    def processed(self) -> dict[Partition, int]:
         """What may be committed unasked, and is not."""
         return self._changed({**self._next, **self._before})
 
-    def returned(self) -> dict[Place, int]:
+    def returned(self) -> dict[Partition, int]:
         """All where its reads have come to, and that is not committed."""
         return self._changed(self._next)
 
-    def commit(self, places: Mapping[Place, int]) -> None:
+    def commit(self, partitions: Mapping[Partition, int]) -> None:
         """These are committed."""
-        for place, offset in places.items():
-            if place in self._placed:
-                self._committed[place] = offset
+        for partition, offset in partitions.items():
+            if partition in self._partitions:
+                self._committed[partition] = offset
 
-    def _changed(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
-        return {place: offset for place, offset in offsets.items() if self._committed.get(place) != offset}
+    def _changed(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
+        return {partition: offset for partition, offset in offsets.items() if self._committed.get(partition) != offset}

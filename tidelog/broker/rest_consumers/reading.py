@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 
 from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.rest_consumers.instance import Instance
-from tidelog.broker.rest_consumers.requests import Place
+from tidelog.broker.rest_consumers.requests import Partition
 from tidelog.broker.routing.gathering import first_of, offsets_of, wait_for_change
 from tidelog.broker.routing.shown_records import RecordShown, read_records, show, size_of
 from tidelog.broker.runtime.budget import ByteBudget
@@ -38,7 +38,7 @@ LOOK_AGAIN_S: Final = 0.25
 """When a partition that could not be asked is asked again."""
 
 
-Ready: TypeAlias = tuple[Place, PartitionHandle, int]
+Ready: TypeAlias = tuple[Partition, PartitionHandle, int]
 """A partition, and where to read on."""
 
 
@@ -58,7 +58,7 @@ class Look:
     """Partitions that have records from here on."""
     ends: list[tuple[PartitionHandle, int]] = field(default_factory=list)
     """Where they all end."""
-    lost: list[Place] = field(default_factory=list)
+    lost: list[Partition] = field(default_factory=list)
     """Those whose position is not in the log any more, or never was, or was in that of a topic that was deleted."""
     is_whole: bool = True
     """False if one could not be asked."""
@@ -71,7 +71,7 @@ class Collected:
     """Records, and where that leaves each partition that they, or what was stepped over, are from."""
 
     records: list[RecordShown] = field(default_factory=list)
-    moved: dict[Place, int] = field(default_factory=dict)
+    advanced: dict[Partition, int] = field(default_factory=dict)
     size: int = 0
     taken_bytes: int = 0
     """Of the budget; the caller gives it back when it has let go of the records."""
@@ -89,13 +89,13 @@ class Reader:
         """Which of its partitions have something to read; each time another one is the first."""
         look = Look(changes=instance.changes)
         asked: list[Ready] = []
-        for place, offset in _in_turn(instance):
+        for partition, offset in _in_turn(instance):
             try:
-                asked.append((place, self._partitions.partition(*place), offset))
+                asked.append((partition, self._partitions.partition(*partition), offset))
             except TidelogError:
                 look.is_whole = False
         answers = await offsets_of([(handle, None) for _, handle, _ in asked])
-        for (place, handle, offset), found in zip(asked, answers, strict=True):
+        for (partition, handle, offset), found in zip(asked, answers, strict=True):
             if isinstance(found, TidelogError):
                 look.is_whole = False
                 continue
@@ -103,9 +103,9 @@ class Reader:
             look.ends.append((handle, extent.high_watermark))
             is_there = extent.log_start_offset <= offset <= max(extent.log_end_offset, extent.high_watermark)
             if not is_there or instance.lives.get(handle.topic, handle.topic_id) != handle.topic_id:
-                look.lost.append(place)
+                look.lost.append(partition)
             elif offset < extent.high_watermark:
-                look.ready.append((place, handle, offset))
+                look.ready.append((partition, handle, offset))
         instance.lives.update({handle.topic: handle.topic_id for _, handle, _ in asked})
         return look
 
@@ -113,9 +113,9 @@ class Reader:
         """Records of these partitions, up to `bytes_max` but at least one if there is one. On `Overloaded`, on records
         that cannot be shown, and on damage it ends with what it has; raises that if it has nothing."""
         found = Collected()
-        for place, handle, offset in ready:
+        for partition, handle, offset in ready:
             try:
-                await self._collect_one(found, place, handle, offset, bytes_max, form)
+                await self._collect_one(found, partition, handle, offset, bytes_max, form)
             except (FormatMismatch, DamagedBatch, Overloaded):
                 if not found.records:
                     self.budget.give_back(found.taken_bytes)
@@ -133,20 +133,26 @@ class Reader:
         return found
 
     async def _collect_one(
-        self, found: Collected, place: Place, handle: PartitionHandle, offset: int, bytes_max: int, form: RecordForm
+        self,
+        found: Collected,
+        partition: Partition,
+        handle: PartitionHandle,
+        offset: int,
+        bytes_max: int,
+        form: RecordForm,
     ) -> None:
         fetched, records = await read_records(handle, offset, bytes_max - found.size, DECODED_BYTES_MAX)
         self.budget.take(len(fetched.data))
         found.taken_bytes += len(fetched.data)
         if not records:
-            found.moved[place] = fetched.next_offset
+            found.advanced[partition] = fetched.next_offset
         for record in records:
             size = size_of(record)
             if found.records and found.size + size > bytes_max:
                 break
-            found.records.append(show(*place, record, form))
+            found.records.append(show(*partition, record, form))
             found.size += size
-            found.moved[place] = record.offset + 1
+            found.advanced[partition] = record.offset + 1
 
     async def wait(self, instance: Instance, look: Look, until_s: float) -> None:
         """Returns when any partition may have got more, when the instance has other partitions, or at `until_s` (loop
@@ -163,7 +169,7 @@ class Reader:
             return
 
 
-def _in_turn(instance: Instance) -> list[tuple[Place, int]]:
+def _in_turn(instance: Instance) -> list[tuple[Partition, int]]:
     positions = instance.positions.known
     if not positions:
         return []

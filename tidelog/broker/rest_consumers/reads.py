@@ -102,7 +102,7 @@ class Reads:
             text = msgspec.json.encode(found.records) if found.records else b""
         finally:
             self._reader.budget.give_back(found.taken_bytes)
-        instance.positions.move(found.moved)
+        instance.positions.move(found.advanced)
         return text
 
     def take_back(self, request: TakeBack) -> None:

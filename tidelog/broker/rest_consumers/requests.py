@@ -13,7 +13,7 @@ import msgspec
 from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions
 from tidelog.model.records import RecordForm
 
-Place = tuple[str, int]
+Partition = tuple[str, int]
 """Topic and partition."""
 
 
@@ -61,7 +61,7 @@ class Reading(msgspec.Struct, frozen=True, tag=True):
 
 class Seek(InstanceRequest, frozen=True, tag=True, kw_only=True):
     """Go on at these offsets, or at the first record of these times (ms) or later, or else at the end. Answered by
-    nothing. Raises `IllegalState` for partitions that it does not have now: then nothing is moved."""
+    nothing. Raises `IllegalState` for partitions that it does not have now: then no position changes."""
 
     offsets: tuple[tuple[str, int, int], ...] = ()
     timestamps: tuple[tuple[str, int, int], ...] = ()
@@ -94,16 +94,16 @@ class RecordsRead(msgspec.Struct, frozen=True, tag=True):
     format: RecordForm
 
 
-class CommitPlaces(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Keep these places, or all where its reads have come to (None). Answered by `PlacesKept`."""
+class CommitPositions(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """Keep these committed offsets, or all where its reads have come to (None). Answered by `OffsetsCommitted`."""
 
-    places: tuple[CommittedOffset, ...] | None
+    offsets: tuple[CommittedOffset, ...] | None
     is_async: bool = False
     """Answered at once; what becomes of it is not told."""
 
 
-class PlaceRefused(msgspec.Struct, frozen=True):
-    """A place that was not kept, and why."""
+class OffsetRefused(msgspec.Struct, frozen=True):
+    """A committed offset that was not kept, and why."""
 
     topic: str
     partition: int
@@ -111,22 +111,22 @@ class PlaceRefused(msgspec.Struct, frozen=True):
     message: str
 
 
-class PlacesKept(msgspec.Struct, frozen=True, tag=True):
+class OffsetsCommitted(msgspec.Struct, frozen=True, tag=True):
     """All were kept, but those that are named. (Were none kept, it would have been an error.)"""
 
-    refused: tuple[PlaceRefused, ...] = ()
+    refused: tuple[OffsetRefused, ...] = ()
 
 
-class ShowPlaces(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """The group's places in these partitions. Answered by `PlacesShown`."""
+class FetchCommitted(InstanceRequest, frozen=True, tag=True, kw_only=True):
+    """The group's committed offsets in these partitions. Answered by `CommittedFetched`."""
 
     partitions: tuple[TopicPartitions, ...]
 
 
-class PlacesShown(msgspec.Struct, frozen=True, tag=True):
+class CommittedFetched(msgspec.Struct, frozen=True, tag=True):
     """Those that there are."""
 
-    places: tuple[CommittedOffset, ...]
+    offsets: tuple[CommittedOffset, ...]
 
 
 class TakeBack(InstanceRequest, frozen=True, tag=True, kw_only=True):
@@ -146,10 +146,10 @@ REST_CONSUMER_MESSAGES: Final = (
     SeekToEdge,
     ReadRecords,
     RecordsRead,
-    CommitPlaces,
-    PlacesKept,
-    ShowPlaces,
-    PlacesShown,
+    CommitPositions,
+    OffsetsCommitted,
+    FetchCommitted,
+    CommittedFetched,
     TakeBack,
 )
 """All messages of this page: a peer node has to know them."""

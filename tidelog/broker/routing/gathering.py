@@ -79,16 +79,16 @@ async def wait_for_change(
         await wait_for_local_change(local, purgatory, deadline_s)
         return
     try:
-        places = [(one.origin.locate(one.target, deadline_s), end) for one, end in remote]
+        located = [(one.origin.locate(one.target, deadline_s), end) for one, end in remote]
     except TidelogError:
         return
-    local += [(place, end) for place, end in places if isinstance(place, LedPartition)]
+    local += [(leader, end) for leader, end in located if isinstance(leader, LedPartition)]
     leaders: dict[int, PeerLeader] = {}
     groups: dict[int, list[tuple[Addressed, int]]] = {}
-    for place, end in places:
-        if isinstance(place, PeerPartition):
-            leaders[place.leader.node_id] = place.leader
-            groups.setdefault(place.leader.node_id, []).append((place.addressed, end))
+    for leader, end in located:
+        if isinstance(leader, PeerPartition):
+            leaders[leader.peer.node_id] = leader.peer
+            groups.setdefault(leader.peer.node_id, []).append((leader.addressed, end))
     waits = [_wait_at(leaders[node_id], group, deadline_s) for node_id, group in groups.items()]
     if local:
         waits.append(wait_for_local_change(local, purgatory, deadline_s))

@@ -17,7 +17,7 @@ What is harmless to repeat? Reads. And appends that the partition itself recogni
 producer id and a sequence, or the request has an idempotency key: if the first try got into the log, the second is
 answered with the offsets of the first; if it did not, the second is the first; if it is still under way, it will be
 recognised when it arrives. But once a try may have been appended, a definite error of a later try only speaks for that
-try (the log may have moved on since, so that the repeat looks like a gap): it is told as indefinite.
+try (the log may have grown since, so that the repeat looks like a gap): it is told as indefinite.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
-Place = LedPartition | PeerPartition
+LeaderTarget = LedPartition | PeerPartition
 NOT_DONE: Final = (NotLeader, PeerUnreachable)
 UNKNOWN: Final = (PeerLost, TimeoutError)
 
@@ -85,7 +85,7 @@ class Origin:
     async def reach(
         self,
         target: Target,
-        ask: Callable[[Place], Awaitable[T]],
+        ask: Callable[[LeaderTarget], Awaitable[T]],
         deadline_s: float,
         *,
         appends: bool = False,
@@ -101,11 +101,11 @@ class Origin:
         while True:
             epoch = None
             try:
-                place = self.locate(target, deadline_s)
-                epoch = epoch_of(place)
-                if is_repeatable and isinstance(place, PeerPartition):
-                    return await self.while_it_leads(target, epoch, ask(place))
-                return await ask(place)
+                leader = self.locate(target, deadline_s)
+                epoch = epoch_of(leader)
+                if is_repeatable and isinstance(leader, PeerPartition):
+                    return await self.while_it_leads(target, epoch, ask(leader))
+                return await ask(leader)
             except UNKNOWN as error:
                 failure: Exception = error
                 is_uncertain = appends
@@ -131,7 +131,7 @@ class Origin:
             with self._whereabouts.alarmed(look):
                 return await asked
 
-    def locate(self, target: Target, deadline_s: float) -> Place:
+    def locate(self, target: Target, deadline_s: float) -> LeaderTarget:
         """Where a partition is led, to be asked until `deadline_s`.
 
         Raises `UnknownTopic`, or `LeaderNotAvailable` if nobody leads it or its log is not open here.
@@ -161,9 +161,9 @@ class Origin:
             return None
 
 
-def epoch_of(place: Place) -> int:
-    """The leader epoch in which a place leads its partition."""
-    return place.addressed.leader_epoch if isinstance(place, PeerPartition) else place.leader_epoch
+def epoch_of(leader: LeaderTarget) -> int:
+    """The leader epoch in which a leader leads its partition."""
+    return leader.addressed.leader_epoch if isinstance(leader, PeerPartition) else leader.leader_epoch
 
 
 def no_leader(target: Target) -> LeaderNotAvailable:

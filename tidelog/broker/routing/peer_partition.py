@@ -131,7 +131,7 @@ class PeerLeader:
 class PeerPartition:
     """One partition at another broker; `deadline_s` (loop time) is for whatever has no deadline of its own."""
 
-    leader: PeerLeader
+    peer: PeerLeader
     addressed: Addressed
     deadline_s: float
 
@@ -146,7 +146,7 @@ class PeerPartition:
     ) -> ProduceReceipt:
         """As `Partition.produce`. The batches' bytes go out as they are, and are not copied."""
         message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end)
-        answer = await self.leader.ask(message, deadline_s, [batch.data for batch in batches])
+        answer = await self.peer.ask(message, deadline_s, [batch.data for batch in batches])
         made = _expect(Produced, answer)
         return ProduceReceipt(
             list(made.batches), made.leader_epoch, made.acked_by, made.durability, made.log_append_time_ms
@@ -154,12 +154,12 @@ class PeerPartition:
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
         """As `LedPartition.delete_records`."""
-        await self.leader.ask(ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
+        await self.peer.ask(ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """As `Partition.read`."""
         message = ForwardRead(self.addressed, offset, bytes_max, _timeout_ms(self.deadline_s))
-        answer = await self.leader.ask(message, self.deadline_s)
+        answer = await self.peer.ask(message, self.deadline_s)
         read = _expect(BatchesRead, answer)
         return FetchedBatches(
             answer.body,
@@ -173,9 +173,9 @@ class PeerPartition:
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """As `Partition.wait_for_data`."""
-        with self.leader.waits:
+        with self.peer.waits:
             message = ForwardDataWait(self.addressed, offset, bytes_min, _timeout_ms(deadline_s))
-            await self.leader.ask(message, deadline_s)
+            await self.peer.ask(message, deadline_s)
 
 
 def _timeout_ms(deadline_s: float) -> int:

@@ -55,7 +55,7 @@ class RemotePartition:
         """As `Partition.produce`. Repeated after an unknown outcome only if the partition will recognise a repeat."""
         return await self.origin.reach(
             self.target,
-            lambda place: place.produce(
+            lambda leader: leader.produce(
                 batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
             ),
             deadline_s,
@@ -66,20 +66,20 @@ class RemotePartition:
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
         """As `LedPartition.delete_records`. A repetition does no harm."""
         await self.origin.reach(
-            self.target, lambda place: place.delete_records(offset, deadline_s=deadline_s), deadline_s, appends=True
+            self.target, lambda leader: leader.delete_records(offset, deadline_s=deadline_s), deadline_s, appends=True
         )
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """As `Partition.read`."""
         return await self.origin.reach(
-            self.target, lambda place: place.read(offset, bytes_max=bytes_max), _read_deadline_s()
+            self.target, lambda leader: leader.read(offset, bytes_max=bytes_max), _read_deadline_s()
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """As `Partition.wait_for_data`."""
         await self.origin.reach(
             self.target,
-            lambda place: place.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s),
+            lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s),
             deadline_s,
         )
 

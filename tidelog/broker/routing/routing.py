@@ -5,7 +5,7 @@
 - its `partition(...)` asks `Routing.partition`, and gets the runtime of a partition that it leads, or a handle that
   forwards;
 - its peer node is told of `FORWARDING_MESSAGES`, and gives requests of these types to `Routing.handle`;
-- whenever its image has changed, or it has opened or closed a partition, it calls `Routing.moved`.
+- whenever its image has changed, or it has opened or closed a partition, it calls `Routing.on_metadata_applied`.
 
 Clients that know the metadata ask leaders directly, and cost no hop.
 """
@@ -57,9 +57,9 @@ class Routing:
             raise no_leader(target)
         return RemotePartition(self.origin, target, self._config(described))
 
-    def moved(self) -> None:
+    def on_metadata_applied(self) -> None:
         """The image has changed, or what is open here: requests that wait for that look again."""
-        self._whereabouts.moved()
+        self._whereabouts.on_metadata_applied()
 
     async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
         """As `ForwardedRequests.led`."""

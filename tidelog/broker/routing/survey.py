@@ -63,17 +63,17 @@ class Survey(Generic[T]):
         questions: dict[int, list[tuple[int, Addressed]]] = {}
         for number in pending:
             try:
-                place = self.origin.locate(self.targets[number], deadline_s)
-                tried[number] = epoch_of(place)
-                if isinstance(place, LedPartition):
-                    found[number] = await self.ask_here(number, place)
+                leader = self.origin.locate(self.targets[number], deadline_s)
+                tried[number] = epoch_of(leader)
+                if isinstance(leader, LedPartition):
+                    found[number] = await self.ask_here(number, leader)
                     continue
             except TidelogError as error:
                 found[number] = error
                 continue
-            node_id = place.leader.node_id
-            leaders[node_id] = place.leader
-            questions.setdefault(node_id, []).append((number, place.addressed))
+            node_id = leader.peer.node_id
+            leaders[node_id] = leader.peer
+            questions.setdefault(node_id, []).append((number, leader.addressed))
         await asyncio.gather(*(self._ask(leaders[node_id], asked, found) for node_id, asked in questions.items()))
         return tried
 

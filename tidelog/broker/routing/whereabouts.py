@@ -2,8 +2,8 @@
 
 A broker's image lags behind the metadata log by a little, each broker's by its own. So a request may reach a broker
 that leads no longer, or one that does not know yet that it leads. Neither is an error of the client's: whoever notices
-waits here until the image has moved. `moved` has to be called after every change of the image, and when a partition's
-log has been opened or closed.
+waits here until the image has advanced. `on_metadata_applied` has to be called after every change of the image, and
+when a partition's log has been opened or closed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Whereabouts:
         """How far in the metadata log this broker's image is."""
         return self._host.image.position
 
-    def moved(self) -> None:
+    def on_metadata_applied(self) -> None:
         """The image, or what is open here, has changed."""
         self._watchers.wake_all()
         for alarm in list(self._alarms):
@@ -73,7 +73,7 @@ class Whereabouts:
 
     @contextmanager
     def alarmed(self, alarm: Callable[[], None]) -> Iterator[None]:
-        """Calls `alarm`, which must not raise, whenever something has moved, until the context is left."""
+        """Calls `alarm`, which must not raise, whenever something has changed, until the context is left."""
         self._alarms[alarm] = None
         try:
             yield
@@ -81,7 +81,7 @@ class Whereabouts:
             del self._alarms[alarm]
 
     async def wait_until(self, is_reached: Callable[[], bool], deadline_s: float) -> None:
-        """Returns when `is_reached()`, looked at whenever something has moved, or at the deadline (loop time)."""
+        """Returns when `is_reached()`, looked at whenever something has changed, or at the deadline (loop time)."""
         loop = asyncio.get_running_loop()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):

@@ -34,8 +34,10 @@ class Stats:
     replica_fetched_bytes: int = counted("Bytes of record batches sent to followers.")
     replica_reports: int = counted("Reports of followers about what became durable while their fetch waited.")
     paxos_frames: int = counted("Frames sent to other replicas of Paxos partitions.")
-    moves_sent_bytes: int = counted("Bytes of record batches sent to replicas that are being moved, until in sync.")
-    moves_received_bytes: int = counted("Bytes of record batches received for replicas that are being moved here.")
+    moves_sent_bytes: int = counted(
+        "Bytes of record batches sent to replicas that are being reassigned, until in sync."
+    )
+    moves_received_bytes: int = counted("Bytes of record batches received for replicas that are being reassigned here.")
     group_loads: int = counted("Times that a partition of __consumer_offsets was loaded by its coordinator.")
     group_load_seconds: float = counted("Seconds that these loads took, from the claim to the last record.")
     group_changes: int = counted("Requests about consumer groups, and times, that have changed a group.")

@@ -2,7 +2,7 @@
 
 A message that carries a value with a payload (`WriteRequest`, the slots of `PromiseResponse` and `LearnResponse` that
 are not faulty) travels with the bytes behind it; `Learned` never does. Every request may be lost, repeated, late and
-out of order, and is answered the same way each time, unless the world has moved on and the answer says so.
+out of order, and is answered the same way each time, unless its promise has changed and the answer says so.
 
 | Mesos | here | why |
 |---|---|---|

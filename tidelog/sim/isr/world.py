@@ -78,7 +78,8 @@ class World(Membership, ABC):
     # -- images ------------------------------------------------------------------------------------------------------
 
     def learn(self, process: Process, at: int) -> None:
-        """An image comes into force. Nothing before the process is registered; a replica that moved away is deleted."""
+        """An image comes into force. Nothing before the process is registered; a replica that was reassigned is
+        deleted."""
         process.known = at
         image = self.controller.history[at]
         broker = image.brokers.get(NodeId(process.node))

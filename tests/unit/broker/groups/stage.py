@@ -67,13 +67,13 @@ class Stage:
     # -- what is asked -----------------------------------------------------------------------------------------------
 
     async def commit(self, partition: int, offset: int, group: str = "g", *, wait_s: float = 20) -> None:
-        places = (CommittedOffset("t", partition, offset),)
-        answer = await self.broker.groups.ask(CommitOffsets(group=group, offsets=places), deadline_s=soon(wait_s))
+        offsets = (CommittedOffset("t", partition, offset),)
+        answer = await self.broker.groups.ask(CommitOffsets(group=group, offsets=offsets), deadline_s=soon(wait_s))
         assert [verdict.code for verdict in answer.verdicts] == [0]
 
-    async def places(self, group: str = "g") -> dict[int, int]:
+    async def offsets(self, group: str = "g") -> dict[int, int]:
         answer = await self.broker.groups.ask(FetchOffsets(group=group), deadline_s=soon())
-        return {place.partition: place.offset for place in answer.offsets}
+        return {committed.partition: committed.offset for committed in answer.offsets}
 
     async def join(self, member: str, group: str = "g", session_timeout_ms: int | None = None) -> HeartbeatAnswer:
         request = Heartbeat(

@@ -28,14 +28,14 @@ from tidelog.sim.kit.rot import flip_bit
 
 
 @pytest.mark.parametrize("protocol", ["paxos", "isr"])
-def test_places_outlive_the_broker_that_keeps_them(protocol: str) -> None:
+def test_offsets_outlive_the_broker_that_keeps_them(protocol: str) -> None:
     async def story(stage: Stage) -> None:
         for partition in range(5):
             await stage.commit(partition, 10 * partition)
         member = await stage.join("m")
         before = stage.tenure.shard
         await stage.restart()
-        assert await stage.places() == {partition: 10 * partition for partition in range(5)}
+        assert await stage.offsets() == {partition: 10 * partition for partition in range(5)}
         assert stage.tenure.shard == before
         beat = Heartbeat(group="g", member_id="m", member_epoch=member.member_epoch, owned=member.assignment)
         assert (await stage.broker.groups.ask(beat, deadline_s=soon())).member_epoch == member.member_epoch
@@ -50,7 +50,7 @@ def test_many_commits_are_one_batch() -> None:
         await asyncio.gather(*(stage.commit(partition, 7) for partition in range(100)))
         assert stage.broker.stats.group_batches - before <= 3
         assert stage.broker.stats.group_changes >= 100
-        assert await stage.places() == dict.fromkeys(range(100), 7)
+        assert await stage.offsets() == dict.fromkeys(range(100), 7)
 
     play(story)
 
@@ -73,15 +73,15 @@ def test_nothing_is_told_before_it_is_committed() -> None:
         assert not any(task.done() for task in tasks)
         assert stage.tenure.end_offset == end
         stage.writing.set()
-        left, places, refused = await asyncio.gather(*tasks, return_exceptions=True)
+        left, offsets, refused = await asyncio.gather(*tasks, return_exceptions=True)
         assert not isinstance(left, BaseException)
-        assert not isinstance(places, BaseException)
+        assert not isinstance(offsets, BaseException)
         assert isinstance(refused, UnknownMember)
 
     play(story)
 
 
-def test_places_are_told_when_an_append_that_began_later_is_committed() -> None:
+def test_offsets_are_told_when_an_append_that_began_later_is_committed() -> None:
     """Even if nothing has to be written. Who only beats is told at once."""
 
     async def story(stage: Stage) -> None:
@@ -89,7 +89,7 @@ def test_places_are_told_when_an_append_that_began_later_is_committed() -> None:
         member = await stage.join("m")
         end = stage.tenure.end_offset
         stage.writing.clear()
-        fetches = [asyncio.create_task(stage.places()) for _ in range(5)]
+        fetches = [asyncio.create_task(stage.offsets()) for _ in range(5)]
         beat = Heartbeat(group="g", member_id="m", member_epoch=member.member_epoch)
         await stage.broker.groups.ask(beat, deadline_s=soon(0.5))
         assert not any(fetch.done() for fetch in fetches)
@@ -107,10 +107,10 @@ def test_a_write_of_unknown_fate_ends_the_tenure() -> None:
         await stage.commit(0, 1)
         first = stage.tenure
         stage.writing.clear()
-        places = (CommittedOffset("t", 0, 2),)
+        offsets = (CommittedOffset("t", 0, 2),)
         requests = (
-            CommitOffsets(group="g", offsets=places),
-            CommitOffsets(group="g", offsets=places),
+            CommitOffsets(group="g", offsets=offsets),
+            CommitOffsets(group="g", offsets=offsets),
             FetchOffsets(group="other"),
         )
         tasks = []
@@ -122,7 +122,7 @@ def test_a_write_of_unknown_fate_ends_the_tenure() -> None:
         assert isinstance(unsent, CoordinatorNotAvailable), "it waited for the one before"
         assert isinstance(read, CoordinatorNotAvailable)
         stage.writing.set()
-        assert await stage.places() == {0: 2}, "it was in the log"
+        assert await stage.offsets() == {0: 2}, "it was in the log"
         assert stage.tenure is not first
         assert stage.broker.stats.group_loads == 2
 
@@ -138,7 +138,7 @@ def test_a_deadline_ends_the_wait_and_not_the_write() -> None:
         with pytest.raises(CoordinatorNotAvailable):
             await stage.broker.groups.ask(FetchOffsets(group="g"), deadline_s=soon(0.5))
         stage.writing.set()
-        assert await stage.places() == {0: 2}
+        assert await stage.offsets() == {0: 2}
         assert stage.broker.stats.group_loads == 1
 
     play(story)
@@ -152,7 +152,7 @@ def test_a_write_that_is_refused_for_now_is_tried_again_and_ends_nothing() -> No
         loads, tenure = stage.broker.stats.group_loads, stage.tenure
         stage.partition._lease._until_s = 0
         await stage.commit(0, 2)
-        assert await stage.places() == {0: 2}
+        assert await stage.offsets() == {0: 2}
         assert (stage.broker.stats.group_loads, stage.tenure) == (loads, tenure)
 
     play(story)
@@ -161,11 +161,11 @@ def test_a_write_that_is_refused_for_now_is_tried_again_and_ends_nothing() -> No
 def test_who_finds_that_somebody_else_has_written_loads_anew() -> None:
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
-        place = CommittedOffset("t", 1, 5)
-        (record,) = stage.tenure._decided(CommitOffsets(group="g", offsets=(place,))).records
+        committed = CommittedOffset("t", 1, 5)
+        (record,) = stage.tenure._decided(CommitOffsets(group="g", offsets=(committed,))).records
         await append(stage.partition, [encode(record)], 0, soon())
         await stage.commit(2, 9)
-        assert await stage.places() == {0: 1, 1: 5, 2: 9}
+        assert await stage.offsets() == {0: 1, 1: 5, 2: 9}
         assert stage.broker.stats.group_loads == 2
 
     play(story)
@@ -178,7 +178,7 @@ def test_a_new_claim_stops_the_coordinator_before() -> None:
         await claim(stage.partition, 9, 0)
         with pytest.raises(CoordinatorNotAvailable, match="nothing was done"):
             await first.ask(CommitOffsets(group="g", offsets=(CommittedOffset("t", 0, 2),)), soon())
-        assert await stage.places() == {0: 1}
+        assert await stage.offsets() == {0: 1}
 
     play(story)
 
@@ -221,11 +221,11 @@ def test_bounds_refuse_and_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> N
             await stage.commit(1, 1)
         monkeypatch.setattr(tenure, "REQUESTS_MAX", 1)
         with pytest.raises(Overloaded):
-            await stage.places()
+            await stage.offsets()
         assert stage.broker.stats.group_requests_refused == 2
         stage.writing.set()
         await under_way
-        assert await stage.places() == {0: 2}
+        assert await stage.offsets() == {0: 2}
 
     play(story)
 
@@ -234,11 +234,13 @@ def test_a_request_that_changes_too_much_for_one_batch_is_refused() -> None:
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
         await stage.broker.admin.alter_topic_configs(OFFSETS_TOPIC, {"max.message.bytes": "2000"})
-        places = tuple(CommittedOffset("t", partition, 5) for partition in range(100))
+        offsets = tuple(CommittedOffset("t", partition, 5) for partition in range(100))
         with pytest.raises(TooLarge, match=r"max\.message\.bytes"):
-            await stage.broker.groups.ask(CommitOffsets(group="g", offsets=places), deadline_s=soon())
+            await stage.broker.groups.ask(CommitOffsets(group="g", offsets=offsets), deadline_s=soon())
         await asyncio.gather(*(stage.commit(partition, 5) for partition in range(100)))
-        assert await stage.places() == dict.fromkeys(range(100), 5), "of many requests, each batch takes as many as fit"
+        assert await stage.offsets() == dict.fromkeys(range(100), 5), (
+            "of many requests, each batch takes as many as fit"
+        )
 
     play(story)
 
@@ -338,15 +340,15 @@ def test_a_topic_that_comes_is_given_to_those_who_wait_for_it() -> None:
     play(story)
 
 
-def test_places_that_are_over_go() -> None:
+def test_offsets_that_are_over_go() -> None:
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
         await asyncio.sleep(50)
         await stage.commit(1, 2)
         await asyncio.sleep(30)
-        assert await stage.places() == {1: 2}
+        assert await stage.offsets() == {1: 2}
         await stage.restart()
-        assert await stage.places() == {1: 2}
+        assert await stage.offsets() == {1: 2}
 
     play(
         story,

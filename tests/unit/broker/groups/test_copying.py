@@ -34,11 +34,11 @@ def test_the_log_stays_short(protocol: str) -> None:
             await asyncio.gather(*(stage.commit(partition, round_number, "h") for partition in range(20)))
         await until(lambda: length(stage) < 200)
         assert stage.broker.stats.group_records_copied >= 20
-        assert await stage.places("h") == dict.fromkeys(range(20), 39)
+        assert await stage.offsets("h") == dict.fromkeys(range(20), 39)
         before = stage.tenure.shard
         assert await stage.replayed() == before
         await stage.restart()
-        assert await stage.places("h") == dict.fromkeys(range(20), 39)
+        assert await stage.offsets("h") == dict.fromkeys(range(20), 39)
         assert stage.tenure.shard == before
 
     play(story, offsets_topic_commit_protocol=protocol)
@@ -77,12 +77,12 @@ def test_a_coordinator_may_die_at_every_step(step: int) -> None:
         copy.cancel()
         await asyncio.gather(copy, return_exceptions=True)
         await stage.restart()
-        assert await stage.places() == {partition: partition for partition in range(70)}
+        assert await stage.offsets() == {partition: partition for partition in range(70)}
         await stage.commit(0, 5)
         for round_number in range(4):
             await asyncio.gather(*(stage.commit(partition, round_number) for partition in range(70)))
         await until(lambda: length(stage) < 400)
-        assert await stage.places() == dict.fromkeys(range(70), 3)
+        assert await stage.offsets() == dict.fromkeys(range(70), 3)
 
     play(story)
 
@@ -100,7 +100,7 @@ def test_a_copy_that_fails_leaves_the_log_as_it_is() -> None:
         with pytest.raises((CoordinatorLost, CoordinatorNotAvailable)):
             await copy
         stage.writing.set()
-        assert await stage.places() == {partition: partition for partition in range(70)}
+        assert await stage.offsets() == {partition: partition for partition in range(70)}
         assert stage.partition.log_start_offset == begin
 
     play(story)
@@ -118,6 +118,6 @@ def test_neither_age_nor_size_takes_anything() -> None:
         await asyncio.sleep(2)
         assert stage.partition.log_start_offset == 0
         await stage.restart()
-        assert await stage.places() == dict.fromkeys(range(40), 1)
+        assert await stage.offsets() == dict.fromkeys(range(40), 1)
 
     play(story, log_retention_check_interval_ms=500)

@@ -106,11 +106,11 @@ def test_a_controller_that_is_silent_is_not_waited_for_once_another_one_leads() 
         channel = ControllerChannel(
             1, cast("ActiveController", None), ask, SimEntropy(stream(1)), lambda: (1, 2, 3), lambda *_: None
         )
-        channel.moved(2)
+        channel.on_leader_changed(2)
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         for after_s, leader in ((0.5, None), (1.0, 2), (1.5, None), (2.0, 3)):
-            loop.call_later(after_s, channel.moved, leader)
+            loop.call_later(after_s, channel.on_leader_changed, leader)
         assert await channel.submit(GROW, TopicPlaced, seconds_max=30.0) == PLACED
         assert asked == [2, 3], "the loss of a leader alone is no reason to give up what it may be doing"
         assert 2.0 <= loop.time() - begin_s < 2.5

@@ -8,7 +8,7 @@ A, B = ("t", 0), ("t", 1)
 
 
 def positions() -> Positions:
-    """Of A and B, both at 10, where the group has its place of A."""
+    """Of A and B, both at 10, where the group has its committed offset of A."""
     made = Positions()
     made.have([B, A])
     made.begin(A, 10, is_committed=True)
@@ -19,7 +19,7 @@ def positions() -> Positions:
 def test_where_nothing_is_known_it_has_to_be_found() -> None:
     made = Positions()
     made.have([B, A])
-    assert made.places == (A, B)
+    assert made.partitions == (A, B)
     assert made.unknown == [A, B]
     made.begin(B, 7)
     assert made.unknown == [A]

@@ -62,7 +62,7 @@ def test_a_broker_that_is_live_again_waits_for_what_was_decided_meanwhile() -> N
         await registration._beat(1.0)
         assert registration.is_live.is_set() and not lease.is_held
         position = 7
-        registration.moved()
+        registration.on_metadata_applied()
         assert lease.is_held
 
     run(story)

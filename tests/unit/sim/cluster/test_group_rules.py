@@ -53,11 +53,11 @@ def test_coverage_joins_what_touches() -> None:
     assert coverage.stretches == [(0, 40)]
 
 
-def test_a_place_is_not_beyond_what_was_handed_out(told: Told) -> None:
+def test_a_committed_offset_is_not_beyond_what_was_handed_out(told: Told) -> None:
     told.commit("a", 1, 100)
     assert told.found == []
     told.commit("a", 1, 101, sequence=2)
-    assert told.found == ["places"]
+    assert told.found == ["offsets"]
 
 
 def test_what_is_kept_is_found(told: Told) -> None:
@@ -66,7 +66,7 @@ def test_what_is_kept_is_found(told: Told) -> None:
     told.find(60)
     assert told.found == []
     told.find(50)
-    assert told.found == ["places"]
+    assert told.found == ["offsets"]
 
 
 def test_who_asked_before_it_was_kept_may_be_told_less(told: Told) -> None:
@@ -75,7 +75,7 @@ def test_who_asked_before_it_was_kept_may_be_told_less(told: Told) -> None:
     told.rules.found(floors, OffsetsAnswer((CommittedOffset("t", 0, -1),)))
     assert told.found == []
     told.find(-1)
-    assert told.found == ["places"]
+    assert told.found == ["offsets"]
 
 
 def test_what_was_refused_promises_nothing(told: Told) -> None:
@@ -148,12 +148,12 @@ def test_who_cannot_hand_out_any_more_is_in_nobodys_way(told: Told, end: str) ->
 
 def test_in_the_end_everything_is_handed_out_and_committed(told: Told) -> None:
     assert [*told.rules.missing({WHERE: 120})] == ["t-0: nobody was given 100, of 120"]
-    assert [*told.rules.missing({WHERE: 100})] == ["t-0: the place is 0, of 100"]
+    assert [*told.rules.missing({WHERE: 100})] == ["t-0: the committed offset is 0, of 100"]
     told.commit("a", 1, 100)
     assert [*told.rules.missing({WHERE: 100})] == []
 
 
-def test_of_places_that_are_gone_nothing_is_demanded(told: Told) -> None:
+def test_of_offsets_that_are_gone_nothing_is_demanded(told: Told) -> None:
     told.commit("a", 1, 100)
     told.rules.is_gone = lambda: True
     told.find(-1)

@@ -88,7 +88,7 @@ class Hands:
         return is_mine and self._membership.may_deliver(self._now_s())
 
     async def start(self, holdings: list[Holding]) -> None:
-        """Begins at the group's places; where there is none, at the beginning."""
+        """Begins at the group's committed offsets; where there is none, at the beginning."""
         while not self.is_leaving:
             waiting = [one for one in holdings if self.holdings.has(one)]
             if not waiting:
@@ -96,9 +96,9 @@ class Hands:
             with suppress(*FAILED):
                 answer = await self.ask(self._membership.fetch(grouped([one.where for one in waiting])))
                 assert isinstance(answer, OffsetsAnswer)
-                places = {(place.topic, place.partition): place.offset for place in answer.offsets}
+                offsets = {(committed.topic, committed.partition): committed.offset for committed in answer.offsets}
                 for holding in waiting:
-                    holding.begin(max(0, places[holding.where]))
+                    holding.begin(max(0, offsets[holding.where]))
                 return
             await asyncio.sleep(PAUSE_S)
 
@@ -198,7 +198,7 @@ class Hands:
         holdings = [*self.holdings.uncommitted()]
         if not holdings or self._membership.member_epoch <= JOIN:
             return
-        request = self._membership.commit([holding.place() for holding in holdings])
+        request = self._membership.commit([holding.to_commit() for holding in holdings])
         self.commits_under_way += 1
         try:
             answer = await self.ask(request)

@@ -22,7 +22,7 @@ class Holding:
 
     where: TopicPartition
     position: int | None = None
-    """What is read next; None until the group's place is known."""
+    """What is read next; None until the group's committed offset is known."""
     handled: int = 0
     committed: int = 0
     is_going: bool = False
@@ -33,10 +33,10 @@ class Holding:
     def __post_init__(self) -> None:
         self.idle.set()
 
-    def begin(self, place: int) -> None:
-        self.position = self.handled = self.committed = place
+    def begin(self, offset: int) -> None:
+        self.position = self.handled = self.committed = offset
 
-    def place(self) -> CommittedOffset:
+    def to_commit(self) -> CommittedOffset:
         return CommittedOffset(self.where.topic, self.where.partition, self.handled)
 
 
@@ -76,6 +76,6 @@ class Holdings:
 
     def committed(self, holdings: list[Holding], request: CommitOffsets, answer: CommitAnswer) -> None:
         """These were committed with that request."""
-        for holding, place, verdict in zip(holdings, request.offsets, answer.verdicts, strict=True):
+        for holding, committed, verdict in zip(holdings, request.offsets, answer.verdicts, strict=True):
             if verdict.code == KEPT:
-                holding.committed = max(holding.committed, place.offset)
+                holding.committed = max(holding.committed, committed.offset)

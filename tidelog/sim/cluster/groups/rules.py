@@ -5,8 +5,8 @@ The omniscient side: told of everything that members are told, ask for and hand 
 | rule | in words |
 |---|---|
 | delivery | in the end every record was handed out, from where the group began, and is committed |
-| places | no place passes a record that was not handed out; what was answered as kept is found afterwards, whatever |
-| | crashed; places never go back |
+| offsets | no committed offset passes a record that was not handed out; what was answered as kept is found |
+| | afterwards, whatever crashed; committed offsets never go back |
 | owners | of one epoch a partition has one owner |
 | exclusive | nobody hands out records of a partition while another member holds it and might, too: at one instant of |
 | | true time, not by anybody's clock |
@@ -45,7 +45,7 @@ class GroupRules:
     counters: Counter[str] = field(default_factory=Counter)
     handed_out: dict[TopicPartition, Coverage] = field(default_factory=dict)
     is_gone: Callable[[], bool] = lambda: False
-    """True if the group's places were destroyed on purpose: nothing is demanded of them any more."""
+    """True if the group's committed offsets were destroyed on purpose: nothing is demanded of them any more."""
     _now: int = 0
     """Counts events."""
     _holders: dict[TopicPartition, dict[str, MayDeliver]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class GroupRules:
     _bearers: dict[tuple[TopicPartition, str], str] = field(default_factory=dict)
     """Who of those with one identity was last given the partition."""
     _floors: dict[TopicPartition, int] = field(default_factory=dict)
-    """No place is lower than this any more."""
+    """No committed offset is lower than this any more."""
     _sequences: dict[tuple[str, TopicPartition], list[tuple[int, int]]] = field(default_factory=dict)
     """By member and partition: (when, sequence) of commits that were answered as kept."""
 
@@ -97,7 +97,7 @@ class GroupRules:
         return self._now
 
     def told(self, member: str, identity: str, epoch: int, partitions: Iterable[TopicPartition]) -> None:
-        """A member is told what it may own; `identity` is the same for all that have a static member's place."""
+        """A member is told what it may own; `identity` is the same for all that are one static member."""
         self._now += 1
         for where in partitions:
             known = self._owners.setdefault((where, epoch), identity)
@@ -111,13 +111,13 @@ class GroupRules:
         """A commit that was sent then is answered."""
         self._now += 1
         kept = [
-            (TopicPartition(place.topic, place.partition), place.offset)
-            for place, verdict in zip(request.offsets, answer.verdicts, strict=True)
+            (TopicPartition(committed.topic, committed.partition), committed.offset)
+            for committed, verdict in zip(request.offsets, answer.verdicts, strict=True)
             if verdict.code == KEPT
         ]
         for where, offset in kept:
             self._check_commit(sent, request, where)
-            self._check_place(where, offset)
+            self._check_offset(where, offset)
             self._floors[where] = max(self._floors.get(where, 0), offset)
             self._sequences.setdefault((request.member_id, where), []).append((self._now, request.sequence))
 
@@ -135,34 +135,37 @@ class GroupRules:
                 return
 
     def floors(self) -> Mapping[TopicPartition, int]:
-        """Somebody asks for places: none that it is told may be lower than these."""
+        """Somebody asks for committed offsets: none that it is told may be lower than these."""
         return dict(self._floors)
 
     def found(self, floors: Mapping[TopicPartition, int], answer: OffsetsAnswer) -> None:
         """It is told these."""
         self._now += 1
-        for place in answer.offsets:
-            where, offset = TopicPartition(place.topic, place.partition), max(place.offset, 0)
+        for committed in answer.offsets:
+            where, offset = TopicPartition(committed.topic, committed.partition), max(committed.offset, 0)
             if offset < floors.get(where, 0) and not self.is_gone():
-                self._violate("places", f"{where}: a place of {floors[where]} was kept, and {place.offset} is found")
-            self._check_place(where, offset)
+                self._violate(
+                    "offsets",
+                    f"{where}: a committed offset of {floors[where]} was kept, and {committed.offset} is found",
+                )
+            self._check_offset(where, offset)
             self._floors[where] = max(self._floors.get(where, 0), offset)
 
-    def _check_place(self, where: TopicPartition, offset: int) -> None:
+    def _check_offset(self, where: TopicPartition, offset: int) -> None:
         reach = self.handed_out.get(where, Coverage()).reach()
         if offset > reach:
-            self._violate("places", f"{where}: the place {offset} passes {reach}, which nobody was given")
+            self._violate("offsets", f"{where}: the committed offset {offset} passes {reach}, which nobody was given")
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def missing(self, ends: Mapping[TopicPartition, int]) -> Iterator[str]:
         """What was not handed out yet, or is not committed, of partitions that end there."""
         for where, end in sorted(ends.items()):
-            reach, place = self.handed_out.get(where, Coverage()).reach(), self._floors.get(where, 0)
+            reach, committed = self.handed_out.get(where, Coverage()).reach(), self._floors.get(where, 0)
             if reach < end:
                 yield f"{where}: nobody was given {reach}, of {end}"
-            elif place < end:
-                yield f"{where}: the place is {place}, of {end}"
+            elif committed < end:
+                yield f"{where}: the committed offset is {committed}, of {end}"
 
     def _violate(self, rule: str, what: str) -> None:
         self.violate(rule, f"{self.group}: {what}")

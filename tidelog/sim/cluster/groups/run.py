@@ -73,7 +73,7 @@ class Groups:
         self._asking = stream(seed, "asking for groups")
 
     def _make(self, plan: GroupPlan) -> Group:
-        rules = GroupRules(plan.name, self._truth.violate, is_gone=self._has_lost_places)
+        rules = GroupRules(plan.name, self._truth.violate, is_gone=self._has_lost_offsets)
         slots = list[Slot]()
         for number, member in enumerate(plan.members):
             name = f"{plan.name}m{number}"
@@ -145,7 +145,7 @@ class Groups:
             *(self._demand("delivery", group, deadline_s, self._undelivered) for group in self._groups)
         )
         for group in self._groups:
-            await self._find_places(group)
+            await self._find_offsets(group)
             self._truth.saw("group at rest")
 
     async def _demand(
@@ -155,7 +155,7 @@ class Groups:
         while missing := await look(group):
             for slot in group.slots:
                 slot.check()
-            if self._has_lost_places():
+            if self._has_lost_offsets():
                 return
             if self._world.true_time > deadline_s:
                 for wrong in missing:
@@ -164,13 +164,13 @@ class Groups:
             await asyncio.sleep(LOOK_S)
         self._truth.note(rule, group.name)
 
-    def _has_lost_places(self) -> bool:
+    def _has_lost_offsets(self) -> bool:
         """Some partition of the groups' topic is gone with its last disk: excused, whichever groups lived there."""
         topic = self._truth.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return False
         lost = any(book.is_gone for one, book in self._ledger.books.items() if one.topic_id == topic.topic_id)
-        self._truth.saw("excused loss of places", lost)
+        self._truth.saw("excused loss of committed offsets", lost)
         return lost
 
     async def _unsettled(self, group: Group) -> list[str]:
@@ -199,14 +199,14 @@ class Groups:
                     ends[TopicPartition(name, number)] = book.end
         return ends
 
-    async def _find_places(self, group: Group) -> None:
+    async def _find_offsets(self, group: Group) -> None:
         """Whoever asks now is told what the rules know of (`GroupRules.found`)."""
         for _ in range(FIND_TRIES_MAX):
             found = await self._ask(group, FetchOffsets(group=group.name))
-            if isinstance(found, OffsetsAnswer) or self._has_lost_places():
+            if isinstance(found, OffsetsAnswer) or self._has_lost_offsets():
                 return
             await asyncio.sleep(LOOK_S)
-        self._truth.violate("places", f"{group.name}: its places cannot be asked for: {found}")
+        self._truth.violate("offsets", f"{group.name}: its committed offsets cannot be asked for: {found}")
 
     async def _ask(self, group: Group, request: Asked) -> object:
         """The answer, or why there is none."""

@@ -58,8 +58,8 @@ class GroupWatch:
             partition = forward._tenure.partition
             start = partition.log_start_offset
             await original(forward)
-            places = sum(len(group.places) for group in forward._tenure.shard.groups.values())
+            offsets = sum(len(group.offsets) for group in forward._tenure.shard.groups.values())
             self._truth.note("copied forward", partition.partition, start, partition.log_start_offset)
-            self._truth.saw("places copied forward", places > 0)
+            self._truth.saw("committed offsets copied forward", offsets > 0)
 
         return copy

@@ -35,7 +35,7 @@ def set_offsets(desk: Desk, *offsets: CommittedOffset) -> None:
     desk.ask(SetOffsets(group="g", offsets=offsets), GroupDone)
 
 
-# -- whose commits count -----------------------------------------------------------------------------------------------
+# -- whose commits count ----------------------------------------------------------------------------------------------
 
 
 def test_a_members_commit_counts_for_what_it_owns(desk: Desk) -> None:
@@ -47,7 +47,7 @@ def test_a_members_commit_counts_for_what_it_owns(desk: Desk) -> None:
     ]
     assert desk.commit(mine.member_id, mine.epoch, 7) == KEPT
     assert desk.commit(other.member_id, other.epoch, 9) == NOT_OWNED
-    assert desk.places() == {("t", 0): 7}
+    assert desk.offsets() == {("t", 0): 7}
 
 
 def test_a_commit_counts_while_the_partition_is_being_given_up_and_not_after(desk: Desk) -> None:
@@ -58,7 +58,7 @@ def test_a_commit_counts_while_the_partition_is_being_given_up_and_not_after(des
     assert desk.commit("m1", 2, 6) == KEPT
     desk.beat("m1", 2, owned=())
     assert desk.commit("m1", 2, 7) == NOT_OWNED
-    assert desk.places() == {("t", 0): 6}
+    assert desk.offsets() == {("t", 0): 6}
 
 
 def test_a_commit_with_an_older_epoch_counts_as_long_as_the_partition_was_owned_since(desk: Desk) -> None:
@@ -84,7 +84,7 @@ def test_a_late_commit_of_a_partition_that_has_come_back_does_not_count(desk: De
     settle(m1)
     assert ("t", 0) in m1.owned
     assert desk.commit("m1", late, 20, sequence=3) == NOT_OWNED
-    assert desk.places() == {("t", 0): 50}
+    assert desk.offsets() == {("t", 0): 50}
 
 
 def test_what_was_given_up_comes_back_in_another_epoch(desk: Desk) -> None:
@@ -120,17 +120,17 @@ def test_who_is_no_member_commits_only_where_there_are_none(desk: Desk) -> None:
         desk.commit("", -1, 6)
     desk.leave("m1")
     assert desk.commit("", -1, 4) == KEPT
-    assert desk.places() == {("t", 0): 4}
+    assert desk.offsets() == {("t", 0): 4}
 
 
-# -- in which order ----------------------------------------------------------------------------------------------------
+# -- in which order ---------------------------------------------------------------------------------------------------
 
 
 def test_a_commit_that_was_overtaken_does_not_count(desk: Desk) -> None:
     desk.join("m1", "t")
     assert desk.commit("m1", 1, 10, sequence=2) == KEPT
     assert desk.commit("m1", 1, 5, sequence=1) == STALE
-    assert desk.places() == {("t", 0): 10}
+    assert desk.offsets() == {("t", 0): 10}
 
 
 def test_a_commit_may_be_repeated(desk: Desk) -> None:
@@ -153,7 +153,7 @@ def test_the_order_survives_a_coordinator(desk: Desk) -> None:
 def test_without_numbers_the_last_one_counts(desk: Desk) -> None:
     desk.join("m1", "t")
     assert [desk.commit("m1", 1, offset) for offset in (10, 12, 5)] == [KEPT] * 3
-    assert desk.places() == {("t", 0): 5}
+    assert desk.offsets() == {("t", 0): 5}
 
 
 def test_the_numbers_of_one_member_mean_nothing_for_the_next(desk: Desk) -> None:
@@ -164,10 +164,10 @@ def test_the_numbers_of_one_member_mean_nothing_for_the_next(desk: Desk) -> None
     assert desk.commit("m2", 3, 11, sequence=1) == KEPT
 
 
-# -- what may be committed ---------------------------------------------------------------------------------------------
+# -- what may be committed --------------------------------------------------------------------------------------------
 
 
-def test_each_place_has_its_own_verdict(desk: Desk) -> None:
+def test_each_committed_offset_has_its_own_verdict(desk: Desk) -> None:
     desk.join("m1", "t")
     offsets = (
         CommittedOffset("t", 0, 1, leader_epoch=4, metadata="here"),
@@ -187,37 +187,39 @@ def test_each_place_has_its_own_verdict(desk: Desk) -> None:
         ("t", 1, TOO_LONG),
         ("t", 2, KEPT),
     ]
-    assert desk.places() == {("t", 0): 1, ("t", 2): 2}
+    assert desk.offsets() == {("t", 0): 1, ("t", 2): 2}
     assert desk.ask(FetchOffsets(group="g"), OffsetsAnswer).offsets[0] == offsets[0]
 
 
 @pytest.mark.parametrize("wrong", [{"offset": -1}, {"offset": 2**63}, {"leader_epoch": -2}], ids=str)
 def test_numbers_that_cannot_be_are_refused(desk: Desk, wrong: dict[str, int]) -> None:
-    place = structs.replace(CommittedOffset("t", 0, 1), **wrong)
+    committed = structs.replace(CommittedOffset("t", 0, 1), **wrong)
     with pytest.raises(InvalidRequest):
-        desk.ask(CommitOffsets(group="g", offsets=(place,)), CommitAnswer)
+        desk.ask(CommitOffsets(group="g", offsets=(committed,)), CommitAnswer)
 
 
-def test_a_topic_that_is_created_anew_has_no_places(desk: Desk) -> None:
+def test_a_topic_that_is_created_anew_has_no_offsets(desk: Desk) -> None:
     m1 = Member(desk, "m1", "t")
     settle(m1)
     desk.commit("m1", m1.epoch, 10, sequence=5)
     desk.view["t"] = TopicSeen("another id", 4)
-    assert desk.places() == {}
+    assert desk.offsets() == {}
     assert desk.commit("m1", m1.epoch, 11, sequence=6) == NOT_OWNED, "that was the other topic"
     desk.look_at_topics()
     settle(m1)
     assert desk.commit("m1", m1.epoch, 1, sequence=2) == KEPT
-    assert desk.places() == {("t", 0): 1}
+    assert desk.offsets() == {("t", 0): 1}
 
 
-# -- asking for places -------------------------------------------------------------------------------------------------
+# -- asking for committed offsets -------------------------------------------------------------------------------------
 
 
-def test_places_are_asked_for_by_name_or_all_at_once(desk: Desk) -> None:
+def test_offsets_are_asked_for_by_name_or_all_at_once(desk: Desk) -> None:
     desk.commit("", -1, 5)
     asked = FetchOffsets(group="g", partitions=(TopicPartitions("t", (1, 0)), TopicPartitions("x", (0,))))
-    assert [(place.topic, place.partition, place.offset) for place in desk.ask(asked, OffsetsAnswer).offsets] == [
+    assert [
+        (committed.topic, committed.partition, committed.offset) for committed in desk.ask(asked, OffsetsAnswer).offsets
+    ] == [
         ("t", 0, 5),
         ("t", 1, NO_OFFSET),
         ("x", 0, NO_OFFSET),
@@ -243,18 +245,18 @@ def test_a_member_asks_with_its_epoch(desk: Desk) -> None:
         ask(1, "m9")
 
 
-# -- operators ---------------------------------------------------------------------------------------------------------
+# -- operators --------------------------------------------------------------------------------------------------------
 
 
-def test_an_operator_sets_places_back_forth_and_away(desk: Desk) -> None:
+def test_an_operator_sets_offsets_back_forth_and_away(desk: Desk) -> None:
     desk.commit("", -1, 5)
     set_offsets(desk, CommittedOffset("t", 0, 2), CommittedOffset("u", 1, 9))
-    assert desk.places() == {("t", 0): 2, ("u", 1): 9}
+    assert desk.offsets() == {("t", 0): 2, ("u", 1): 9}
     set_offsets(desk, CommittedOffset("t", 0, NO_OFFSET), CommittedOffset("gone", 0, NO_OFFSET))
-    assert desk.places() == {("u", 1): 9}
+    assert desk.offsets() == {("u", 1): 9}
 
 
-def test_an_operator_sets_all_places_or_none(desk: Desk) -> None:
+def test_an_operator_sets_all_offsets_or_none(desk: Desk) -> None:
     desk.commit("", -1, 5)
     good = CommittedOffset("t", 0, 2)
     for wrong, error in (
@@ -265,10 +267,10 @@ def test_an_operator_sets_all_places_or_none(desk: Desk) -> None:
     ):
         with pytest.raises(error):
             set_offsets(desk, good, wrong)
-    assert desk.places() == {("t", 0): 5}
+    assert desk.offsets() == {("t", 0): 5}
 
 
-def test_nobody_sets_places_under_members(desk: Desk) -> None:
+def test_nobody_sets_offsets_under_members(desk: Desk) -> None:
     desk.join("m1", "t", instance_id="i1")
     with pytest.raises(GroupNotEmpty):
         set_offsets(desk, CommittedOffset("t", 0, 2))
@@ -281,7 +283,7 @@ def test_nobody_sets_places_under_members(desk: Desk) -> None:
 
 def test_metadata_has_a_bound_of_the_brokers_choice() -> None:
     desk = Desk(GroupSettings(offset_metadata_bytes_max=3), t=1)
-    place = CommittedOffset("t", 0, 1, metadata="four")
-    answer = desk.ask(CommitOffsets(group="g", offsets=(place,)), CommitAnswer)
+    committed = CommittedOffset("t", 0, 1, metadata="four")
+    answer = desk.ask(CommitOffsets(group="g", offsets=(committed,)), CommitAnswer)
     assert answer.verdicts[0].code == TOO_LONG
     assert not desk.log

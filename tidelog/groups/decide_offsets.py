@@ -1,11 +1,12 @@
-"""Deciding about places: the next offset that a group reads in each partition.
+"""Deciding about committed offsets: the next offset that a group reads in each partition.
 
 A member's commit counts if the partition is its own, since an epoch that is not later than the one it speaks with
 (KIP-1251): so one that was made while the member owned the partition counts, also if the group has gone on since; and
 one that comes after the partition was given to another does not, not even if it has come back.
 
-A member numbers its commits. The place keeps the number, so that of two that overtake each other the later stays. A
-repeated commit finds its work done. Sequence 0 is no number: whoever has only one request under way needs none.
+A member numbers its commits. The committed offset keeps the number, so that of two that overtake each other the later
+stays. A repeated commit finds its work done. Sequence 0 is no number: whoever has only one request under way needs
+none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec import structs
 from tidelog.groups.decide_members import member_of
 from tidelog.groups.decision import Decision
 from tidelog.groups.group import Current, Group
-from tidelog.groups.records import GroupLogRecord, PlaceKey, PlaceRecord, gone
+from tidelog.groups.records import GroupLogRecord, OffsetKey, OffsetRecord, gone
 from tidelog.groups.settings import GroupSettings, Now, TopicSeen, TopicsView
 from tidelog.groups.shard import Shard
 from tidelog.model.errors import (
@@ -47,20 +48,20 @@ OFFSET_MAX = 2**63 - 1
 
 
 def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Raises `UnknownMember`, `FencedMember`, `GroupNotEmpty`, `InvalidRequest`; what is wrong with one place is said
-    of that one, and the others count."""
+    """Raises `UnknownMember`, `FencedMember`, `GroupNotEmpty`, `InvalidRequest`; what is wrong with one committed
+    offset is said of that one, and the others count."""
     group, current = _committer(shard, request)
     for offset in request.offsets:
         _check_numbers(offset, 0)
     records, verdicts = list[GroupLogRecord](), list[CommitVerdict]()
     for offset in request.offsets:
         try:
-            place = _place(request.group, offset, view, settings, now)
+            committed = _place(request.group, offset, view, settings, now)
             if current is not None:
-                place = structs.replace(place, member_id=request.member_id, sequence=request.sequence)
-                _check_owned(current, place, request.member_epoch)
-            if not _is_kept(group, place):
-                records.append(place)
+                committed = structs.replace(committed, member_id=request.member_id, sequence=request.sequence)
+                _check_owned(current, committed, request.member_epoch)
+            if not _is_kept(group, committed):
+                records.append(committed)
             verdicts.append(CommitVerdict(offset.topic, offset.partition))
         except TidelogError as error:
             verdicts.append(CommitVerdict(offset.topic, offset.partition, error.code, error.message))
@@ -96,7 +97,7 @@ def _check_numbers(offset: CommittedOffset, least: int) -> None:
         raise InvalidRequest(f"{offset.topic}-{offset.partition}: {offset.leader_epoch} is no leader epoch")
 
 
-def _place(group: str, offset: CommittedOffset, view: TopicsView, settings: GroupSettings, now: Now) -> PlaceRecord:
+def _place(group: str, offset: CommittedOffset, view: TopicsView, settings: GroupSettings, now: Now) -> OffsetRecord:
     """As nobody's. Raises `UnknownTopic`, `UnknownPartition`, `MetadataTooLong`."""
     seen = _topic(offset, view)
     if len(offset.metadata.encode()) > settings.offset_metadata_bytes_max:
@@ -104,7 +105,7 @@ def _place(group: str, offset: CommittedOffset, view: TopicsView, settings: Grou
             f"{offset.topic}-{offset.partition}: the metadata has more than {settings.offset_metadata_bytes_max} bytes "
             "(offset.metadata.max.bytes)"
         )
-    return PlaceRecord(
+    return OffsetRecord(
         group=group,
         topic=offset.topic,
         topic_id=seen.topic_id,
@@ -127,37 +128,37 @@ def _topic(offset: CommittedOffset, view: TopicsView) -> TopicSeen:
     return seen
 
 
-def _check_owned(current: Current, place: PlaceRecord, member_epoch: int) -> None:
-    has = current.of((place.topic, place.partition))
-    if has is None or has.topic_id != place.topic_id:
-        raise NotOwned(f"member {place.member_id} does not own {place.topic}-{place.partition}")
+def _check_owned(current: Current, committed: OffsetRecord, member_epoch: int) -> None:
+    has = current.of((committed.topic, committed.partition))
+    if has is None or has.topic_id != committed.topic_id:
+        raise NotOwned(f"member {committed.member_id} does not own {committed.topic}-{committed.partition}")
     if has.since > member_epoch:
         raise NotOwned(
-            f"member {place.member_id} owns {place.topic}-{place.partition} since epoch {has.since}, and commits with "
-            f"{member_epoch}"
+            f"member {committed.member_id} owns {committed.topic}-{committed.partition} since epoch {has.since}, and "
+            f"commits with {member_epoch}"
         )
 
 
-def _is_kept(group: Group, place: PlaceRecord) -> bool:
+def _is_kept(group: Group, committed: OffsetRecord) -> bool:
     """The very same commit was kept already. Raises `StaleCommit`: a later one was."""
-    was = group.places.get((place.topic, place.partition))
-    if was is None or was.topic_id != place.topic_id or was.member_id != place.member_id:
+    was = group.offsets.get((committed.topic, committed.partition))
+    if was is None or was.topic_id != committed.topic_id or was.member_id != committed.member_id:
         return False
-    if not 0 < place.sequence <= was.sequence:
+    if not 0 < committed.sequence <= was.sequence:
         return False
-    if place.sequence == was.sequence and (place.offset, place.metadata) == (was.offset, was.metadata):
+    if committed.sequence == was.sequence and (committed.offset, committed.metadata) == (was.offset, was.metadata):
         return True
     raise StaleCommit(
-        f"{place.topic}-{place.partition}: commit {was.sequence} of member {place.member_id} is kept, and this is "
-        f"{place.sequence}"
+        f"{committed.topic}-{committed.partition}: commit {was.sequence} of member {committed.member_id} is kept, and "
+        f"this is {committed.sequence}"
     )
 
 
-# -- asking and setting ------------------------------------------------------------------------------------------------
+# -- asking and setting -----------------------------------------------------------------------------------------------
 
 
 def fetch(shard: Shard, request: FetchOffsets, view: TopicsView) -> Decision:
-    """Raises `UnknownMember`, `FencedMember`. A group that nobody knows has no places."""
+    """Raises `UnknownMember`, `FencedMember`. A group that nobody knows has no committed offsets."""
     if request.member_id:
         group = member_of(shard, request.group, request.member_id)
         current = group.currents[request.member_id]
@@ -168,36 +169,38 @@ def fetch(shard: Shard, request: FetchOffsets, view: TopicsView) -> Decision:
     else:
         group = shard.groups.get(check_group_name(request.group), Group(request.group))
     if request.partitions is None:
-        found = [place for _, place in sorted(group.places.items()) if _is_valid(place, view)]
-        return Decision((), OffsetsAnswer(tuple(_committed(place) for place in found)))
+        found = [committed for _, committed in sorted(group.offsets.items()) if _is_valid(committed, view)]
+        return Decision((), OffsetsAnswer(tuple(_committed(committed) for committed in found)))
     offsets = list[CommittedOffset]()
     for topic, partition in pairs(request.partitions):
-        at = group.places.get((topic, partition))
+        at = group.offsets.get((topic, partition))
         is_there = at is not None and _is_valid(at, view)
         offsets.append(_committed(at) if at and is_there else CommittedOffset(topic, partition, NO_OFFSET))
     return Decision((), OffsetsAnswer(tuple(offsets)))
 
 
-def _is_valid(place: PlaceRecord, view: TopicsView) -> bool:
+def _is_valid(committed: OffsetRecord, view: TopicsView) -> bool:
     """The topic is the one that it was."""
-    seen = view.get(place.topic)
-    return seen is not None and seen.topic_id == place.topic_id
+    seen = view.get(committed.topic)
+    return seen is not None and seen.topic_id == committed.topic_id
 
 
-def _committed(place: PlaceRecord) -> CommittedOffset:
-    return CommittedOffset(place.topic, place.partition, place.offset, place.leader_epoch, place.metadata)
+def _committed(committed: OffsetRecord) -> CommittedOffset:
+    return CommittedOffset(
+        committed.topic, committed.partition, committed.offset, committed.leader_epoch, committed.metadata
+    )
 
 
-def set_places(shard: Shard, request: SetOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
+def set_offsets(shard: Shard, request: SetOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
     """All of them or none. Raises `GroupNotEmpty`, `InvalidRequest`, `UnknownTopic`, `UnknownPartition`,
     `MetadataTooLong`."""
     group = shard.groups.get(check_group_name(request.group), Group(request.group))
-    _check_no_members(group, "its places are theirs")
+    _check_no_members(group, "its committed offsets are theirs")
     records = list[GroupLogRecord]()
     for offset in request.offsets:
         _check_numbers(offset, NO_OFFSET)
         if offset.offset != NO_OFFSET:
             records.append(_place(request.group, offset, view, settings, now))
-        elif (offset.topic, offset.partition) in group.places:
-            records.append(gone(PlaceKey(group.name, offset.topic, offset.partition)))
+        elif (offset.topic, offset.partition) in group.offsets:
+            records.append(gone(OffsetKey(group.name, offset.topic, offset.partition)))
     return Decision(tuple(records), GroupDone())
