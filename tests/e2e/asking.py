@@ -68,7 +68,7 @@ class Asked:
     @property
     def controller(self) -> int:
         """The active controller's node id, as this broker knows it; 0 if there is none."""
-        controller = ask(self.v3).body["controller"]
+        controller = ask(self.v3).body.get("controller")
         return int(controller["related"].rpartition("/")[2]) if controller else 0
 
     @property

@@ -38,7 +38,7 @@ class TopicPlacement(msgspec.Struct, frozen=True):
     is_internal: bool
     replication_factor: int
     partitions_count: int
-    partitions: tuple[ReplicaPlacement, ...]
+    assignments: tuple[ReplicaPlacement, ...]
 
     @classmethod
     def of(cls, topic: TopicMetadata) -> TopicPlacement:

@@ -75,7 +75,7 @@ def create(
         print_json(msgspec.to_builtins(placement))
     elif validate_only:
         print_table(
-            ["partition", "replicas"], [[found.partition_id, _nodes(found.replicas)] for found in placement.partitions]
+            ["partition", "replicas"], [[found.partition_id, _nodes(found.replicas)] for found in placement.assignments]
         )
     else:
         print(f"{f'created topic {topic}' if is_new else f'topic {topic} exists already'}: {shape_of(placement)}")

@@ -46,7 +46,7 @@ def test_a_new_cluster_places_a_topic_as_published(on_five: Cli, five: LocalClus
     asked = ["topic", "create", "new", "--partitions", "15", "--replication-factor", "3", "--validate-only", "--json"]
     for node_id in five.node_ids:  # whoever is asked
         shown = json.loads(on_five.succeed(*asked, "--bootstrap", five.broker(node_id).url))
-        lists = [partition["replicas"] for partition in shown["partitions"]]
+        lists = [partition["replicas"] for partition in shown["assignments"]]
         rows = [
             " | ".join(" ".join(f"p{p}" for p in range(15) if lists[p][j] == node) for node in five.node_ids)
             for j in range(3)

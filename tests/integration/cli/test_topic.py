@@ -48,7 +48,7 @@ def test_list_and_describe_are_tables_that_tools_can_cut(cli: Cli, topic: str) -
 
 def test_validate_only_shows_the_placement_and_creates_nothing(cli: Cli) -> None:
     shown = json.loads(cli.succeed("topic", "create", "maybe", "--partitions", "2", "--validate-only", "--json"))
-    assert shown["partitions"] == [{"partition_id": 0, "replicas": [1]}, {"partition_id": 1, "replicas": [1]}]
+    assert shown["assignments"] == [{"partition_id": 0, "replicas": [1]}, {"partition_id": 1, "replicas": [1]}]
     assert "maybe" not in cli.succeed("topic", "list").decode()
 
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.process
 async def test_a_topics_life(admin: AdminClient) -> None:
     placed = await admin.create_topic("life", partitions=2, configs={"retention.ms": "60000"})
     assert (placed.topic_name, placed.partitions_count, placed.replication_factor) == ("life", 2, 1)
-    assert [(partition.partition_id, partition.replicas) for partition in placed.partitions] == [(0, (1,)), (1, (1,))]
+    assert [(partition.partition_id, partition.replicas) for partition in placed.assignments] == [(0, (1,)), (1, (1,))]
     described = await admin.describe_topic("life")
     assert (described.topic_id, described.protocol, described.is_internal) == (placed.topic_id, "isr", False)
     assert [(partition.leader, partition.isr) for partition in described.partitions] == [(1, (1,)), (1, (1,))]
@@ -70,7 +70,7 @@ async def test_a_topic_that_exists_is_told_from_one_that_cannot_be(admin: AdminC
     described = await admin.describe_topic(topic)
     found = await admin.create_topic(topic, partitions=7, exist_ok=True)
     assert (found.topic_id, found.partitions_count) == (described.topic_id, 1)
-    assert [at.replicas for at in found.partitions] == [at.replicas for at in described.partitions]
+    assert [at.replicas for at in found.assignments] == [at.replicas for at in described.partitions]
     await admin.delete_topic(topic)
     assert [
         made.partitions_count for made in await admin.create_topics([NewTopic(topic_name=topic)], exist_ok=True)

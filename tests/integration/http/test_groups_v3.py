@@ -83,6 +83,7 @@ async def test_a_group_its_members_and_what_they_have(site: Site) -> None:
         "partition_assignor": "uniform",
         "state": "STABLE",
         "type": "CONSUMER",
+        "is_mixed_consumer_group": False,
         "members_count": 1,
         "group_epoch": epoch,
         "coordinator_id": 1,

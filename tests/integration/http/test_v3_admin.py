@@ -59,7 +59,7 @@ async def test_a_topics_life(site: Site) -> None:
     }
     preview = await site.post(f"{site.v3}/topics", {**document, "validate_only": True})
     assert preview.status == 200
-    assert preview.json()["partitions"] == [{"partition_id": 0, "replicas": [1]}, {"partition_id": 1, "replicas": [1]}]
+    assert preview.json()["assignments"] == [{"partition_id": 0, "replicas": [1]}, {"partition_id": 1, "replicas": [1]}]
     assert (await site.get(f"{site.v3}/topics/new")).code == 40401
     created = await site.post(f"{site.v3}/topics", document)
     assert created.status == 201

@@ -7,7 +7,7 @@ it, and whether a registered broker counts as live.
 from __future__ import annotations
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content
@@ -32,19 +32,23 @@ class VoterV3(Struct, frozen=True):
 
 
 class ClusterV3(Struct, frozen=True):
-    """A cluster. `controller` links to the broker that is the controller now, if one is; `controller_epoch` rises with
-    each that becomes it. `metadata_position` is how far the broker that answers has applied the metadata log."""
+    """A cluster. `controller` links to the broker that is the controller now, and is left out where none is;
+    `controller_epoch` rises with each that becomes it. `metadata_position` is how far the broker that answers has
+    applied the metadata log."""
 
     kind: str
     metadata: Metadata
     cluster_id: str
-    controller: Related | None
     controller_epoch: int
     metadata_position: int
     voters: list[VoterV3]
+    acls: Related
     brokers: Related
-    topics: Related
+    broker_configs: Related
     consumer_groups: Related
+    topics: Related
+    partition_reassignments: Related
+    controller: Related | UnsetType = UNSET
 
 
 class BrokerV3(Struct, frozen=True):
@@ -146,13 +150,16 @@ def _cluster(context: Context, place: Place) -> ClusterV3:
         "KafkaCluster",
         place.metadata(),
         place.cluster_id,
-        place.related("brokers", controller) if controller >= 0 else None,
         image.controller_epoch,
         image.position,
         [_voter(image, voter) for voter in image.voters],
+        place.related("acls"),
         place.related("brokers"),
-        place.related("topics"),
+        place.related("broker-configs"),
         place.related("consumer-groups"),
+        place.related("topics"),
+        place.related("topics", "-", "partitions", "-", "reassignment"),
+        place.related("brokers", controller) if controller >= 0 else UNSET,
     )
 
 

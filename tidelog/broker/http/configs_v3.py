@@ -62,6 +62,22 @@ class BrokerConfigV3(Struct, frozen=True):
     synonyms: list[SynonymV3]
 
 
+class ClusterConfigV3(Struct, frozen=True):
+    """A setting of all brokers of a cluster."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+    config_type: str
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+    source: str
+    synonyms: list[SynonymV3]
+
+
 class ConfigValue(Body):
     """The body of a PUT: the new value, or null for the default."""
 
@@ -152,6 +168,19 @@ async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
     return json_answer(_named(_broker_configs(context, place, call), call))
 
 
+async def list_all_broker_configs(context: Context, call: Call) -> web.StreamResponse:
+    """The settings of all brokers that this one can tell: its own."""
+    place = Place(context, call)
+    data = _own_configs(context, place)
+    return json_answer(place.list_of("KafkaBrokerConfig", data, "brokers", "-", "configs"))
+
+
+async def list_cluster_configs(context: Context, call: Call) -> web.StreamResponse:
+    """Settings that all brokers share: there are none, each broker is told its own when it starts."""
+    data: list[ClusterConfigV3] = []
+    return json_answer(Place(context, call).list_of("KafkaClusterConfig", data, "broker-configs"))
+
+
 async def _alter(
     context: Context, call: Call, changes: dict[str, str | None], *, validate_only: bool = False
 ) -> web.StreamResponse:
@@ -179,6 +208,11 @@ def _broker_configs(context: Context, place: Place, call: Call) -> list[BrokerCo
     node_id = broker_of(context, call).node_id
     if node_id != context.face.cluster.node_id:
         raise NotFound(f"only broker {node_id} itself can show its settings; ask it at its own address")
+    return _own_configs(context, place)
+
+
+def _own_configs(context: Context, place: Place) -> list[BrokerConfigV3]:
+    node_id = context.face.cluster.node_id
     return [
         BrokerConfigV3(
             "KafkaBrokerConfig",

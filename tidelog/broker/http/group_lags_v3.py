@@ -39,7 +39,8 @@ class LagV3(Struct, frozen=True):
 
 
 class LagSummaryV3(Struct, frozen=True):
-    """How far a group is behind in all, and in the partition where it is behind most."""
+    """How far a group is behind in all, and in the partition where it is behind most. If no member has that one,
+    `max_lag_consumer` links to all members."""
 
     kind: str
     metadata: Metadata
@@ -52,7 +53,7 @@ class LagSummaryV3(Struct, frozen=True):
     max_lag_partition_id: int
     max_lag: int
     total_lag: int
-    max_lag_consumer: Related | None
+    max_lag_consumer: Related
     max_lag_partition: Related
 
 
@@ -129,6 +130,6 @@ def _summary(place: Place, group: str, lags: Sequence[Lag]) -> LagSummaryV3:
         worst.committed.partition,
         most,
         total,
-        None if member is None else place.related("consumer-groups", group, "consumers", member.member_id),
+        place.related("consumer-groups", group, "consumers", *([] if member is None else [member.member_id])),
         place.related("topics", worst.committed.topic, "partitions", worst.committed.partition),
     )

@@ -42,6 +42,7 @@ class ConsumerGroupV3(Struct, frozen=True):
     partition_assignor: str
     state: str
     type: str
+    is_mixed_consumer_group: bool
     members_count: int
     group_epoch: int
     coordinator_id: int
@@ -132,6 +133,7 @@ def _group(place: Place, found: GroupListed | GroupDescription) -> ConsumerGroup
         found.assignor,
         found.state.upper(),
         _TYPE,
+        False,  # there are no classic members
         found.members if isinstance(found, GroupListed) else len(found.members),
         found.group_epoch,
         found.coordinator,

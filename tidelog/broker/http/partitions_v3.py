@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer
@@ -17,16 +17,17 @@ from tidelog.model.ids import NodeId
 
 
 class PartitionV3(Struct, frozen=True):
-    """A partition; `leader` links to the leader's replica, and is null where there is none."""
+    """A partition; `leader` links to the leader's replica, and is left out where there is none."""
 
     kind: str
     metadata: Metadata
     cluster_id: str
     topic_name: str
     partition_id: int
-    leader: Related | None
     replicas: Related
+    reassignment: Related
     leader_epoch: int
+    leader: Related | UnsetType = UNSET
 
 
 class PartitionOffsetV3(Struct, frozen=True):
@@ -137,7 +138,8 @@ def _partition(place: Place, topic: Topic, partition: PartitionInfo) -> Partitio
         place.cluster_id,
         topic.name,
         partition.partition,
-        place.related(*segments, "replicas", partition.leader) if partition.leader >= 0 else None,
         place.related(*segments, "replicas"),
+        place.related(*segments, "reassignment"),
         partition.leader_epoch,
+        place.related(*segments, "replicas", partition.leader) if partition.leader >= 0 else UNSET,
     )

@@ -1,6 +1,6 @@
 """REST v3: topics are created, listed, described, grown and deleted.
 
-A topic shows where its replicas are (`partitions`), also when it is only validated: an administrator sees the
+A topic shows where its replicas are (`assignments`), also when it is only validated: an administrator sees the
 placement before it is made.
 """
 
@@ -72,8 +72,10 @@ class TopicV3(Struct, frozen=True):
     replication_factor: int
     partitions_count: int
     protocol: str
-    partitions: list[PartitionPlace]
+    assignments: list[PartitionPlace]
+    partitions: Related
     configs: Related
+    partition_reassignments: Related
 
 
 _CREATE: Final = json_decoder(CreateTopic)
@@ -150,5 +152,7 @@ def _topic(place: Place, topic: Topic) -> TopicV3:
         len(topic.partitions),
         topic.commit_protocol,
         [PartitionPlace(partition.partition, list(partition.replicas)) for partition in topic.partitions],
+        place.related("topics", topic.name, "partitions"),
         place.related("topics", topic.name, "configs"),
+        place.related("topics", topic.name, "partitions", "-", "reassignment"),
     )
