@@ -27,8 +27,7 @@ from tidelog.sim.cluster.nemesis import Nemesis
 from tidelog.sim.cluster.paxos_watch import PaxosWatch
 from tidelog.sim.cluster.replica_watch import ReplicaWatch
 from tidelog.sim.cluster.rules import all_rules
-from tidelog.sim.cluster.scenario import Scenario, Step, Strike
-from tidelog.sim.cluster.shrink import RUNS_MAX, Shrinking
+from tidelog.sim.cluster.scenario import Scenario, Step, Strike, simpler
 from tidelog.sim.cluster.sometimes import RUNS_WITH_GROUPS, count_logs, count_steps, runs_with
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.cluster.truth import Truth
@@ -38,6 +37,9 @@ from tidelog.sim.kit import loop as sim_loop
 from tidelog.sim.kit.loop import SimLoop
 from tidelog.sim.kit.process import owned_task
 from tidelog.sim.kit.seeds import stream
+from tidelog.sim.kit.shrink import Shrinking
+
+SHRINK_RUNS_MAX = 300
 
 
 def run_seed(seed: int, mix: Mix | None = None, groups: bool | None = None) -> Outcome:
@@ -45,13 +47,15 @@ def run_seed(seed: int, mix: Mix | None = None, groups: bool | None = None) -> O
     return run_scenario(draw_scenario(seed, mix, groups))
 
 
-def shrink(scenario: Scenario, *, runs_max: int = RUNS_MAX) -> Scenario:
+def shrink(scenario: Scenario, *, runs_max: int = SHRINK_RUNS_MAX) -> Scenario:
     """A smaller scenario that breaks the same rule as this one, which must fail; after `runs_max` runs at most."""
     broken = _broken_rules(run_scenario(scenario))
     assert broken, "this scenario does not fail"
-    return Shrinking(
-        scenario, lambda candidate: bool(broken & _broken_rules(run_scenario(candidate))), runs_max=runs_max
-    ).run()
+
+    def fails(candidate: Scenario) -> bool:
+        return bool(broken & _broken_rules(run_scenario(candidate)))
+
+    return Shrinking(scenario, fails, runs_max=runs_max).run("steps", simpler)
 
 
 def _broken_rules(outcome: Outcome) -> set[str]:

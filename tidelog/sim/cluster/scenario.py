@@ -7,11 +7,12 @@ of faults, because a run with a bit of everything rarely shows what two or three
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
+from msgspec import structs
 
-from tidelog.sim.cluster.groups.plans import GroupTraffic, Mishap
+from tidelog.sim.cluster.groups.plans import GroupTraffic, Mishap, simpler_groups
 from tidelog.sim.cluster.traffic import Traffic
 
 
@@ -99,3 +100,32 @@ def encode_scenario(scenario: Scenario) -> str:
 def decode_scenario(text: str) -> Scenario:
     """Raises `msgspec.DecodeError`."""
     return msgspec.json.decode(text, type=Scenario)
+
+
+def simpler(scenario: Scenario) -> Iterator[Scenario]:
+    """Scenarios in which less happens."""
+    for swarm in _simpler_swarms(scenario.swarm):
+        yield structs.replace(scenario, swarm=swarm)
+    for number, step in enumerate(scenario.steps):
+        if isinstance(step, (Strike, Mishap)) and step.lasts_s > 0.1:
+            shorter = structs.replace(step, lasts_s=round(step.lasts_s / 2, 4))
+            yield structs.replace(scenario, steps=(*scenario.steps[:number], shorter, *scenario.steps[number + 1 :]))
+
+
+def _simpler_swarms(swarm: Swarm) -> Iterator[Swarm]:
+    if swarm.learners:
+        yield structs.replace(swarm, learners=swarm.learners - 1)
+    if swarm.groups.groups:
+        yield structs.replace(swarm, groups=GroupTraffic())
+        yield from (structs.replace(swarm, groups=groups) for groups in simpler_groups(swarm.groups))
+    yield structs.replace(swarm, traffic=Traffic(), groups=GroupTraffic())
+    traffic = swarm.traffic
+    for producer in traffic.producers:
+        fewer = tuple(other for other in traffic.producers if other is not producer)
+        yield structs.replace(swarm, traffic=structs.replace(traffic, producers=fewer))
+    yield structs.replace(swarm, traffic=structs.replace(traffic, tunes=False))
+    yield structs.replace(swarm, clock_drift=0.0)
+    yield structs.replace(swarm, delay_min_s=0.0, delay_mean_s=0.0005)
+    yield structs.replace(swarm, disk_delay_s=0.0005)
+    yield structs.replace(swarm, is_calm_at_first=True)
+    yield structs.replace(swarm, settings=dict(swarm.settings) | {"metadata.log.snapshot.records": 1_000})

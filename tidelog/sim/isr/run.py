@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from msgspec import structs
-
 from tidelog.sim.isr.actions import ACTIONS
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.healing import Healing
@@ -19,6 +17,7 @@ from tidelog.sim.isr.repairing import Repairing
 from tidelog.sim.isr.sometimes import SOMETIMES
 from tidelog.sim.kit import batches
 from tidelog.sim.kit.batches import Batch, Progress, verdict_of
+from tidelog.sim.kit.shrink import Shrinking
 
 STEP_MS = 4
 
@@ -98,15 +97,6 @@ def _run_seed(mix: str, parts: Parts, seed: int) -> Outcome:
 
 
 def shrink(outcome: Outcome, parts: Parts = SHIPPED) -> Plan:
-    """A plan of fewer steps that fails as this one did (Zeller's ddmin, greedily)."""
+    """Returns a plan of fewer steps that fails as this one did."""
     assert outcome.verdict, "there is nothing to shrink"
-    plan, before = outcome.plan, None
-    while plan != before:
-        before, size = plan, len(plan.steps)
-        while size >= 1:
-            for stop in range(len(plan.steps), 0, -size):
-                fewer = structs.replace(plan, steps=plan.steps[: max(0, stop - size)] + plan.steps[stop:])
-                if run_plan(fewer, parts).verdict == outcome.verdict:
-                    plan = fewer
-            size //= 2
-    return plan
+    return Shrinking(outcome.plan, lambda plan: run_plan(plan, parts).verdict == outcome.verdict).run("steps")

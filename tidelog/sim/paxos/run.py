@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from tidelog.sim.kit import batches
 from tidelog.sim.kit.batches import Batch, Progress, verdict_of
+from tidelog.sim.kit.shrink import Shrinking
 from tidelog.sim.paxos.drawing import draw_scenario
 from tidelog.sim.paxos.healing import Healing
 from tidelog.sim.paxos.invariant import Invariant
 from tidelog.sim.paxos.rules import INVARIANTS
-from tidelog.sim.paxos.scenario import Scenario
-from tidelog.sim.paxos.shrink import Shrinking
+from tidelog.sim.paxos.scenario import Scenario, simpler
 from tidelog.sim.paxos.simulation import Observer, Simulation
 from tidelog.sim.paxos.sometimes import SOMETIMES
 from tidelog.sim.paxos.story import Story
@@ -77,10 +79,22 @@ def _run_seed(seed: int) -> Outcome:
 
 
 def shrink(outcome: Outcome, invariants: tuple[type[Invariant], ...] = INVARIANTS) -> Scenario:
-    """The smallest scenario found that fails as this one did."""
+    """Returns the smallest scenario found that fails as this one did: steps go first, then messages, which are lost."""
 
     def fails(scenario: Scenario) -> bool:
         return run_scenario(scenario, invariants).verdict == outcome.verdict
 
     assert outcome.verdict, "there is nothing to shrink"
-    return Shrinking(outcome.scenario, fails).run(lambda scenario: run_scenario(scenario, invariants).messages)
+    shrinking = Shrinking(outcome.scenario, fails)
+    messages = run_scenario(shrinking.run("plan", simpler), invariants).messages
+    lose_messages(shrinking, messages)
+    return shrinking.scenario
+
+
+def lose_messages(shrinking: Shrinking[Scenario], messages: int) -> None:
+    """Has the scenario lose as many of its messages as it can."""
+    lost = {*shrinking.scenario.dropped}
+    sent = [ordinal for ordinal in range(1, messages + 1) if ordinal not in lost]
+    shrinking.leave_out(
+        sent, lambda scenario, kept: structs.replace(scenario, dropped=tuple(sorted({*lost, *sent}.difference(kept))))
+    )

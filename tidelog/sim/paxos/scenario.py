@@ -6,7 +6,10 @@ of trouble out, because a run with a bit of everything rarely shows what two or 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
+from msgspec import structs
 
 from tidelog.sim.paxos.actions import Action
 
@@ -57,3 +60,15 @@ class Scenario(msgspec.Struct, frozen=True):
     """Actions by their time."""
     dropped: tuple[int, ...] = ()
     """Messages that are lost, by their ordinals: for making a failing run smaller."""
+
+
+def simpler(scenario: Scenario) -> Iterator[Scenario]:
+    """Scenarios in which less happens."""
+    swarm = scenario.swarm
+    for chance in ("duplicate", "loss", "deafness", "late", "ambition"):
+        yield structs.replace(scenario, swarm=structs.replace(swarm, **{chance: 0.0}))
+    for ticks in ("delay_spread", "disk_ticks"):
+        yield structs.replace(scenario, swarm=structs.replace(swarm, **{ticks: 0}))
+    yield structs.replace(scenario, swarm=structs.replace(swarm, mood="none"))
+    for window in range(1, min(3, swarm.window)):
+        yield structs.replace(scenario, swarm=structs.replace(swarm, window=window))

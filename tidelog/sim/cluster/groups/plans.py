@@ -194,7 +194,7 @@ def draw_group_settings(seed: int) -> dict[str, int | str]:
 # -- shrinking -------------------------------------------------------------------------------------------------------
 
 
-def simpler(traffic: GroupTraffic) -> Iterator[GroupTraffic]:
+def simpler_groups(traffic: GroupTraffic) -> Iterator[GroupTraffic]:
     """Groups in which less happens."""
     if len(traffic.groups) > 1:
         for group in traffic.groups:

@@ -1,0 +1,71 @@
+"""Makes a failing scenario smaller, as long as it fails in the same way.
+
+Steps go first, by halves, quarters and so on (Zeller's ddmin, greedily); then the scenario tries what it calls simpler
+versions of itself. What is left is usually a handful of steps, a history that fits on a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import structs
+
+S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
+
+
+class Shrinking(Generic[S]):
+    """The shrinking of one scenario.
+
+    `fails` says whether a candidate fails like the first one; it is asked `runs_max` times at most.
+    """
+
+    def __init__(self, scenario: S, fails: Callable[[S], bool], *, runs_max: int = 3000) -> None:
+        self.scenario = scenario
+        """The smallest one so far."""
+        self.runs = 0
+        self._fails = fails
+        self._runs_max = runs_max
+
+    def run(self, field: str, simpler: Callable[[S], Iterable[S]] = lambda _: ()) -> S:
+        """Leaves out steps, which the scenario has in `field`, and simplifies, until neither changes anything."""
+
+        def build(scenario: S, steps: tuple[Any, ...]) -> S:
+            return structs.replace(scenario, **{field: steps})
+
+        before = None
+        while before != self.scenario and self.runs < self._runs_max:
+            before = self.scenario
+            self.leave_out(getattr(self.scenario, field), build)
+            self.simplify(simpler)
+        return self.scenario
+
+    def leave_out(self, items: Sequence[T], build: Callable[[S, tuple[T, ...]], S]) -> None:
+        """Leaves out as many items as it can; `build` makes a scenario with those that are kept."""
+        kept, size = tuple(items), len(items)
+        while size >= 1:
+            for stop in range(
+                len(kept), 0, -size
+            ):  # from the end on, so what goes does not shift what is still to come
+                fewer = kept[: max(0, stop - size)] + kept[stop:]
+                if self._try(build(self.scenario, fewer)):
+                    kept = fewer
+            size //= 2
+
+    def simplify(self, simpler: Callable[[S], Iterable[S]]) -> None:
+        """Tries each simpler version of the scenario. Once one fails, those that follow are versions of that one."""
+        tried = 0
+        while (candidate := next(islice(simpler(self.scenario), tried, None), None)) is not None:
+            tried += not self._try(candidate)
+
+    def _try(self, candidate: S) -> bool:
+        if self.runs >= self._runs_max or candidate == self.scenario:
+            return False
+        self.runs += 1
+        if not self._fails(candidate):
+            return False
+        self.scenario = candidate
+        return True
