@@ -51,7 +51,9 @@ def check(
             polls_min=polls_min,
             faults_min=faults_min,
         )
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
         raise CommandError(f"{path} cannot be judged: {error}") from None
     finally:
         gc.enable()

@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+import typer.core
 
 from tidelog import __version__
 from tidelog.cli.imports import imported
@@ -28,6 +29,7 @@ from tidelog.cli.terminal import (
     one_line,
     print_error,
 )
+from tidelog.config.errors import plain_words
 from tidelog.model.errors import TidelogError
 
 
@@ -94,9 +96,22 @@ def _run() -> str | int | None:
     return EXIT_ERROR
 
 
+class PlainGroup(typer.core.TyperGroup):
+    """The commands, with plain words about a value that an option refuses: typer repeats its validator's."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command that was named. Raises `typer.BadParameter` for a value that it does not take."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = plain_words(error.message)
+            raise
+
+
 def build(words: Sequence[str]) -> typer.Typer:
     """The command line, with the command that `words` begins with complete, and the others by name and summary."""
     app = typer.Typer(
+        cls=PlainGroup,
         help="A Kafka-style message broker in asyncio Python.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,

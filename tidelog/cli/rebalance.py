@@ -95,7 +95,7 @@ def _plan(brokers: Sequence[BrokerDescription], topics: Sequence[TopicDescriptio
     known = [broker.broker_id for broker in brokers]
     for node_id in without:
         if node_id not in known:
-            raise NotFound(f"there is no broker {node_id}; there are {', '.join(map(str, known))}")
+            raise NotFound(f"there is no broker {node_id}; the brokers are {', '.join(map(str, known))}")
     current = [
         Assignment(TopicPartition(topic.topic_name, found.partition_id), found.replicas)
         for topic in topics

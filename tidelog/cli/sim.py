@@ -81,12 +81,13 @@ def _document(summary: Summary) -> dict[str, object]:
 
 
 def _print_summary(summary: Summary) -> None:
-    print_table(["what happened", "times"], sorted(summary.counters.items()))
-    print(
-        f"\n{counted(summary.runs, 'run')} from seed {summary.first_seed}: "
-        f"{counted(summary.records_acknowledged, 'record')} acknowledged, {counted(summary.faults, 'fault')}, "
-        f"{counted(len(summary.failures), 'run')} failed"
-    )
+    figures = [f"{counted(len(summary.failures), 'run')} failed"]
+    if summary.counters:  # a storage has no clients, and counts nothing
+        print_table(["what happened", "times"], sorted(summary.counters.items()))
+        print()
+        acknowledged = f"{counted(summary.records_acknowledged, 'record')} acknowledged"
+        figures = [acknowledged, counted(summary.faults, "fault"), *figures]
+    print(f"{counted(summary.runs, 'run')} from seed {summary.first_seed}: {', '.join(figures)}")
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
         print(f"\nseed {failure.seed}: {replay_command(failure.seed, summary.simulators, summary.mix, summary.groups)}")
         for violation in failure.violations:

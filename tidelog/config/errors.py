@@ -31,8 +31,13 @@ def problems(error: ValidationError, given: Mapping[str, object]) -> list[tuple[
     return [_problem(details, given) for details in error.errors(include_url=False)]
 
 
+def plain_words(message: str) -> str:
+    """Returns what pydantic says of a value, as a sentence that a user expects."""
+    return message.removeprefix("Value error, ").replace("Input should be", "must be")
+
+
 def _problem(details: ErrorDetails, given: Mapping[str, object]) -> tuple[str, str]:
-    message = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    message = plain_words(details["msg"])
     if not details["loc"]:
         return "", message
     name = str(details["loc"][0])

@@ -38,8 +38,8 @@ def test_a_broker_is_described_with_what_it_holds(cli: Cli, topic: str) -> None:
 
 
 def test_brokers_that_do_not_exist_or_cannot_go(cli: Cli) -> None:
-    assert cli.fail("broker", "describe", "9") == ["error: there is no broker 9; there are 1 (40400)"]
-    assert cli.fail("broker", "remove", "9") == ["error: there is no broker 9; there are 1 (40400)"]
+    assert cli.fail("broker", "describe", "9") == ["error: there is no broker 9; the brokers are 1 (40400)"]
+    assert cli.fail("broker", "remove", "9") == ["error: there is no broker 9; the brokers are 1 (40400)"]
     [line] = cli.fail("broker", "remove", "1")
     assert line.startswith("error: broker 1 is the only one of its cluster;")
 

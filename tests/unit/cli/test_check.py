@@ -53,10 +53,14 @@ def test_a_run_that_proves_nothing(tidelog: Tidelog, path: Path) -> None:
     assert tidelog("check", "--faults-min", "0", str(path)).status == 0
 
 
-@pytest.mark.parametrize("content", [b"{}", b"\xff", None])
-def test_no_history(tidelog: Tidelog, path: Path, content: bytes | None) -> None:
-    if content is not None:
-        path.write_bytes(content)
+@pytest.mark.parametrize("content", [b"{}", b"\xff"])
+def test_no_history(tidelog: Tidelog, path: Path, content: bytes) -> None:
+    path.write_bytes(content)
     ran = tidelog("check", str(path))
     assert (ran.status, ran.out) == (1, "")
     assert "cannot be judged" in ran.err
+
+
+def test_no_file(tidelog: Tidelog, path: Path) -> None:
+    ran = tidelog("check", str(path))
+    assert (ran.status, ran.out, ran.err) == (1, "", f"error: cannot read {path}: No such file or directory\n")

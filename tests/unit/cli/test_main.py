@@ -71,6 +71,21 @@ def test_a_misspelt_command_is_answered_with_the_nearest(tidelog: Tidelog, words
     assert f"Did you mean '{meant}'?" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["topic", "create", "t", "--protocol", "raft"], "'--protocol': 'raft' is not one of 'isr', 'paxos'."),
+        (["topic", "create", "t", "--partitions", "0"], "'--partitions': must be greater than or equal to 1"),
+        (["produce", "t", "--timeout-ms", "x"], "'--timeout-ms': must be a valid integer"),
+    ],
+)
+def test_a_value_that_an_option_refuses_is_told_in_plain_words(tidelog: Tidelog, words: list[str], said: str) -> None:
+    ran = tidelog(*words)
+    assert (ran.status, ran.out) == (2, "")
+    assert f"Error: Invalid value for {said}" in ran.err
+    assert "Value error" not in ran.err and "Input should" not in ran.err
+
+
 def test_the_documentation_knows_every_command() -> None:
     page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
     assert [name for name in COMMANDS if f"`tidelog {name} " not in page and f"`tidelog {name}`" not in page] == []

@@ -61,3 +61,15 @@ def test_the_failures_of_a_batch_as_json(tidelog: Tidelog, monkeypatch: pytest.M
     assert json.loads(ran.out)["failures"] == [
         {"seed": 7, "violations": ["record 3 is lost"], "replay": "tidelog sim --runs 1 --seed 7"}
     ]
+
+
+def test_the_storage_has_nobody_who_acknowledges(tidelog: Tidelog) -> None:
+    ran = tidelog("sim", "--of", "storage", "--runs", "2")
+    assert (ran.status, ran.out) == (0, "2 runs from seed 0: 0 runs failed\n")
+
+
+def test_what_a_broker_acknowledged_is_summed_up(tidelog: Tidelog) -> None:
+    ran = tidelog("sim", "--of", "broker", "--runs", "1")
+    told = ran.out.splitlines()[-1]
+    assert told.startswith("1 run from seed 0: ") and " acknowledged, " in told
+    assert not told.startswith("1 run from seed 0: 0 records")

@@ -140,7 +140,7 @@ def broker_of(context: Context, call: Call) -> BrokerInfo:
     node_id = NodeId(params.node_number(call.path["broker_id"]))
     brokers = context.face.cluster.image.brokers
     if node_id not in brokers:
-        raise NotFound(f"there is no broker {node_id}; there are {', '.join(map(str, sorted(brokers)))}")
+        raise NotFound(f"there is no broker {node_id}; the brokers are {', '.join(map(str, sorted(brokers)))}")
     return brokers[node_id]
 
 
