@@ -11,7 +11,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import structlog
@@ -23,16 +23,15 @@ from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
 from tidelog.broker.consensus.founding import no_contacts
-from tidelog.broker.http.server import HttpServer, start_http
+from tidelog.broker.http.server import HttpServer, http_listener, start_http
 from tidelog.broker.joining import peer_contacts
 from tidelog.config.schema import BrokerConfig
-from tidelog.config.values import split_address
+from tidelog.model.cluster import Endpoint
 from tidelog.storage.disk_files import DiskFiles
 
 STOP_GRACE_S = 5.0
 """How long requests may take to end once the broker stops."""
 STOP_S_MAX = 9.0
-WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to recognise them, not to bind to them
 GC_THRESHOLDS = (20_000, 50, 50)
 
 logger = structlog.get_logger("tidelog")
@@ -57,13 +56,13 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), entropy, disk, network, contacts)
     server: HttpServer | None = None
     try:
-        host, port = split_address(config.http_listener)
-        server = await start_http(broker.face, host, port)
-        if not await _start(broker, advertised_address(config, server.address), stop_requested):
+        listener = http_listener(config)
+        server = await start_http(broker.face, listener, host_name())
+        if not await _start(broker, {listener.name: server.advertised}, stop_requested):
             return _status(broker)
         _settle_memory()
-        url = f"http://{f'[{host}]' if ':' in host else host}:{server.address[1]}"
-        announce(f"tidelog: ready {url} cluster={broker.cluster_id} node={broker.node_id}")
+        bound = Endpoint(listener.bind.host, server.address[1])
+        announce(f"tidelog: ready http://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
         async with asyncio.timeout(STOP_S_MAX):
@@ -79,10 +78,10 @@ def _status(broker: Broker) -> int:
     return 1 if broker.failed.is_set() and not broker.is_removed else 0
 
 
-async def _start(broker: Broker, address: tuple[str, int], stop_requested: asyncio.Event) -> bool:
+async def _start(broker: Broker, listeners: Mapping[str, Endpoint], stop_requested: asyncio.Event) -> bool:
     """Starts the broker; False if it was stopped, or failed, before it was ready."""
     started = asyncio.Event()
-    starting = asyncio.ensure_future(broker.start(address))
+    starting = asyncio.ensure_future(broker.start(listeners))
     starting.add_done_callback(lambda _: started.set())
     await _first_of(started, stop_requested, broker.failed)
     if starting.done():
@@ -91,13 +90,6 @@ async def _start(broker: Broker, address: tuple[str, int], stop_requested: async
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
     return False
-
-
-def advertised_address(config: BrokerConfig, bound: tuple[str, int]) -> tuple[str, int]:
-    """The address that clients are told: nobody can connect to "all addresses"."""
-    if config.http_advertised_listener is not None:
-        return split_address(config.http_advertised_listener)
-    return (host_name(), bound[1]) if bound[0] in WILDCARDS else bound
 
 
 def _stop_on_signals() -> asyncio.Event:

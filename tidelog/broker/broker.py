@@ -49,7 +49,7 @@ from tidelog.controller.commands import (
     RegisterBroker,
 )
 from tidelog.controller.partition_commands import UnfitReplica
-from tidelog.model.cluster import ClusterImage, Topic
+from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
@@ -81,7 +81,6 @@ class Broker:
         """`contacts` finds peer addresses in an existing cluster, for a broker that is to join it."""
         self.config = config
         self.node_id = NodeId(config.node_id)
-        self.http_address: tuple[str, int] = ("127.0.0.1", 0)
         self.stats = Stats()
         self.purgatory = Purgatory()
         self.failed = asyncio.Event()
@@ -179,16 +178,15 @@ class Broker:
 
     # -- start and stop -------------------------------------------------------------------------------------------
 
-    async def start(self, http_address: tuple[str, int]) -> None:
-        """Opens everything, joins the cluster under the address that clients will find in the metadata, and returns
-        when the cluster counts on this broker. That may take as long as the others need to be started.
+    async def start(self, listeners: Mapping[str, Endpoint]) -> None:
+        """Opens everything, joins the cluster under the advertised addresses of its listeners, by their names, and
+        returns when the cluster counts on this broker. That may take as long as the others need to be started.
 
         Raises `MetadataDamaged`, `ConfigError`, `NodeIdInUse`, `WrongCluster`, `InvalidRequest` or `OSError`: this
         broker cannot run; call `stop` all the same.
         """
-        self.http_address = http_address
         self._spawn("log-writer", self.log_writer.run())
-        peer_address = await self._listen()
+        peer_address = await self._listen(listeners)
         if self.config.cluster_voters or self.config.cluster_join:
             self.stage = "it is looking for the brokers that cluster.voters or cluster.join name; its log says for whom"
         await self._metadata.open(peer_address, self._contacts)
@@ -199,7 +197,7 @@ class Broker:
         self._spawn("controller", self._controller.run())
         self._metadata.start()
         self.stage = "it waits for an active controller, which takes a majority of the voters, to be registered"
-        await self._register(peer_address)
+        await self._register(listeners, peer_address)
         self.stage = "it is registered, and loading its logs"
         self._spawn("registration", self._registration.run())
         self._registration.on_metadata_applied()
@@ -211,7 +209,7 @@ class Broker:
         self._spawn("group-lags", self.group_lags.run())
         self.is_ready = True
 
-    async def _listen(self) -> tuple[str, int]:
+    async def _listen(self, listeners: Mapping[str, Endpoint]) -> tuple[str, int]:
         """The address that peers are told. A broker that is alone by configuration can do without one."""
         host, port = split_address(self.config.peer_listener)
         try:
@@ -221,19 +219,19 @@ class Broker:
                 raise
             logger.warning("no other broker can join: the peer address is taken", address=host, error=str(error))
             return host, port
-        return self.config.peer_address(bound, http_host=self.http_address[0])
+        return self.config.peer_address(bound, http_host=listeners[HTTP].host)
 
     def _introduce(self, cluster_id: str, epoch: int) -> None:
         self._hello = Hello(self.node_id, self._hello.incarnation, cluster_id, epoch)
 
-    async def _register(self, peer_address: tuple[str, int]) -> None:
+    async def _register(self, listeners: Mapping[str, Endpoint], peer_address: tuple[str, int]) -> None:
         clean_epoch = take_clean_mark(self._files)
         known = self.image.brokers.get(self.node_id)
         command = RegisterBroker(
             self.node_id,
             self._hello.incarnation,
             self._metadata.incarnation,
-            *self.http_address,
+            dict(listeners),
             *peer_address,
             self.config.broker_rack,
             self._metadata.cluster_id,

@@ -130,8 +130,7 @@ def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> B
             voter_id = voter.voter_id
     return BrokerInfo(
         node,
-        record.host,
-        record.port,
+        in_order(record.advertised),
         record.rack,
         offset,
         record.incarnation,

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tidelog.model.cluster import Endpoint
+
 
 class NewTopic(msgspec.Struct, frozen=True):
     """A topic to be created. None means the controller's default; `assignments` excludes the two counts."""
@@ -88,8 +90,8 @@ class RegisterBroker(Command, frozen=True, tag=True):
     """Of the process."""
     storage: str
     """Of the metadata log's disk."""
-    host: str
-    port: int
+    listeners: Mapping[str, Endpoint]
+    """The addresses that clients are told, by the names of the listeners."""
     peer_host: str
     peer_port: int
     rack: str | None = None

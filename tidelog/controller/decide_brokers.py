@@ -58,20 +58,19 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
         return Decision(answer=lambda after: RegistrationOutdated(after.position, epoch))
     if known is not None and not known.is_fenced and known.storage != command.storage:
         raise NodeIdInUse(
-            f"node id {node} belongs to a broker that is live, at {known.host}:{known.port}. Give this one another "
+            f"node id {node} belongs to a broker that is live, at {known.http}. Give this one another "
             "node.id; if it is the same broker with a new disk, it will be admitted as soon as the old process's "
             "session is over"
         )
     loss = _loss(known, command)
     registered = BrokerRegistered(
-        node,
-        command.incarnation,
-        command.host,
-        command.port,
-        command.rack,
-        command.peer_host,
-        command.peer_port,
-        command.storage,
+        node_id=node,
+        incarnation=command.incarnation,
+        listeners=dict(command.listeners),
+        rack=command.rack,
+        peer_host=command.peer_host,
+        peer_port=command.peer_port,
+        storage=command.storage,
         is_clean=loss is None,
     )
     lost = without(image, node, config, loss, new_disk=command.storage)
@@ -100,7 +99,7 @@ def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> B
         raise BrokerRemoved(f"node {node_id} was removed from this cluster; stop it, or start it again to join anew")
     if broker.epoch != broker_epoch:
         raise StaleBrokerEpoch(
-            f"node {node_id} has registered again, at {broker.host}:{broker.port}; two brokers with one node.id, or an "
+            f"node {node_id} has registered again, at {broker.http}; two brokers with one node.id, or an "
             "old process that was not stopped"
         )
     return broker

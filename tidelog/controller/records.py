@@ -7,9 +7,11 @@ has a field too many, is an error: to skip it would leave this broker with anoth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from tidelog.model.cluster import PartitionMember
+from tidelog.model.cluster import HTTP, Endpoint, PartitionMember
 
 
 class MetadataRecord(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
@@ -53,19 +55,27 @@ class SnapshotAgreed(MetadataRecord, frozen=True, tag=True):
 # -- brokers -------------------------------------------------------------------------------------------------------
 
 
-class BrokerRegistered(MetadataRecord, frozen=True, tag=True):
+class BrokerRegistered(MetadataRecord, frozen=True, tag=True, kw_only=True, omit_defaults=True):
     """A broker process has started. Its position in the log is its epoch. It is fenced until it has applied this."""
 
     node_id: int
     incarnation: str
-    host: str
-    port: int
+    host: str | None = None
+    """With `port`, the HTTP address in a record that was written before brokers had several listeners."""
+    port: int | None = None
+    listeners: dict[str, Endpoint] = {}
+    """The addresses that clients are told, by the names of the listeners."""
     rack: str | None
     peer_host: str
     peer_port: int
     storage: str
     is_clean: bool
     """Its predecessor stopped in good order: what it acknowledged is on its disk."""
+
+    @property
+    def advertised(self) -> Mapping[str, Endpoint]:
+        """The addresses that clients are told, whatever the age of the record."""
+        return self.listeners if self.host is None else {HTTP: Endpoint(self.host, self.port or 0)}
 
 
 class BrokerFenced(MetadataRecord, frozen=True, tag=True):

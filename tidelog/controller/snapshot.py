@@ -6,14 +6,21 @@ compare their snapshots by hash. It is JSON with sorted keys; reading accepts no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
 
-from tidelog.model.cluster import BrokerInfo, ClusterImage, in_order
+from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, in_order
 from tidelog.model.errors import InternalError
+from tidelog.model.ids import NodeId
 
-FORMAT = 4
+FORMAT = 5
+FORMAT_WITHOUT_LISTENERS = 4
+"""The format of brokers that had no address but the HTTP listener's; it is read, and never written."""
+
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class SnapshotUnreadable(InternalError):
@@ -28,44 +35,87 @@ class _Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By node id: as keys of JSON, numbers would be text, and sorted as such."""
 
 
+class _BrokerInFormat4(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    node_id: NodeId
+    host: str
+    port: int
+    rack: str | None
+    epoch: int
+    incarnation: str
+    peer_host: str
+    peer_port: int
+    storage: str
+    is_fenced: bool
+    voter_id: int
+
+    @classmethod
+    def of(cls, broker: BrokerInfo) -> _BrokerInFormat4:
+        fields = {name: getattr(broker, name) for name in cls.__struct_fields__ if name not in ("host", "port")}
+        return cls(host=broker.http.host, port=broker.http.port, **fields)
+
+    def broker(self) -> BrokerInfo:
+        fields = msgspec.structs.asdict(self)
+        return BrokerInfo(listeners={HTTP: Endpoint(fields.pop("host"), fields.pop("port"))}, **fields)
+
+
+class _SnapshotInFormat4(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: int
+    image: ClusterImage
+    brokers: tuple[_BrokerInFormat4, ...]
+
+
 class _Header(msgspec.Struct, frozen=True):
     format: int
 
 
 def encode_image(image: ClusterImage) -> bytes:
     """The image's canonical form."""
-    plain = replace(
+    brokers = tuple(replace(broker, listeners=dict(broker.listeners)) for broker in image.brokers.values())
+    return _ENCODER.encode(_Snapshot(FORMAT, _without_brokers(image), brokers))
+
+
+def _encode_in_format_4(image: ClusterImage) -> bytes:
+    brokers = tuple(_BrokerInFormat4.of(broker) for broker in image.brokers.values())
+    return _ENCODER.encode(_SnapshotInFormat4(FORMAT_WITHOUT_LISTENERS, _without_brokers(image), brokers))
+
+
+def _without_brokers(image: ClusterImage) -> ClusterImage:
+    """The image with ordinary dictionaries, which can be encoded, and without its brokers."""
+    return replace(
         image,
         brokers={},
         topics={name: replace(topic, configs=dict(topic.configs)) for name, topic in image.topics.items()},
         deleted_topics=dict(image.deleted_topics),
     )
-    return msgspec.json.encode(_Snapshot(FORMAT, plain, tuple(image.brokers.values())), order="sorted")
 
 
 def decode_image(data: bytes) -> ClusterImage:
     """The image that was encoded. Raises `SnapshotUnreadable`."""
     try:
         version = msgspec.json.decode(data, type=_Header).format
-        if version != FORMAT:
+        if version == FORMAT:
+            snapshot = msgspec.json.decode(data, type=_Snapshot)
+            image = _image_of(snapshot.image, snapshot.brokers)
+            canonical = encode_image(image)
+        elif version == FORMAT_WITHOUT_LISTENERS:
+            old = msgspec.json.decode(data, type=_SnapshotInFormat4)
+            image = _image_of(old.image, [broker.broker() for broker in old.brokers])
+            canonical = _encode_in_format_4(image)
+        else:
             raise SnapshotUnreadable(
-                f"the metadata snapshot has format {version}, and this version of tidelog reads format {FORMAT}; "
-                "start the version that wrote it"
+                f"the metadata snapshot has format {version}, and this version of tidelog reads format "
+                f"{FORMAT_WITHOUT_LISTENERS} and {FORMAT}; start the version that wrote it"
             )
-        image = _image_of(msgspec.json.decode(data, type=_Snapshot))
     except msgspec.DecodeError as error:
         raise SnapshotUnreadable(f"the metadata snapshot cannot be understood: {error}") from error
-    if encode_image(image) != data:
+    if canonical != data:
         raise SnapshotUnreadable("the metadata snapshot is not in its canonical form; it was not written by a broker")
     return image
 
 
-def _image_of(snapshot: _Snapshot) -> ClusterImage:
-    image = snapshot.image
+def _image_of(image: ClusterImage, brokers: Iterable[BrokerInfo]) -> ClusterImage:
     topics = {name: replace(topic, configs=in_order(topic.configs)) for name, topic in image.topics.items()}
+    known = {broker.node_id: replace(broker, listeners=in_order(broker.listeners)) for broker in brokers}
     return replace(
-        image,
-        brokers=in_order({broker.node_id: broker for broker in snapshot.brokers}),
-        topics=in_order(topics),
-        deleted_topics=in_order(image.deleted_topics),
+        image, brokers=in_order(known), topics=in_order(topics), deleted_topics=in_order(image.deleted_topics)
     )

@@ -23,8 +23,21 @@ NO_THROTTLE = 0
 COMMIT_PROTOCOL = "commit.protocol"
 ISR = "isr"
 PAXOS = "paxos"
+HTTP = "http"
+"""The name of the listener that speaks HTTP."""
 NO_VOTER = 0
 """In the place of a voter id; the ids that are given out begin with 1."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An address that something listens at, or is told to others."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """The address as it stands in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Voter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -50,14 +63,17 @@ class PartitionMember(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     """`BrokerInfo.storage` of the disk."""
 
 
+NOWHERE = Endpoint("", 0)
+"""The address of what does not listen."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A registered broker. A fenced one leads nothing, and is not counted as live (Kafka's word)."""
 
     node_id: NodeId
-    host: str
-    """With `port`, where HTTP clients find it."""
-    port: int
+    listeners: Mapping[str, Endpoint]
+    """The addresses that its clients are told, by the names of its listeners, in their order."""
     rack: str | None
     epoch: int
     """The place of its registration in the metadata log; whoever comes with an older one is a process of the past."""
@@ -71,6 +87,11 @@ class BrokerInfo:
     is_fenced: bool = False
     voter_id: int = NO_VOTER
     """The newest id under which this disk votes, or voted, or is about to; `NO_VOTER` if it never got one."""
+
+    @property
+    def http(self) -> Endpoint:
+        """The address that HTTP clients are told; `NOWHERE` if there is none."""
+        return self.listeners.get(HTTP, NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)

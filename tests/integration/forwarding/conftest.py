@@ -17,18 +17,17 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from tests.integration.http.conftest import STOP_S, Site
+from tests.integration.http.conftest import STOP_S, Site, listen
 from tests.integration.http.wire import Address, Reply, ask
 from tidelog.broker.face.partitions import Partitions
-from tidelog.broker.http.limits import Limits
-from tidelog.broker.http.server import HttpServer, start_http
+from tidelog.broker.http.server import HttpServer
 from tidelog.broker.isr.partition import Partition
 from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.config.schema import TopicConfig
-from tidelog.model.cluster import ClusterImage, Topic
+from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import TidelogError, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.ports import Buffer
@@ -152,14 +151,13 @@ class Node:
         self.routing.on_metadata_applied()
 
     async def listen(self, **limits: Any) -> None:
-        bounds = replace(Limits.of(self._settings.broker.config), lingering_s=0.05, **limits)
         face = replace(
             self._settings.broker.face,
             cluster=self,
             readiness=self,
             partitions=Partitions(self.routing, self.purgatory, self),
         )
-        self.server = await start_http(face, "127.0.0.1", 0, limits=bounds)
+        self.server = await listen(face, lingering_s=0.05, **limits)
 
     @property
     def address(self) -> Address:
@@ -219,7 +217,7 @@ class Cluster:
         topics = {name: self._led(topic) for name, topic in base.topics.items()}
         (described,) = base.brokers.values()
         brokers = {
-            NodeId(node_id): replace(described, node_id=NodeId(node_id), host=node.address[0], port=node.address[1])
+            NodeId(node_id): replace(described, node_id=NodeId(node_id), listeners={HTTP: Endpoint(*node.address)})
             for node_id, node in self.nodes.items()
         }
         return replace(

@@ -10,13 +10,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2, STOP_S
+from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2, STOP_S, listen
 from tests.integration.http.wire import Reply, ask
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker, NewTopic
-from tidelog.broker.http.server import HttpServer, start_http
+from tidelog.broker.http.server import HttpServer
 from tidelog.config.schema import BrokerConfig
 from tidelog.consumer import Consumer, TopicPartition
+from tidelog.model.cluster import HTTP
 from tidelog.producer import Producer
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
@@ -49,8 +50,8 @@ class Machine:
         config = BrokerConfig.model_validate(self._settings)
         network = self._network.host(self.host)
         self.broker = Broker(config, self._disk, SystemClock(), SystemEntropy(), self._runner, network)
-        self.server = await start_http(self.broker.face, "127.0.0.1", 0)
-        await self.broker.start(self.server.address)
+        self.server = await listen(self.broker.face)
+        await self.broker.start({HTTP: self.server.advertised})
 
     async def stop(self) -> None:
         await self.server.stop(STOP_S)

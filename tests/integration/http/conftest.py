@@ -17,12 +17,13 @@ from tests.integration.http.wire import TIMEOUT_S, Address, Reply, Wire, ask
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker, NewTopic
-from tidelog.broker.http.limits import Limits
-from tidelog.broker.http.server import HttpServer, start_http
+from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.http.server import HttpServer, http_listener, start_http
 from tidelog.broker.isr.partition import Partition
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import iter_batches
+from tidelog.model.cluster import HTTP, Endpoint
 from tidelog.model.ports import BlockingRunner, Files
 from tidelog.model.records import Record, StoredRecord
 from tidelog.sim.kit.disk import SimDisk
@@ -35,6 +36,13 @@ BINARY_V2 = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 JSON_DOCUMENT = {"Content-Type": "application/json"}
 AS_JSON = {"Accept": "application/vnd.kafka.json.v2+json"}
 STOP_S = 5.0
+
+
+async def listen(face: BrokerFace, **limits: Any) -> HttpServer:
+    """A listener on a port of the system's choice; `limits` replace those of the broker's settings."""
+    listener = http_listener(face.cluster.config)
+    bounds = replace(listener.limits, **limits)
+    return await start_http(face, replace(listener, bind=Endpoint("127.0.0.1", 0), limits=bounds), "localhost")
 
 
 class Site:
@@ -54,9 +62,8 @@ class Site:
         self.broker = Broker(
             config, self.files, self.clock, SystemEntropy(), self.runner, self._network.host("127.0.0.1")
         )
-        limits = replace(Limits.of(config), **self._limits)
-        self.server = await start_http(self.broker.face, "127.0.0.1", 0, limits=limits)
-        await self.broker.start(self.server.address)
+        self.server = await listen(self.broker.face, **self._limits)
+        await self.broker.start({HTTP: self.server.advertised})
 
     async def stop(self) -> None:
         await self.server.stop(STOP_S)

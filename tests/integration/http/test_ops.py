@@ -9,10 +9,9 @@ import pytest
 import structlog.testing
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.http.conftest import JSON_DOCUMENT, STOP_S, Site, simulated
+from tests.integration.http.conftest import JSON_DOCUMENT, STOP_S, Site, listen, simulated
 from tests.integration.http.wire import head
 from tidelog.broker.http.routes import ROUTES
-from tidelog.broker.http.server import start_http
 
 
 async def test_health_and_readiness(site: Site) -> None:
@@ -120,7 +119,7 @@ async def test_a_stop_ends_waits_at_once_and_lets_requests_finish(site: Site) ->
         assert json.loads(await stream.read_chunk())["error_code"] == 50306
         assert await stream.read_chunk() == b""
         assert await stream.is_closed()
-    site.server = await start_http(site.broker.face, "127.0.0.1", 0)
+    site.server = await listen(site.broker.face)
     assert site.values() == [b"1"]
 
 
@@ -133,7 +132,7 @@ async def test_idle_connections_do_not_delay_a_stop(site: Site) -> None:
     for wire in wires:
         assert await wire.is_closed()
         await wire.close()
-    site.server = await start_http(site.broker.face, "127.0.0.1", 0)
+    site.server = await listen(site.broker.face)
 
 
 async def test_records_survive_a_restart_of_everything(disk_site: Site) -> None:

@@ -14,7 +14,7 @@ from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
-from tidelog.model.cluster import PartitionInfo
+from tidelog.model.cluster import HTTP, Endpoint, PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock, Entropy
@@ -41,7 +41,9 @@ class ThreeBrokers:
         started = {node: self._broker(node) for node in nodes}
         self.brokers |= started
         async with asyncio.timeout(START_S):
-            await asyncio.gather(*(one.start((f"10.0.0.{node}", 8082)) for node, one in started.items()))
+            await asyncio.gather(
+                *(one.start({HTTP: Endpoint(f"10.0.0.{node}", 8082)}) for node, one in started.items())
+            )
 
     async def stop(self, *nodes: int) -> None:
         for one in [self.brokers.pop(node) for node in nodes]:

@@ -9,12 +9,11 @@ from itertools import cycle
 
 import pytest
 
-from tests.integration.http.conftest import JSON_V2, STOP_S
+from tests.integration.http.conftest import JSON_V2, STOP_S, listen
 from tests.integration.http.wire import Address, Reply, Wire, ask
 from tests.integration.replication.three_brokers import ThreeBrokers, three_brokers
 from tests.integration.rest_consumers.conftest import Client, named
 from tidelog.broker.broker import NewTopic
-from tidelog.broker.http.server import start_http
 
 
 class Listeners:
@@ -37,7 +36,7 @@ async def listeners() -> AsyncIterator[Listeners]:
     async with three_brokers() as cluster, AsyncExitStack() as stack:
         addresses = {}
         for node, broker in cluster.brokers.items():
-            server = await start_http(broker.face, "127.0.0.1", 0)
+            server = await listen(broker.face)
             stack.push_async_callback(server.stop, STOP_S)
             addresses[node] = server.address
         await cluster.brokers[1].admin.create_topic(NewTopic("t", 3, 3))

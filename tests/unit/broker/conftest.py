@@ -17,13 +17,14 @@ from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
+from tidelog.model.cluster import HTTP, Endpoint
 from tidelog.model.ports import Files
 from tidelog.model.records import Record, StoredRecord
 from tidelog.sim.kit.network import SimNetwork
 from tidelog.storage.disk_files import DiskFiles
 
 HOST = "127.0.0.1"
-ADDRESS = (HOST, 8082)
+ADDRESS = {HTTP: Endpoint(HOST, 8082)}
 
 
 class Bench:

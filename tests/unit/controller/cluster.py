@@ -42,7 +42,7 @@ from tidelog.controller.partition_commands import (
     ReportPaxosLeader,
 )
 from tidelog.controller.records import MetadataRecord, decode_record, encode_record
-from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember, Voter
+from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, PartitionInfo, PartitionMember, Voter
 from tidelog.model.ids import NodeId
 
 CONFIG = BrokerConfig()
@@ -116,7 +116,9 @@ def registration(
 ) -> RegisterBroker:
     host = f"10.0.0.{node}"
     disk = storage or f"disk-{node}"
-    return RegisterBroker(node, process, disk, host, 8082, host, 9192, rack, "", clean_epoch, replaces)
+    return RegisterBroker(
+        node, process, disk, {HTTP: Endpoint(host, 8082)}, host, 9192, rack, "", clean_epoch, replaces
+    )
 
 
 def newest(image: ClusterImage, node: int) -> int:

@@ -37,11 +37,6 @@ class Cluster(Protocol):
         """The broker that leads the metadata log, as far as this one knows."""
         ...
 
-    @property
-    def http_address(self) -> tuple[str, int]:
-        """The address under which this broker registers."""
-        ...
-
     def topic(self, name: str) -> Topic:
         """Raises `UnknownTopic`."""
         ...

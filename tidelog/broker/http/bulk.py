@@ -132,7 +132,7 @@ async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
         names = sorted(image.topics)
     else:
         names = [check_topic_name(name) for name in dict.fromkeys(asked.split(",")) if name]
-    brokers = [BrokerShown(info.node_id, info.host, info.port, info.rack) for info in image.live_brokers]
+    brokers = [BrokerShown(info.node_id, info.http.host, info.http.port, info.rack) for info in image.live_brokers]
     topics = [_topic(image.topics[name]) for name in names if name in image.topics]
     return json_answer(MetadataShown(context.face.cluster.cluster_id, image.controller_id, brokers, topics))
 

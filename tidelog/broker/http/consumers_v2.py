@@ -256,7 +256,4 @@ def _named(call: Call) -> dict[str, str]:
 def _host(context: Context, call: Call) -> str:
     """Where the client found this broker, if it says so in an orderly way; else where the metadata says that it is."""
     said = call.request.headers.get("Host", "")
-    if _HOST.fullmatch(said):
-        return said
-    host, port = context.face.cluster.http_address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return said if _HOST.fullmatch(said) else str(context.advertised)

@@ -10,7 +10,7 @@ from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
-from tidelog.model.cluster import Topic
+from tidelog.model.cluster import Endpoint, Topic
 from tidelog.model.ids import TopicId
 
 ROTATIONS_MAX = 10_000
@@ -23,6 +23,8 @@ class Context:
     face: BrokerFace
     admission: Admission
     limits: Limits
+    advertised: Endpoint
+    """The address that clients are told."""
     metrics: RequestMetrics
     registry: CollectorRegistry
     """What `/metrics` shows; one per broker, so that several can live in one process."""

@@ -45,7 +45,7 @@ class Edge:
         self._clock = context.face.clock
         self._hosts = KnownHosts(
             context.face.cluster.config.http_hosts,
-            lambda: [broker.host for broker in context.face.cluster.image.brokers.values()],
+            lambda: [broker.http.host for broker in context.face.cluster.image.brokers.values()],
         )
         self._router = Router(routes)
         self._stats = {route: context.metrics.route(route.template, route.method) for route in routes}

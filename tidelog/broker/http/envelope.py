@@ -53,10 +53,7 @@ class Place:
         cluster = context.face.cluster
         self.cluster_id = cluster.cluster_id
         self.moves_throttle = cluster.image.moves_throttle or None
-        here = cluster.image.brokers.get(cluster.node_id)
-        host, port = cluster.http_address if here is None else (here.host, here.port)
-        bracketed = f"[{host}]" if ":" in host else host
-        self._base = f"http://{bracketed}:{port}{call.prefix}/clusters"
+        self._base = f"http://{context.advertised}{call.prefix}/clusters"
         asked = call.path.get("cluster_id")
         if asked is not None and asked != self.cluster_id:
             raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(asked)}")

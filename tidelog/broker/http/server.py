@@ -6,10 +6,12 @@ import asyncio
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.listener import Listener
 from tidelog.broker.http.broker_metrics import BrokerMetrics
 from tidelog.broker.http.cluster_metrics import ClusterMetrics
-from tidelog.broker.http.connection import Server
+from tidelog.broker.http.connection import Connection, Server
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.edge import Edge
 from tidelog.broker.http.group_metrics import GroupMetrics
@@ -17,13 +19,16 @@ from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.routes import ROUTES
+from tidelog.config.schema import BrokerConfig
+from tidelog.config.values import split_address
+from tidelog.model.cluster import HTTP, Endpoint
 
 BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
 
 
 class HttpServer:
-    """A listener that serves. `address` is where it is bound."""
+    """A listener that serves. `address` is where it is bound, `advertised` what clients are told."""
 
     def __init__(self, server: Server, listener: asyncio.Server, context: Context) -> None:
         self._server = server
@@ -33,6 +38,7 @@ class HttpServer:
         """What `/metrics` shows."""
         host, port, *_ = listener.sockets[0].getsockname()
         self.address: tuple[str, int] = (host, port)
+        self.advertised = context.advertised
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more connections, ends waits at once, gives requests under way `grace_s` to finish, and cuts the
@@ -43,25 +49,56 @@ class HttpServer:
         await self._server.shutdown(grace_s / 2)  # a request gets that long twice: to end, and to be cancelled
 
 
-async def start_http(face: BrokerFace, host: str, port: int, *, limits: Limits | None = None) -> HttpServer:
-    """Opens the listener; port 0 takes any free one. Raises `OSError` if the address cannot be had."""
-    limits = limits or Limits.of(face.cluster.config)
-    metrics = RequestMetrics()
+def http_listener(config: BrokerConfig) -> Listener[Limits]:
+    """The HTTP listener, as the settings describe it."""
+    advertised = config.http_advertised_listener
+    return Listener(
+        HTTP,
+        Endpoint(*split_address(config.http_listener)),
+        Limits.of(config),
+        None if advertised is None else Endpoint(*split_address(advertised)),
+    )
+
+
+async def start_http(face: BrokerFace, listener: Listener[Limits], machine: str) -> HttpServer:
+    """Opens the listener. `machine` is the name that clients are told if it listens on all addresses. Raises `OSError`
+    if the address cannot be had."""
+    server: Server
+
+    def connected() -> Connection:
+        return server()  # which is made below, when it is known where clients find it
+
+    bound = await asyncio.get_running_loop().create_server(
+        connected, listener.bind.host, listener.bind.port, backlog=BACKLOG, start_serving=False
+    )
+    host, port, *_ = bound.sockets[0].getsockname()
+    metrics, admission = RequestMetrics(), face.admission(listener.limits)
+    context = Context(
+        face=face,
+        admission=admission,
+        limits=listener.limits,
+        advertised=listener.advertised_at(Endpoint(host, port), machine),
+        metrics=metrics,
+        registry=_registry(face, metrics),
+        openapi=describe(ROUTES),
+    )
+    _show_gauges(metrics, admission, face)
+    server = Server(Edge(context, ROUTES).serve, listener.limits, admission.connections, metrics)
+    await bound.start_serving()
+    return HttpServer(server, bound, context)
+
+
+def _registry(face: BrokerFace, metrics: RequestMetrics) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     registry.register(BrokerMetrics(face))
     registry.register(ClusterMetrics(face))
     registry.register(GroupMetrics(face))
     ProcessCollector(registry=registry)
-    admission = face.admission(limits)
-    context = Context(
-        face=face,
-        admission=admission,
-        limits=limits,
-        metrics=metrics,
-        registry=registry,
-        openapi=describe(ROUTES),
-    )
+    return registry
+
+
+def _show_gauges(metrics: RequestMetrics, admission: Admission, face: BrokerFace) -> None:
     metrics.gauge("tidelog_http_connections", "Open client connections.", lambda: admission.connections.open)
     metrics.gauge("tidelog_http_body_bytes", "Memory taken by request bodies.", lambda: admission.bodies.used)
     metrics.gauge("tidelog_http_answer_bytes", "Memory taken by answers under way.", lambda: admission.answers.used)
@@ -69,6 +106,3 @@ async def start_http(face: BrokerFace, host: str, port: int, *, limits: Limits |
     consumers = face.rest_consumers
     metrics.gauge("tidelog_rest_consumers", "REST consumer instances that live here.", lambda: consumers.instances)
     metrics.gauge("tidelog_rest_consumer_bytes", "Memory taken by their reads.", lambda: consumers.read_bytes)
-    server = Server(Edge(context, ROUTES).serve, limits, admission.connections, metrics)
-    listener = await asyncio.get_running_loop().create_server(server, host, port, backlog=BACKLOG)
-    return HttpServer(server, listener, context)

@@ -101,7 +101,7 @@ def partition_of(image: ClusterImage) -> PartitionInfo:
 
 def registration(node: int, incarnation: str, storage: str, clean_epoch: int, replaces: int) -> RegisterBroker:
     """Of a process. Where it listens is of no interest here."""
-    return RegisterBroker(node, incarnation, storage, "", 0, "", 0, clean_epoch=clean_epoch, replaces=replaces)
+    return RegisterBroker(node, incarnation, storage, {}, "", 0, clean_epoch=clean_epoch, replaces=replaces)
 
 
 def first_heartbeat(image: ClusterImage, node: int) -> BrokerHeartbeat:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from tidelog.broker.broker import Broker
 from tidelog.config.schema import BrokerConfig
+from tidelog.model.cluster import HTTP, Endpoint
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import DISK_DELAY_S, SimClock, SimEntropy, SimRunner
@@ -173,7 +174,7 @@ class Machine:
         now = self._now
         if now is None or now.broker is None:
             raise ConnectionLost
-        await self._run(now, now.broker.start((self.name, HTTP_PORT)))
+        await self._run(now, now.broker.start({HTTP: Endpoint(self.name, HTTP_PORT)}))
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
         """Runs a request in the broker. Raises what it raises, `Unreachable`, or `ConnectionLost`."""

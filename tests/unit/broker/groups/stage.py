@@ -14,6 +14,7 @@ from tidelog.broker.groups.tenure import Tenure
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.config.schema import BrokerConfig
 from tidelog.groups.shard import Shard
+from tidelog.model.cluster import HTTP, Endpoint
 from tidelog.model.groups import CommitOffsets, CommittedOffset, FetchOffsets, Heartbeat, HeartbeatAnswer
 from tidelog.model.ids import PartitionId
 from tidelog.model.names import OFFSETS_TOPIC
@@ -58,7 +59,7 @@ class Stage:
         self.writing = runner.is_free
         network = self._network.host("127.0.0.1")
         self.broker = Broker(config, self.disk, SimClock(loop), entropy, runner, network)
-        await self.broker.start(("127.0.0.1", 8082))
+        await self.broker.start({HTTP: Endpoint("127.0.0.1", 8082)})
 
     async def restart(self) -> None:
         await self.broker.stop()

@@ -351,7 +351,7 @@ class Stage:
         """What a repairer needs to know: who has a replica, and is live."""
         nodes = tuple(NodeId(node) for node in self.sites)
         brokers = {
-            node: BrokerInfo(node, "h", 1, None, self.sites[node].lives, f"life-{node}", "h", 2, f"disk-{node}")
+            node: BrokerInfo(node, {}, None, self.sites[node].lives, f"life-{node}", "h", 2, f"disk-{node}")
             for node in nodes
         }
         info = PartitionInfo(0, NodeId(self.leader), max(self.epoch, 0), nodes, nodes)

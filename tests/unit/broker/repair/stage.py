@@ -130,7 +130,7 @@ class RepairStage:
 def _image() -> ClusterImage:
     info = PartitionInfo(0, NodeId(1), EPOCH, tuple(map(NodeId, NODES)), tuple(map(NodeId, NODES)))
     brokers = {
-        NodeId(node): BrokerInfo(NodeId(node), "h", 1, None, life, f"life-{node}", "h", 2, f"disk-{node}")
+        NodeId(node): BrokerInfo(NodeId(node), {}, None, life, f"life-{node}", "h", 2, f"disk-{node}")
         for node, life in LIVES.items()
     }
     return ClusterImage("c", topics={"t": Topic("t", PARTITION.topic_id, {}, (info,))}, brokers=brokers)

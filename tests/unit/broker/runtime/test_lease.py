@@ -58,7 +58,7 @@ def test_a_broker_that_is_live_again_waits_for_what_was_decided_meanwhile() -> N
             BrokerConfig(), cast("Any", None), cast("Any", Controller()), clock, lease, "incarnation",
             lambda: Situation(position, (-1, "")), lambda _: None, tuple,
         )  # fmt: skip
-        registration._command = RegisterBroker(1, "incarnation", "disk", "h", 1, "h", 2)
+        registration._command = RegisterBroker(1, "incarnation", "disk", {}, "h", 2)
         await registration._beat(1.0)
         assert registration.is_live.is_set() and not lease.is_held
         position = 7
