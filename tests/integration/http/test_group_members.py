@@ -129,8 +129,8 @@ async def test_what_makes_no_sense_is_refused(groups: Site) -> None:
     [
         (group_members.HeartbeatAsked, Heartbeat, {"client_host"}),
         (group_members.CommitAsked, CommitOffsets, set()),
-        (group_members.PlacesAsked, FetchOffsets, set()),
-        (group_members.PlaceAsked, CommittedOffset, set()),
+        (group_members.OffsetsAsked, FetchOffsets, set()),
+        (group_members.OffsetAsked, CommittedOffset, set()),
     ],
 )
 def test_bodies_are_the_requests_without_the_group(

@@ -26,8 +26,8 @@ from tidelog.model.ids import NO_PRODUCER
 from tidelog.model.ports import Buffer
 
 
-class BatchPlace(Struct, frozen=True):
-    """Where a batch lies; null if it is a repeat whose place is no longer remembered."""
+class BatchOffsets(Struct, frozen=True):
+    """Offsets of a batch; null if it is a repeat whose offsets are no longer remembered."""
 
     base_offset: int | None
     last_offset: int | None
@@ -38,7 +38,7 @@ class BatchesReceipt(Struct, frozen=True):
 
     topic: str
     partition: int
-    batches: list[BatchPlace]
+    batches: list[BatchOffsets]
     leader_epoch: int
     acked_by: list[int]
     durability: str
@@ -65,12 +65,12 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
     )
     if acks == 0:
         return no_content()
-    places = [BatchPlace(base_offset, last_offset) for base_offset, last_offset in receipt.batches]
+    offsets = [BatchOffsets(base_offset, last_offset) for base_offset, last_offset in receipt.batches]
     return json_answer(
         BatchesReceipt(
             partition.topic,
             partition.partition,
-            places,
+            offsets,
             receipt.leader_epoch,
             list(receipt.acked_by),
             receipt.durability,

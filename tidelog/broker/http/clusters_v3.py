@@ -14,7 +14,7 @@ from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import ListMetadata, Metadata, Place, Related, ResourceList
+from tidelog.broker.http.envelope import Links, ListMetadata, Metadata, Related, ResourceList
 from tidelog.broker.http.partitions_v3 import ReplicaV3, replica_shown
 from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, Voter
 from tidelog.model.errors import NotFound
@@ -54,7 +54,7 @@ class ClusterV3(Struct, frozen=True):
 class BrokerV3(Struct, frozen=True):
     """A registered broker; `host` and `port` are its HTTP address. A fenced one is not heard of now, and leads nothing.
 
-    `broker_epoch` is its registration's place in the metadata log. `voter_id` is null if it does not vote.
+    `broker_epoch` is the position of its registration in the metadata log. `voter_id` is null if it does not vote.
     """
 
     kind: str
@@ -83,54 +83,54 @@ class ProducerIdV3(Struct, frozen=True):
 
 async def list_clusters(context: Context, call: Call) -> web.StreamResponse:
     """The cluster, as a list of one."""
-    place = Place(context, call)
-    data = [_cluster(context, place)]
-    return json_answer(ResourceList("KafkaClusterList", ListMetadata(place.clusters_url()), data))
+    links = Links(context, call)
+    data = [_cluster(context, links)]
+    return json_answer(ResourceList("KafkaClusterList", ListMetadata(links.clusters_url()), data))
 
 
 async def get_cluster(context: Context, call: Call) -> web.StreamResponse:
     """The cluster."""
-    return json_answer(_cluster(context, Place(context, call)))
+    return json_answer(_cluster(context, Links(context, call)))
 
 
 async def list_brokers(context: Context, call: Call) -> web.StreamResponse:
     """The registered brokers, live or fenced."""
-    place = Place(context, call)
+    links = Links(context, call)
     image = context.face.cluster.image
-    data = [_broker(place, context, image.brokers[node_id]) for node_id in sorted(image.brokers)]
-    return json_answer(place.list_of("KafkaBroker", data, "brokers"))
+    data = [_broker(links, context, image.brokers[node_id]) for node_id in sorted(image.brokers)]
+    return json_answer(links.list_of("KafkaBroker", data, "brokers"))
 
 
 async def get_broker(context: Context, call: Call) -> web.StreamResponse:
     """A broker."""
-    place = Place(context, call)
-    return json_answer(_broker(place, context, broker_of(context, call)))
+    links = Links(context, call)
+    return json_answer(_broker(links, context, broker_of(context, call)))
 
 
 async def remove_broker(context: Context, call: Call) -> web.StreamResponse:
     """Removes a broker from the cluster, which will not come back; refused as long as it has what others need."""
-    Place(context, call)
+    Links(context, call)
     await context.face.administration.remove_broker(broker_of(context, call).node_id)
     return no_content()
 
 
 async def list_broker_replicas(context: Context, call: Call) -> web.StreamResponse:
     """The replicas on a broker."""
-    place = Place(context, call)
+    links = Links(context, call)
     node_id = broker_of(context, call).node_id
     topics = context.face.cluster.image.topics
     data: list[ReplicaV3] = [
-        replica_shown(place, topics[name], partition, node_id)
+        replica_shown(links, topics[name], partition, node_id)
         for name in sorted(topics)
         for partition in topics[name].partitions
         if node_id in partition.replicas
     ]
-    return json_answer(place.list_of("KafkaReplica", data, "brokers", node_id, "partition-replicas"))
+    return json_answer(links.list_of("KafkaReplica", data, "brokers", node_id, "partition-replicas"))
 
 
 async def allocate_producer_id(context: Context, call: Call) -> web.StreamResponse:
     """A producer id that nobody else has."""
-    Place(context, call)
+    Links(context, call)
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     return json_answer(ProducerIdV3(await context.face.administration.allocate_producer_id(), 0), status=201)
 
@@ -144,22 +144,22 @@ def broker_of(context: Context, call: Call) -> BrokerInfo:
     return brokers[node_id]
 
 
-def _cluster(context: Context, place: Place) -> ClusterV3:
+def _cluster(context: Context, links: Links) -> ClusterV3:
     image, controller = context.face.cluster.image, _controller(context)
     return ClusterV3(
         "KafkaCluster",
-        place.metadata(),
-        place.cluster_id,
+        links.metadata(),
+        links.cluster_id,
         image.controller_epoch,
         image.position,
         [_voter(image, voter) for voter in image.voters],
-        place.related("acls"),
-        place.related("brokers"),
-        place.related("broker-configs"),
-        place.related("consumer-groups"),
-        place.related("topics"),
-        place.related("topics", "-", "partitions", "-", "reassignment"),
-        place.related("brokers", controller) if controller >= 0 else UNSET,
+        links.related("acls"),
+        links.related("brokers"),
+        links.related("broker-configs"),
+        links.related("consumer-groups"),
+        links.related("topics"),
+        links.related("topics", "-", "partitions", "-", "reassignment"),
+        links.related("brokers", controller) if controller >= 0 else UNSET,
     )
 
 
@@ -174,12 +174,12 @@ def _voter(image: ClusterImage, voter: Voter) -> VoterV3:
     return VoterV3(voter.voter_id, voter.node_id, voter.host, voter.port, is_live)
 
 
-def _broker(place: Place, context: Context, broker: BrokerInfo) -> BrokerV3:
+def _broker(links: Links, context: Context, broker: BrokerInfo) -> BrokerV3:
     votes = any(voter.voter_id == broker.voter_id for voter in context.face.cluster.image.voters)
     return BrokerV3(
         "KafkaBroker",
-        place.metadata("brokers", broker.node_id),
-        place.cluster_id,
+        links.metadata("brokers", broker.node_id),
+        links.cluster_id,
         broker.node_id,
         broker.http.host,
         broker.http.port,
@@ -190,6 +190,6 @@ def _broker(place: Place, context: Context, broker: BrokerInfo) -> BrokerV3:
         broker.voter_id if votes else None,
         broker.peer_host,
         broker.peer_port,
-        place.related("brokers", broker.node_id, "configs"),
-        place.related("brokers", broker.node_id, "partition-replicas"),
+        links.related("brokers", broker.node_id, "configs"),
+        links.related("brokers", broker.node_id, "partition-replicas"),
     )

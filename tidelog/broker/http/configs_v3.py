@@ -14,7 +14,7 @@ from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.clusters_v3 import broker_of
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Metadata, Place
+from tidelog.broker.http.envelope import Links, Metadata
 from tidelog.broker.http.json_body import Body, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
 from tidelog.config.describe import ConfigEntry, describe_broker, describe_topic
@@ -23,7 +23,7 @@ from tidelog.model.errors import InvalidRequest, NotFound
 
 
 class SynonymV3(Struct, frozen=True):
-    """One place that could decide a setting's value."""
+    """A source that could decide a setting's value."""
 
     name: str
     value: str | None
@@ -105,30 +105,30 @@ _CHANGES: Final = json_decoder(ConfigChanges)
 
 async def list_topic_configs(context: Context, call: Call) -> web.StreamResponse:
     """A topic's settings."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
-    data = _topic_configs(context, place, topic)
-    return json_answer(place.list_of("KafkaTopicConfig", data, "topics", topic.name, "configs"))
+    data = _topic_configs(context, links, topic)
+    return json_answer(links.list_of("KafkaTopicConfig", data, "topics", topic.name, "configs"))
 
 
 async def list_all_topic_configs(context: Context, call: Call) -> web.StreamResponse:
     """The settings of all topics."""
-    place = Place(context, call)
+    links = Links(context, call)
     topics = context.face.cluster.image.topics
-    data = [config for name in sorted(topics) for config in _topic_configs(context, place, topics[name])]
-    return json_answer(place.list_of("KafkaTopicConfig", data, "topics", "-", "configs"))
+    data = [config for name in sorted(topics) for config in _topic_configs(context, links, topics[name])]
+    return json_answer(links.list_of("KafkaTopicConfig", data, "topics", "-", "configs"))
 
 
 async def get_topic_config(context: Context, call: Call) -> web.StreamResponse:
     """One setting of a topic."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
-    return json_answer(_named(_topic_configs(context, place, topic), call))
+    return json_answer(_named(_topic_configs(context, links, topic), call))
 
 
 async def put_topic_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets one setting of a topic."""
-    Place(context, call)
+    Links(context, call)
     check_document(call.request)
     asked = decode_body(_VALUE, await read_body(context, call, context.limits.json_bytes_max))
     return await _alter(context, call, {call.path["name"]: asked.value})
@@ -136,13 +136,13 @@ async def put_topic_config(context: Context, call: Call) -> web.StreamResponse:
 
 async def delete_topic_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets one setting of a topic back to its default."""
-    Place(context, call)
+    Links(context, call)
     return await _alter(context, call, {call.path["name"]: None})
 
 
 async def alter_topic_configs(context: Context, call: Call) -> web.StreamResponse:
     """Changes several settings of a topic, all or none."""
-    Place(context, call)
+    Links(context, call)
     check_document(call.request)
     asked = decode_body(_CHANGES, await read_body(context, call, context.limits.json_bytes_max))
     changes: dict[str, str | None] = {}
@@ -157,28 +157,28 @@ async def alter_topic_configs(context: Context, call: Call) -> web.StreamRespons
 
 async def list_broker_configs(context: Context, call: Call) -> web.StreamResponse:
     """A broker's settings."""
-    place = Place(context, call)
-    data = _broker_configs(context, place, call)
-    return json_answer(place.list_of("KafkaBrokerConfig", data, "brokers", broker_of(context, call).node_id, "configs"))
+    links = Links(context, call)
+    data = _broker_configs(context, links, call)
+    return json_answer(links.list_of("KafkaBrokerConfig", data, "brokers", broker_of(context, call).node_id, "configs"))
 
 
 async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
     """One setting of a broker."""
-    place = Place(context, call)
-    return json_answer(_named(_broker_configs(context, place, call), call))
+    links = Links(context, call)
+    return json_answer(_named(_broker_configs(context, links, call), call))
 
 
 async def list_all_broker_configs(context: Context, call: Call) -> web.StreamResponse:
     """The settings of all brokers that this one can tell: its own."""
-    place = Place(context, call)
-    data = _own_configs(context, place)
-    return json_answer(place.list_of("KafkaBrokerConfig", data, "brokers", "-", "configs"))
+    links = Links(context, call)
+    data = _own_configs(context, links)
+    return json_answer(links.list_of("KafkaBrokerConfig", data, "brokers", "-", "configs"))
 
 
 async def list_cluster_configs(context: Context, call: Call) -> web.StreamResponse:
     """Settings that all brokers share: there are none, each broker is told its own when it starts."""
     data: list[ClusterConfigV3] = []
-    return json_answer(Place(context, call).list_of("KafkaClusterConfig", data, "broker-configs"))
+    return json_answer(Links(context, call).list_of("KafkaClusterConfig", data, "broker-configs"))
 
 
 async def _alter(
@@ -188,15 +188,15 @@ async def _alter(
     return no_content()
 
 
-def _topic_configs(context: Context, place: Place, topic: Topic) -> list[TopicConfigV3]:
+def _topic_configs(context: Context, links: Links, topic: Topic) -> list[TopicConfigV3]:
     entries = describe_topic(
         context.face.cluster.config, topic.configs, replication_factor=len(topic.partitions[0].replicas)
     )
     return [
         TopicConfigV3(
             "KafkaTopicConfig",
-            place.metadata("topics", topic.name, "configs", entry.name),
-            place.cluster_id,
+            links.metadata("topics", topic.name, "configs", entry.name),
+            links.cluster_id,
             topic.name,
             *_described(entry),
         )
@@ -204,20 +204,20 @@ def _topic_configs(context: Context, place: Place, topic: Topic) -> list[TopicCo
     ]
 
 
-def _broker_configs(context: Context, place: Place, call: Call) -> list[BrokerConfigV3]:
+def _broker_configs(context: Context, links: Links, call: Call) -> list[BrokerConfigV3]:
     node_id = broker_of(context, call).node_id
     if node_id != context.face.cluster.node_id:
         raise NotFound(f"only broker {node_id} itself can show its settings; ask it at its own address")
-    return _own_configs(context, place)
+    return _own_configs(context, links)
 
 
-def _own_configs(context: Context, place: Place) -> list[BrokerConfigV3]:
+def _own_configs(context: Context, links: Links) -> list[BrokerConfigV3]:
     node_id = context.face.cluster.node_id
     return [
         BrokerConfigV3(
             "KafkaBrokerConfig",
-            place.metadata("brokers", node_id, "configs", entry.name),
-            place.cluster_id,
+            links.metadata("brokers", node_id, "configs", entry.name),
+            links.cluster_id,
             node_id,
             *_described(entry),
         )

@@ -10,7 +10,7 @@ from tidelog.broker.http.answers import no_content
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Place
+from tidelog.broker.http.envelope import Links
 from tidelog.broker.http.json_body import Body, OffsetNumber, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
 
@@ -26,7 +26,7 @@ _DELETION: Final = json_decoder(DeletionAsked)
 
 async def delete_records(context: Context, call: Call) -> web.StreamResponse:
     """Deletes the committed records before an offset. Asking again does no harm."""
-    Place(context, call)
+    Links(context, call)
     partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     check_document(call.request)
     deadline_s = call.deadline_s(context)

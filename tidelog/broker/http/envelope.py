@@ -46,7 +46,7 @@ class ResourceList(Struct, Generic[T], frozen=True):
     data: list[T]
 
 
-class Place:
+class Links:
     """Builds the links of one answer."""
 
     def __init__(self, context: Context, call: Call) -> None:

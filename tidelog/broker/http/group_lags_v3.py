@@ -16,7 +16,7 @@ from tidelog.broker.face.groups import PATIENCE_S, Lag
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Metadata, Place, Related
+from tidelog.broker.http.envelope import Links, Metadata, Related
 from tidelog.model.errors import LeaderNotAvailable, NotFound, TidelogError
 from tidelog.model.groups import check_group_name
 
@@ -59,30 +59,30 @@ class LagSummaryV3(Struct, frozen=True):
 
 async def list_lags(context: Context, call: Call) -> web.StreamResponse:
     """How far a group is behind, partition by partition."""
-    place = Place(context, call)
+    links = Links(context, call)
     group, lags = await _lags(context, call)
-    data = [_lag(place, group, lag) for lag in lags]
-    return json_answer(place.list_of("KafkaConsumerLag", data, "consumer-groups", group, "lags"))
+    data = [_lag(links, group, lag) for lag in lags]
+    return json_answer(links.list_of("KafkaConsumerLag", data, "consumer-groups", group, "lags"))
 
 
 async def get_lag(context: Context, call: Call) -> web.StreamResponse:
     """How far a group is behind in one partition."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic, partition = call.topic_name(), call.partition_number()
     group, lags = await _lags(context, call)
     for lag in lags:
         if (lag.committed.topic, lag.committed.partition) == (topic, partition):
-            return json_answer(_lag(place, group, lag))
+            return json_answer(_lag(links, group, lag))
     raise NotFound(f"group {group} has no offset of {topic}-{partition}")
 
 
 async def get_summary(context: Context, call: Call) -> web.StreamResponse:
     """How far a group is behind in all, and where most."""
-    place = Place(context, call)
+    links = Links(context, call)
     group, lags = await _lags(context, call)
     if not lags:
         raise NotFound(f"group {group} has no offsets, so it is not behind anywhere")
-    return json_answer(_summary(place, group, lags))
+    return json_answer(_summary(links, group, lags))
 
 
 async def _lags(context: Context, call: Call) -> tuple[str, list[Lag]]:
@@ -90,13 +90,13 @@ async def _lags(context: Context, call: Call) -> tuple[str, list[Lag]]:
     return group, await context.face.groups.lags(group, call.started_s + PATIENCE_S)
 
 
-def _lag(place: Place, group: str, lag: Lag) -> LagV3:
+def _lag(links: Links, group: str, lag: Lag) -> LagV3:
     member = lag.member
     segments = ("consumer-groups", group, "lags", lag.committed.topic, "partitions", lag.committed.partition)
     return LagV3(
         "KafkaConsumerLag",
-        place.metadata(*segments),
-        place.cluster_id,
+        links.metadata(*segments),
+        links.cluster_id,
         group,
         lag.committed.topic,
         lag.committed.partition,
@@ -109,7 +109,7 @@ def _lag(place: Place, group: str, lag: Lag) -> LagV3:
     )
 
 
-def _summary(place: Place, group: str, lags: Sequence[Lag]) -> LagSummaryV3:
+def _summary(links: Links, group: str, lags: Sequence[Lag]) -> LagSummaryV3:
     worst, most, total = lags[0], -1, 0
     for lag in lags:
         if lag.records is None:
@@ -120,8 +120,8 @@ def _summary(place: Place, group: str, lags: Sequence[Lag]) -> LagSummaryV3:
     member = worst.member
     return LagSummaryV3(
         "KafkaConsumerGroupLagSummary",
-        place.metadata("consumer-groups", group, "lag-summary"),
-        place.cluster_id,
+        links.metadata("consumer-groups", group, "lag-summary"),
+        links.cluster_id,
         group,
         "" if member is None else member.member_id,
         None if member is None else member.instance_id,
@@ -130,6 +130,6 @@ def _summary(place: Place, group: str, lags: Sequence[Lag]) -> LagSummaryV3:
         worst.committed.partition,
         most,
         total,
-        place.related("consumer-groups", group, "consumers", *([] if member is None else [member.member_id])),
-        place.related("topics", worst.committed.topic, "partitions", worst.committed.partition),
+        links.related("consumer-groups", group, "consumers", *([] if member is None else [member.member_id])),
+        links.related("topics", worst.committed.topic, "partitions", worst.committed.partition),
     )

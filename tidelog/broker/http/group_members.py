@@ -1,4 +1,5 @@
-"""The group protocol for smart clients: a member's heartbeat, and the group's places (KIP-848; `tidelog.model.groups`).
+"""The group protocol for smart clients: a member's heartbeat, and the group's committed offsets (KIP-848;
+`tidelog.model.groups`).
 
 Bodies are the structs of the model without `group`, which the path names. Any broker takes them and passes them on to
 the group's coordinator; the answer to a heartbeat names that one, so that the next goes there directly.
@@ -66,8 +67,8 @@ class HeartbeatAsked(Body):
     wait_ms: Duration = 0
 
 
-class PlaceAsked(Body):
-    """The place of a group in a partition: `offset` is the next one to be read."""
+class OffsetAsked(Body):
+    """The committed offset of a group in a partition: `offset` is the next one to be read."""
 
     topic: str
     partition: PartitionNumber
@@ -77,16 +78,16 @@ class PlaceAsked(Body):
 
 
 class CommitAsked(Body):
-    """Places to keep; whoever is no member leaves its fields out."""
+    """Offsets to commit; a caller that is no member leaves its fields out."""
 
-    offsets: list[PlaceAsked]
+    offsets: list[OffsetAsked]
     member_id: str = ""
     member_epoch: MemberEpoch = NO_EPOCH
     sequence: OffsetNumber = 0
 
 
-class PlacesAsked(Body):
-    """Whose places; null for all that the group has."""
+class OffsetsAsked(Body):
+    """Partitions whose committed offsets are wanted; null for all that the group has."""
 
     partitions: list[PartitionsAsked] | None = None
     member_id: str = ""
@@ -95,7 +96,7 @@ class PlacesAsked(Body):
 
 _HEARTBEAT: Final = json_decoder(HeartbeatAsked)
 _COMMIT: Final = json_decoder(CommitAsked)
-_PLACES: Final = json_decoder(PlacesAsked)
+_OFFSETS_ASKED: Final = json_decoder(OffsetsAsked)
 
 
 async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
@@ -114,8 +115,8 @@ async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
     return await _ask(context, call, heartbeat)
 
 
-async def post_places(context: Context, call: Call) -> web.StreamResponse:
-    """Keeps places of a group (commits offsets); says of each what became of it."""
+async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
+    """Commits offsets of a group; says of each what became of it."""
     asked = await _body(context, call, _COMMIT)
     _check_count(context, len(asked.offsets))
     commit = CommitOffsets(
@@ -123,14 +124,14 @@ async def post_places(context: Context, call: Call) -> web.StreamResponse:
         member_id=asked.member_id,
         member_epoch=asked.member_epoch,
         sequence=asked.sequence,
-        offsets=tuple(CommittedOffset(**asdict(place)) for place in asked.offsets),
+        offsets=tuple(CommittedOffset(**asdict(offset)) for offset in asked.offsets),
     )
     return await _ask(context, call, commit)
 
 
-async def fetch_places(context: Context, call: Call) -> web.StreamResponse:
-    """The places of a group, in the partitions that are named, or wherever it has any."""
-    asked = await _body(context, call, _PLACES)
+async def fetch_offsets(context: Context, call: Call) -> web.StreamResponse:
+    """Returns the committed offsets of a group, in the partitions that are named, or wherever it has any."""
+    asked = await _body(context, call, _OFFSETS_ASKED)
     fetch = FetchOffsets(
         group=_group(call),
         member_id=asked.member_id,

@@ -18,7 +18,7 @@ from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Metadata, Place
+from tidelog.broker.http.envelope import Links, Metadata
 from tidelog.broker.http.json_body import (
     Body,
     Duration,
@@ -83,7 +83,7 @@ _RESET: Final = json_decoder(ResetAsked)
 
 async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Sets the offsets of a group that has no members, or (`validate_only`) shows what they would be."""
-    place = Place(context, call)
+    links = Links(context, call)
     group = check_group_name(call.path["group"])
     check_document(call.request)
     asked = decode_body(_RESET, await read_body(context, call, context.limits.json_bytes_max))
@@ -101,7 +101,7 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
         offsets = tuple(CommittedOffset(one.topic, one.partition, one.new) for one in planned)
         deadline_s = call.deadline_s(context)
         await context.face.groups.ask(SetOffsets(group=group, offsets=offsets), deadline_s=deadline_s)
-    return json_answer(_shown(place, group, planned, validate_only=asked.validate_only))
+    return json_answer(_shown(links, group, planned, validate_only=asked.validate_only))
 
 
 def _reset(asked: ResetAsked, now_ms: int) -> Reset:
@@ -182,12 +182,12 @@ async def _standings(
     return standings
 
 
-def _shown(place: Place, group: str, planned: Sequence[NewOffset], *, validate_only: bool) -> GroupResetV3:
+def _shown(links: Links, group: str, planned: Sequence[NewOffset], *, validate_only: bool) -> GroupResetV3:
     data = [OffsetResetV3(one.topic, one.partition, one.current, one.new) for one in planned]
     return GroupResetV3(
         "KafkaConsumerGroupReset",
-        place.metadata("consumer-groups", group, "offsets:reset"),
-        place.cluster_id,
+        links.metadata("consumer-groups", group, "offsets:reset"),
+        links.cluster_id,
         group,
         validate_only,
         data,

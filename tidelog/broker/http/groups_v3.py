@@ -14,7 +14,7 @@ from tidelog.broker.face.groups import PATIENCE_S
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Metadata, Place, Related
+from tidelog.broker.http.envelope import Links, Metadata, Related
 from tidelog.model.errors import NotFound
 from tidelog.model.groups import (
     DeleteGroup,
@@ -31,8 +31,8 @@ _TYPE = "CONSUMER"
 
 
 class ConsumerGroupV3(Struct, frozen=True):
-    """A consumer group. `state` is `EMPTY`, `ASSIGNING`, `RECONCILING` or `STABLE`; a simple one has places, and never
-    had a member."""
+    """A consumer group. `state` is `EMPTY`, `ASSIGNING`, `RECONCILING` or `STABLE`; a simple one has committed offsets,
+    and never had a member."""
 
     kind: str
     metadata: Metadata
@@ -98,20 +98,20 @@ class AssignmentV3(Struct, frozen=True):
 
 async def list_groups(context: Context, call: Call) -> web.StreamResponse:
     """All consumer groups."""
-    place = Place(context, call)
+    links = Links(context, call)
     found = await context.face.groups.list_groups(deadline_s=call.started_s + PATIENCE_S)
-    return json_answer(place.list_of("KafkaConsumerGroup", [_group(place, one) for one in found], "consumer-groups"))
+    return json_answer(links.list_of("KafkaConsumerGroup", [_group(links, one) for one in found], "consumer-groups"))
 
 
 async def get_group(context: Context, call: Call) -> web.StreamResponse:
     """A consumer group."""
-    place = Place(context, call)
-    return json_answer(_group(place, await group_of(context, call)))
+    links = Links(context, call)
+    return json_answer(_group(links, await group_of(context, call)))
 
 
 async def delete_group(context: Context, call: Call) -> web.StreamResponse:
     """Forgets a group that has no members, and all its offsets."""
-    Place(context, call)
+    Links(context, call)
     group = check_group_name(call.path["group"])
     await context.face.groups.ask(DeleteGroup(group=group), deadline_s=call.deadline_s(context))
     return no_content()
@@ -122,12 +122,12 @@ async def group_of(context: Context, call: Call) -> GroupDescription:
     return await context.face.groups.describe(check_group_name(call.path["group"]), call.started_s + PATIENCE_S)
 
 
-def _group(place: Place, found: GroupListed | GroupDescription) -> ConsumerGroupV3:
+def _group(links: Links, found: GroupListed | GroupDescription) -> ConsumerGroupV3:
     segments = ("consumer-groups", found.group)
     return ConsumerGroupV3(
         "KafkaConsumerGroup",
-        place.metadata(*segments),
-        place.cluster_id,
+        links.metadata(*segments),
+        links.cluster_id,
         found.group,
         found.is_simple,
         found.assignor,
@@ -137,9 +137,9 @@ def _group(place: Place, found: GroupListed | GroupDescription) -> ConsumerGroup
         found.members if isinstance(found, GroupListed) else len(found.members),
         found.group_epoch,
         found.coordinator,
-        place.related("brokers", found.coordinator),
-        place.related(*segments, "consumers"),
-        place.related(*segments, "lag-summary"),
+        links.related("brokers", found.coordinator),
+        links.related(*segments, "consumers"),
+        links.related(*segments, "lag-summary"),
     )
 
 
@@ -148,38 +148,38 @@ def _group(place: Place, found: GroupListed | GroupDescription) -> ConsumerGroup
 
 async def list_consumers(context: Context, call: Call) -> web.StreamResponse:
     """A group's members."""
-    place = Place(context, call)
+    links = Links(context, call)
     group = await group_of(context, call)
-    data = [_consumer(place, group, member) for member in group.members]
-    return json_answer(place.list_of("KafkaConsumer", data, "consumer-groups", group.group, "consumers"))
+    data = [_consumer(links, group, member) for member in group.members]
+    return json_answer(links.list_of("KafkaConsumer", data, "consumer-groups", group.group, "consumers"))
 
 
 async def get_consumer(context: Context, call: Call) -> web.StreamResponse:
     """A member of a group."""
-    place = Place(context, call)
+    links = Links(context, call)
     group = await group_of(context, call)
-    return json_answer(_consumer(place, group, _member(group, call)))
+    return json_answer(_consumer(links, group, _member(group, call)))
 
 
 async def list_assignments(context: Context, call: Call) -> web.StreamResponse:
     """The partitions that a member has."""
-    place = Place(context, call)
+    links = Links(context, call)
     group = await group_of(context, call)
     member = _member(group, call)
-    data = [_assignment(place, group, member, *partition) for partition in pairs(member.owned)]
+    data = [_assignment(links, group, member, *partition) for partition in pairs(member.owned)]
     segments = ("consumer-groups", group.group, "consumers", member.member_id, "assignments")
-    return json_answer(place.list_of("KafkaConsumerAssignment", data, *segments))
+    return json_answer(links.list_of("KafkaConsumerAssignment", data, *segments))
 
 
 async def get_assignment(context: Context, call: Call) -> web.StreamResponse:
     """One partition that a member has."""
-    place = Place(context, call)
+    links = Links(context, call)
     group = await group_of(context, call)
     member = _member(group, call)
     partition = (call.topic_name(), call.partition_number())
     if partition not in pairs(member.owned):
         raise NotFound(f"member {member.member_id} of group {group.group} does not have {partition[0]}-{partition[1]}")
-    return json_answer(_assignment(place, group, member, *partition))
+    return json_answer(_assignment(links, group, member, *partition))
 
 
 def _member(group: GroupDescription, call: Call) -> MemberDescription:
@@ -190,12 +190,12 @@ def _member(group: GroupDescription, call: Call) -> MemberDescription:
     raise NotFound(f"group {group.group} has no member {name}")
 
 
-def _consumer(place: Place, group: GroupDescription, member: MemberDescription) -> ConsumerV3:
+def _consumer(links: Links, group: GroupDescription, member: MemberDescription) -> ConsumerV3:
     segments = ("consumer-groups", group.group, "consumers", member.member_id)
     return ConsumerV3(
         "KafkaConsumer",
-        place.metadata(*segments),
-        place.cluster_id,
+        links.metadata(*segments),
+        links.cluster_id,
         group.group,
         member.member_id,
         member.instance_id,
@@ -207,7 +207,7 @@ def _consumer(place: Place, group: GroupDescription, member: MemberDescription) 
         member.pattern,
         _by_topic(member.owned),
         _by_topic(member.target),
-        place.related(*segments, "assignments"),
+        links.related(*segments, "assignments"),
     )
 
 
@@ -216,17 +216,17 @@ def _by_topic(partitions: tuple[TopicPartitions, ...]) -> list[TopicOwnedV3]:
 
 
 def _assignment(
-    place: Place, group: GroupDescription, member: MemberDescription, topic: str, partition: int
+    links: Links, group: GroupDescription, member: MemberDescription, topic: str, partition: int
 ) -> AssignmentV3:
     segments = ("consumer-groups", group.group, "consumers", member.member_id, "assignments")
     return AssignmentV3(
         "KafkaConsumerAssignment",
-        place.metadata(*segments, topic, "partitions", partition),
-        place.cluster_id,
+        links.metadata(*segments, topic, "partitions", partition),
+        links.cluster_id,
         group.group,
         member.member_id,
         topic,
         partition,
-        place.related("topics", topic, "partitions", partition),
-        place.related("consumer-groups", group.group, "lags", topic, "partitions", partition),
+        links.related("topics", topic, "partitions", partition),
+        links.related("consumer-groups", group.group, "lags", topic, "partitions", partition),
     )

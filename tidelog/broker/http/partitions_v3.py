@@ -9,7 +9,7 @@ from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Metadata, Place, Related
+from tidelog.broker.http.envelope import Links, Metadata, Related
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import InvalidRequest, NotFound
@@ -59,22 +59,22 @@ class ReplicaV3(Struct, frozen=True):
 
 async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
     """A topic's partitions."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
-    data = [_partition(place, topic, partition) for partition in topic.partitions]
-    return json_answer(place.list_of("KafkaPartition", data, "topics", topic.name, "partitions"))
+    data = [_partition(links, topic, partition) for partition in topic.partitions]
+    return json_answer(links.list_of("KafkaPartition", data, "topics", topic.name, "partitions"))
 
 
 async def get_partition(context: Context, call: Call) -> web.StreamResponse:
     """A partition."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
-    return json_answer(_partition(place, topic, partition_of(topic, call)))
+    return json_answer(_partition(links, topic, partition_of(topic, call)))
 
 
 async def get_offset(context: Context, call: Call) -> web.StreamResponse:
     """The readable range of a partition."""
-    place = Place(context, call)
+    links = Links(context, call)
     offset_type = call.query.get("offset_type", "earliest_and_latest")
     if offset_type != "earliest_and_latest":
         raise InvalidRequest(f"offset_type must be earliest_and_latest, not {params.shown(offset_type)}")
@@ -82,8 +82,8 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
     extent = await partition.extent()
     answer = PartitionOffsetV3(
         "KafkaPartitionOffset",
-        place.metadata("topics", partition.topic, "partitions", partition.partition, "offset"),
-        place.cluster_id,
+        links.metadata("topics", partition.topic, "partitions", partition.partition, "offset"),
+        links.cluster_id,
         partition.topic,
         partition.partition,
         offset_type,
@@ -95,51 +95,51 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
 
 async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
     """A partition's replicas."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
-    data = [replica_shown(place, topic, partition, node_id) for node_id in partition.replicas]
+    data = [replica_shown(links, topic, partition, node_id) for node_id in partition.replicas]
     return json_answer(
-        place.list_of("KafkaReplica", data, "topics", topic.name, "partitions", partition.partition, "replicas")
+        links.list_of("KafkaReplica", data, "topics", topic.name, "partitions", partition.partition, "replicas")
     )
 
 
 async def get_replica(context: Context, call: Call) -> web.StreamResponse:
     """One replica of a partition."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
     node_id = NodeId(params.node_number(call.path["broker_id"]))
     if node_id not in partition.replicas:
         raise NotFound(f"broker {node_id} has no replica of {topic.name}-{partition.partition}")
-    return json_answer(replica_shown(place, topic, partition, node_id))
+    return json_answer(replica_shown(links, topic, partition, node_id))
 
 
-def replica_shown(place: Place, topic: Topic, partition: PartitionInfo, node_id: NodeId) -> ReplicaV3:
+def replica_shown(links: Links, topic: Topic, partition: PartitionInfo, node_id: NodeId) -> ReplicaV3:
     """A replica as a resource."""
     return ReplicaV3(
         "KafkaReplica",
-        place.metadata("topics", topic.name, "partitions", partition.partition, "replicas", node_id),
-        place.cluster_id,
+        links.metadata("topics", topic.name, "partitions", partition.partition, "replicas", node_id),
+        links.cluster_id,
         topic.name,
         partition.partition,
         node_id,
         node_id == partition.leader,
         node_id in partition.isr,
-        place.related("brokers", node_id),
+        links.related("brokers", node_id),
     )
 
 
-def _partition(place: Place, topic: Topic, partition: PartitionInfo) -> PartitionV3:
+def _partition(links: Links, topic: Topic, partition: PartitionInfo) -> PartitionV3:
     segments = ("topics", topic.name, "partitions", partition.partition)
     return PartitionV3(
         "KafkaPartition",
-        place.metadata(*segments),
-        place.cluster_id,
+        links.metadata(*segments),
+        links.cluster_id,
         topic.name,
         partition.partition,
-        place.related(*segments, "replicas"),
-        place.related(*segments, "reassignment"),
+        links.related(*segments, "replicas"),
+        links.related(*segments, "reassignment"),
         partition.leader_epoch,
-        place.related(*segments, "replicas", partition.leader) if partition.leader >= 0 else UNSET,
+        links.related(*segments, "replicas", partition.leader) if partition.leader >= 0 else UNSET,
     )

@@ -70,7 +70,7 @@ def stored_bytes_max(record: Record) -> int:
 
 
 class Slot(NamedTuple):
-    """A record's place: its partition, and its number in the batch that goes there."""
+    """A record's target: its partition, and its number in the batch that goes there."""
 
     partition: int
     number: int
@@ -89,7 +89,7 @@ class Placer:
         self._keyed = keyed
         self._unkeyed: int | None = None
 
-    def place(self, key: bytes | None, partition: int | None) -> int:
+    def partition_of(self, key: bytes | None, partition: int | None) -> int:
         """The partition of a record, checked. `UnknownPartition` if the one it names does not exist."""
         if partition is not None:
             check_partition(self._topic, partition)
@@ -117,7 +117,7 @@ class Grouping:
     def add(self, record: Record, partition: int | None) -> Slot:
         """Takes a record in. `UnprocessableBody` or `UnknownPartition` if that is not possible."""
         check_record(self._context.limits, record)
-        number = self._placer.place(record.key, partition)
+        number = self._placer.partition_of(record.key, partition)
         group = self._groups.setdefault(number, [])
         group.append(record)
         return Slot(number, len(group) - 1)

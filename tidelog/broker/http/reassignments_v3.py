@@ -18,7 +18,7 @@ from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Metadata, Place, Related, ResourceList
+from tidelog.broker.http.envelope import Links, Metadata, Related, ResourceList
 from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
 from tidelog.broker.http.topics_v2 import partition_of
@@ -121,47 +121,47 @@ _ELECTION: Final = json_decoder(ElectionAsked)
 
 async def list_all(context: Context, call: Call) -> web.StreamResponse:
     """All partitions whose replicas move."""
-    place = Place(context, call)
+    links = Links(context, call)
     topics = context.face.cluster.image.topics
-    return json_answer(_shown(place, [topics[name] for name in sorted(topics)], "-"))
+    return json_answer(_shown(links, [topics[name] for name in sorted(topics)], "-"))
 
 
 async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
     """A topic's partitions whose replicas move."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
-    return json_answer(_shown(place, [topic], topic.name))
+    return json_answer(_shown(links, [topic], topic.name))
 
 
 async def get_one(context: Context, call: Call) -> web.StreamResponse:
     """How a partition's replicas move. `NotFound` if they do not."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     info = partition_of(topic, call)
     if not info.is_moving:
         raise NotFound(f"the replicas of {topic.name}-{info.partition} do not move")
-    return json_answer(_reassignment(place, topic, info))
+    return json_answer(_reassignment(links, topic, info))
 
 
-def _shown(place: Place, topics: Sequence[Topic], name: str) -> ResourceList[ReassignmentV3]:
-    data = [_reassignment(place, topic, info) for topic in topics for info in topic.partitions if info.is_moving]
-    return place.list_of("KafkaReassignment", data, "topics", name, "partitions", "-", "reassignment")
+def _shown(links: Links, topics: Sequence[Topic], name: str) -> ResourceList[ReassignmentV3]:
+    data = [_reassignment(links, topic, info) for topic in topics for info in topic.partitions if info.is_moving]
+    return links.list_of("KafkaReassignment", data, "topics", name, "partitions", "-", "reassignment")
 
 
-def _reassignment(place: Place, topic: Topic, info: PartitionInfo) -> ReassignmentV3:
+def _reassignment(links: Links, topic: Topic, info: PartitionInfo) -> ReassignmentV3:
     segments = ("topics", topic.name, "partitions", info.partition)
     return ReassignmentV3(
         "KafkaReassignment",
-        place.metadata(*segments, "reassignment"),
-        place.cluster_id,
+        links.metadata(*segments, "reassignment"),
+        links.cluster_id,
         topic.name,
         info.partition,
         list(info.adding),
         list(info.removing),
         list(info.target),
         list(info.isr),
-        place.moves_throttle,
-        place.related(*segments, "replicas"),
+        links.moves_throttle,
+        links.related(*segments, "replicas"),
     )
 
 
@@ -170,7 +170,7 @@ def _reassignment(place: Place, topic: Topic, info: PartitionInfo) -> Reassignme
 
 async def begin(context: Context, call: Call) -> web.StreamResponse:
     """Begins to move replicas: all that is asked for, or nothing."""
-    Place(context, call)
+    Links(context, call)
     check_document(call.request)
     asked = decode_body(_MOVES, await read_body(context, call, context.limits.json_bytes_max))
     moves = [
@@ -182,7 +182,7 @@ async def begin(context: Context, call: Call) -> web.StreamResponse:
 
 async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
     """Calls off all moves: replicas stay where they were."""
-    Place(context, call)
+    Links(context, call)
     topics = context.face.cluster.image.topics.values()
     await _call_off(context, [(topic, info) for topic in topics for info in topic.partitions if info.is_moving])
     return no_content()
@@ -190,7 +190,7 @@ async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
 
 async def call_off_one(context: Context, call: Call) -> web.StreamResponse:
     """Calls off one partition's move; without effect if there is none."""
-    Place(context, call)
+    Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     await _call_off(context, [(topic, partition_of(topic, call))])
     return no_content()
@@ -204,7 +204,7 @@ async def _call_off(context: Context, moving: Sequence[tuple[Topic, PartitionInf
 
 async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     """Begins to spread all replicas evenly, none on brokers that leave; `validate_only` only shows what would move."""
-    Place(context, call)
+    Links(context, call)
     check_document(call.request)
     asked = decode_body(_REBALANCE, await read_body(context, call, context.limits.json_bytes_max))
     moves = await context.face.administration.rebalance(
@@ -220,7 +220,7 @@ async def rebalance(context: Context, call: Call) -> web.StreamResponse:
 
 async def elect(context: Context, call: Call) -> web.StreamResponse:
     """Has preferred replicas lead where they are in sync; or any live one, where nobody can lead (`unclean`)."""
-    Place(context, call)
+    Links(context, call)
     check_document(call.request)
     asked = decode_body(_ELECTION, await read_body(context, call, context.limits.json_bytes_max))
     partitions = None

@@ -189,10 +189,10 @@ OWN: Final = (
           answer_media=(BATCHES_TYPE,)),
     Route("POST", "/groups/{group}/heartbeat", _READ, group, group_members.post_heartbeat, group_members.HeartbeatAsked,
           HeartbeatAnswer, query=_GROUP_DEADLINE),
-    Route("POST", "/groups/{group}/offsets", _READ, group, group_members.post_places, group_members.CommitAsked,
+    Route("POST", "/groups/{group}/offsets", _READ, group, group_members.commit_offsets, group_members.CommitAsked,
           CommitAnswer, query=_GROUP_DEADLINE),
-    Route("POST", "/groups/{group}/offsets:fetch", _READ, group, group_members.fetch_places,
-          group_members.PlacesAsked, OffsetsAnswer, query=_GROUP_DEADLINE),
+    Route("POST", "/groups/{group}/offsets:fetch", _READ, group, group_members.fetch_offsets,
+          group_members.OffsetsAsked, OffsetsAnswer, query=_GROUP_DEADLINE),
 )  # fmt: skip
 
 V2: Final = (

@@ -24,7 +24,7 @@ from tidelog.broker.http.answers import encode, open_stream, send_piece
 from tidelog.broker.http.body import check_encoding, invite_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Place
+from tidelog.broker.http.envelope import Links
 from tidelog.broker.http.idempotency import refuse_key
 from tidelog.broker.http.json_body import RecordV3, decode_body, json_decoder
 from tidelog.broker.http.json_text import ObjectCutter
@@ -56,7 +56,7 @@ _RECEIPT_END: Final = b"\r\n"
 
 async def produce_stream(context: Context, call: Call) -> web.StreamResponse:
     """Produces a stream of records: JSON objects in, receipts out."""
-    cluster_id = Place(context, call).cluster_id
+    cluster_id = Links(context, call).cluster_id
     topic = context.face.cluster.topic(call.topic_name())
     check_document(call.request)
     check_encoding(call.request)
@@ -162,7 +162,7 @@ class RecordStream:
             sent = decode_body(_RECORD, text)
             record = record_of(sent, self._context.face.clock.wall_ms())
             check_record(self._context.limits, record)
-            return Arrived(size, sent, record, self._placer.place(record.key, sent.partition_id))
+            return Arrived(size, sent, record, self._placer.partition_of(record.key, sent.partition_id))
         except TidelogError as error:
             return Arrived(size, error=error)
 

@@ -16,7 +16,7 @@ from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Metadata, Place, Related
+from tidelog.broker.http.envelope import Links, Metadata, Related
 from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber, decode_body, json_decoder
 from tidelog.broker.http.media import check_document
 from tidelog.controller.commands import NewTopic
@@ -84,11 +84,11 @@ _GROW: Final = json_decoder(GrowTopic)
 
 async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     """Creates a topic, or (`validate_only`) shows how it would be created."""
-    place = Place(context, call)
+    links = Links(context, call)
     check_document(call.request)
     asked = decode_body(_CREATE, await read_body(context, call, context.limits.json_bytes_max))
     topic = await context.face.administration.create_topic(_new_topic(asked), validate_only=asked.validate_only)
-    shown = _topic(place, topic)
+    shown = _topic(links, topic)
     if asked.validate_only:
         return json_answer(shown)
     return json_answer(shown, status=201, headers={"Location": shown.metadata.self})
@@ -96,29 +96,29 @@ async def create_topic(context: Context, call: Call) -> web.StreamResponse:
 
 async def list_topics(context: Context, call: Call) -> web.StreamResponse:
     """All topics."""
-    place = Place(context, call)
+    links = Links(context, call)
     topics = context.face.cluster.image.topics
-    return json_answer(place.list_of("KafkaTopic", [_topic(place, topics[name]) for name in sorted(topics)], "topics"))
+    return json_answer(links.list_of("KafkaTopic", [_topic(links, topics[name]) for name in sorted(topics)], "topics"))
 
 
 async def get_topic(context: Context, call: Call) -> web.StreamResponse:
     """A topic."""
-    place = Place(context, call)
-    return json_answer(_topic(place, context.face.cluster.topic(call.topic_name())))
+    links = Links(context, call)
+    return json_answer(_topic(links, context.face.cluster.topic(call.topic_name())))
 
 
 async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
     """Gives a topic more partitions."""
-    place = Place(context, call)
+    links = Links(context, call)
     name = call.topic_name()
     check_document(call.request)
     asked = decode_body(_GROW, await read_body(context, call, context.limits.json_bytes_max))
-    return json_answer(_topic(place, await context.face.administration.add_partitions(name, asked.partitions_count)))
+    return json_answer(_topic(links, await context.face.administration.add_partitions(name, asked.partitions_count)))
 
 
 async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
     """Deletes a topic with all its records."""
-    Place(context, call)
+    Links(context, call)
     await context.face.administration.delete_topic(call.topic_name())
     return no_content()
 
@@ -140,11 +140,11 @@ def _new_topic(asked: CreateTopic) -> NewTopic:
     return NewTopic(name, asked.partitions_count, asked.replication_factor, assignments, configs)
 
 
-def _topic(place: Place, topic: Topic) -> TopicV3:
+def _topic(links: Links, topic: Topic) -> TopicV3:
     return TopicV3(
         "KafkaTopic",
-        place.metadata("topics", topic.name),
-        place.cluster_id,
+        links.metadata("topics", topic.name),
+        links.cluster_id,
         topic.name,
         topic.topic_id,
         topic.is_internal,
@@ -152,7 +152,7 @@ def _topic(place: Place, topic: Topic) -> TopicV3:
         len(topic.partitions),
         topic.commit_protocol,
         [PartitionPlace(partition.partition, list(partition.replicas)) for partition in topic.partitions],
-        place.related("topics", topic.name, "partitions"),
-        place.related("topics", topic.name, "configs"),
-        place.related("topics", topic.name, "partitions", "-", "reassignment"),
+        links.related("topics", topic.name, "partitions"),
+        links.related("topics", topic.name, "configs"),
+        links.related("topics", topic.name, "partitions", "-", "reassignment"),
     )

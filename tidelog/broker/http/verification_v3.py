@@ -12,7 +12,7 @@ from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Metadata, Place
+from tidelog.broker.http.envelope import Links, Metadata
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import NotFound
@@ -57,7 +57,7 @@ class VerificationV3(Struct, frozen=True):
 
 async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
     """Reads and checks a replica, from `offset` up to `to` or less far."""
-    place = Place(context, call)
+    links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
     node_id = NodeId(params.node_number(call.path["broker_id"]))
@@ -71,11 +71,11 @@ async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
         params.boolean(call.query, "batches") is True,
     )
     reply = await context.face.partitions.verify(node_id, asked)
-    return json_answer(_shown(place, topic, partition, node_id, asked, reply))
+    return json_answer(_shown(links, topic, partition, node_id, asked, reply))
 
 
 def _shown(
-    place: Place, topic: Topic, partition: PartitionInfo, node_id: NodeId, asked: VerifyQuery, reply: VerifyReply
+    links: Links, topic: Topic, partition: PartitionInfo, node_id: NodeId, asked: VerifyQuery, reply: VerifyReply
 ) -> VerificationV3:
     named = [
         BatchShown(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.digest.hex())
@@ -83,8 +83,8 @@ def _shown(
     ]
     return VerificationV3(
         "KafkaReplicaVerification",
-        place.metadata("topics", topic.name, "partitions", partition.partition, "replicas", node_id, "verification"),
-        place.cluster_id,
+        links.metadata("topics", topic.name, "partitions", partition.partition, "replicas", node_id, "verification"),
+        links.cluster_id,
         topic.name,
         partition.partition,
         node_id,
