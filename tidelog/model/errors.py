@@ -60,13 +60,6 @@ class InternalError(TidelogError):
 # -- 400: the request is wrong, and will be wrong again ------------------------------------------------------------
 
 
-class ConsumerConfigOutOfRange(TidelogError):
-    """A REST consumer's numeric setting is too small or too large."""
-
-    code = 40001
-    kafka = KafkaCode.INVALID_CONFIG
-
-
 class InvalidRequest(TidelogError):
     """A name, number, parameter or body is wrong, or parameters contradict each other."""
 
@@ -350,7 +343,7 @@ class UnprocessableBody(TidelogError):
 
 
 class ConsumerConfigRefused(TidelogError):
-    """A REST consumer cannot have this setting."""
+    """A REST consumer cannot have this setting, or not this value of it."""
 
     code = 42204
     kafka = KafkaCode.INVALID_CONFIG

@@ -37,10 +37,10 @@ CREATING = [
     Bad(42204, "POST", G, {"auto.commit.enable": "yes"}),
     Bad(42204, "POST", G, {"auto.commit.enable": True, "enable.auto.commit": False}),
     Bad(42204, "POST", G, {"fetch.min.bytes": "ten"}),
-    Bad(40001, "POST", G, {"fetch.min.bytes": -2}),
-    Bad(40001, "POST", G, {"fetch.min.bytes": 10_000_001}),
-    Bad(40001, "POST", G, {"consumer.request.timeout.ms": -1}),
-    Bad(40001, "POST", G, {"consumer.request.timeout.ms": "99999999"}),
+    Bad(42204, "POST", G, {"fetch.min.bytes": -2}),
+    Bad(42204, "POST", G, {"fetch.min.bytes": 10_000_001}),
+    Bad(42204, "POST", G, {"consumer.request.timeout.ms": -1}),
+    Bad(42204, "POST", G, {"consumer.request.timeout.ms": "99999999"}),
 ]
 READING = [
     Bad(42206, "POST", "subscription", {}),

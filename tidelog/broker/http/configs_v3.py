@@ -89,7 +89,7 @@ class ConfigChange(Body):
 
     name: str
     value: str | None = None
-    operation: Literal["SET", "DELETE"] = "SET"
+    operation: Literal["SET", "DELETE"] | None = None
 
 
 class ConfigChanges(Body):

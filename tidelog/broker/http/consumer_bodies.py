@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Literal, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from tidelog.broker.face.rest_consumers import Assign, Partition, Seek, SeekToEdge, Subscribe
-from tidelog.broker.http.json_body import Body, OffsetNumber, PartitionNumber, milliseconds
+from tidelog.broker.http.json_body import Body, Ignored, OffsetNumber, PartitionNumber, milliseconds
 from tidelog.broker.http.params import shown
-from tidelog.model.errors import ConsumerConfigOutOfRange, ConsumerConfigRefused, UnprocessableBody
+from tidelog.model.errors import ConsumerConfigRefused, UnprocessableBody
 from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions, check_group_name, grouped
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.model.names import check_topic_name
@@ -32,7 +32,8 @@ _RESETS: Final[tuple[Literal["earliest", "latest", "none"], ...]] = ("earliest",
 
 class NewConsumer(Body, kw_only=True):
     """A consumer instance to be; the body may be left out. `id` is an older word for `name`; without either the broker
-    makes one up. Both spellings of the auto-commit flag take a boolean, or its name."""
+    makes one up. Both spellings of the auto-commit flag take a boolean, or its name. The last settings are those that
+    clients of other proxies send, and that mean nothing here, or what is done anyway."""
 
     name: str | None = None
     id: str | None = None
@@ -41,13 +42,26 @@ class NewConsumer(Body, kw_only=True):
     auto_commit: bool | str | None = field(default=None, name="auto.commit.enable")
     auto_commit_too: bool | str | None = field(default=None, name="enable.auto.commit")
     fetch_bytes_min: int | str | None = field(default=None, name="fetch.min.bytes")
+    fetch_bytes_min_too: int | str | None = field(default=None, name="responseMinBytes")
     request_timeout_ms: int | str | None = field(default=None, name="consumer.request.timeout.ms")
+    request_timeout_ms_too: int | str | None = field(default=None, name="requestWaitMs")
+    client_id: Ignored = field(default_factory=Raw, name="client.id")
+    isolation_level: Ignored = field(default_factory=Raw, name="isolation.level")
+    metadata_refresh_ms: Ignored = field(default_factory=Raw, name="topic.metadata.refresh.interval.ms")
 
     def to_settings(self, request_timeout_ms: int, request_timeout_ms_max: int) -> InstanceSettings:
         """With the broker's default and bound of how long a read waits. `ConsumerConfigRefused` (42204) for what no
-        instance can have, `ConsumerConfigOutOfRange` (40001) for numbers that are too small or too large."""
-        fetch_bytes_min = _number("fetch.min.bytes", self.fetch_bytes_min, -1, FETCH_BYTES_MIN_MAX)
-        timeout_ms = _number("consumer.request.timeout.ms", self.request_timeout_ms, 0, request_timeout_ms_max)
+        instance can have."""
+        bytes_min, timeout = self.fetch_bytes_min, self.request_timeout_ms
+        fetch_bytes_min = _number(
+            "fetch.min.bytes", self.fetch_bytes_min_too if bytes_min is None else bytes_min, -1, FETCH_BYTES_MIN_MAX
+        )
+        timeout_ms = _number(
+            "consumer.request.timeout.ms",
+            self.request_timeout_ms_too if timeout is None else timeout,
+            0,
+            request_timeout_ms_max,
+        )
         return InstanceSettings(
             format=_one_of("format", self.format, _FORMATS, "binary"),
             reset=_one_of("auto.offset.reset", self.reset, _RESETS, "latest"),
@@ -121,9 +135,10 @@ class SoughtOffset(PartitionNamed, kw_only=True):
 
 
 class SoughtTime(PartitionNamed, kw_only=True):
-    """The time of the next record to be read of a partition, as ISO 8601."""
+    """The time of the next record to be read of a partition, as ISO 8601. `metadata` means nothing, as above."""
 
     timestamp: datetime
+    metadata: str | None = None
 
 
 class SoughtPositions(Body):
@@ -262,5 +277,5 @@ def _number(name: str, value: int | str | None, low: int, high: int) -> int | No
             raise ConsumerConfigRefused(f"{name} must be a whole number, not {shown(value)}")
         value = int(value)
     if not low <= value <= high:
-        raise ConsumerConfigOutOfRange(f"{name} is {value}, outside {low} to {high}")
+        raise ConsumerConfigRefused(f"{name} is {value}, outside {low} to {high}")
     return value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
@@ -20,6 +20,9 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import OFFSET_MAX
 
 T = TypeVar("T")
+
+Ignored: TypeAlias = Raw
+"""A field that is taken and means nothing; docs/http-api.md lists them."""
 
 PartitionNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 NodeNumber = Annotated[int, Meta(ge=0, le=INT32_MAX)]
@@ -33,7 +36,8 @@ _NULL: Final = b"null"
 
 
 class Body(Struct, forbid_unknown_fields=True):
-    """Base of all request bodies: an unknown field is an error, because it is a misspelt known one."""
+    """Base of all request bodies: an unknown field is an error, because it is a misspelt known one. What clients of
+    other proxies send and we have no use for is known, and `Ignored`."""
 
 
 # -- v2 ------------------------------------------------------------------------------------------------------------
@@ -77,12 +81,12 @@ class TextRecord(Body):
 
 
 class _Schemas(Body):
-    """What a schema registry would need; there is none, so only null is taken."""
+    """What a schema registry would need: means nothing for these formats, as with Confluent's proxy."""
 
-    key_schema: None = None
-    key_schema_id: None = None
-    value_schema: None = None
-    value_schema_id: None = None
+    key_schema: Ignored = field(default_factory=Raw)
+    key_schema_id: Ignored = field(default_factory=Raw)
+    value_schema: Ignored = field(default_factory=Raw)
+    value_schema_id: Ignored = field(default_factory=Raw)
 
 
 class BinaryRecords(_Schemas, kw_only=True):
@@ -114,10 +118,18 @@ class HeaderV3(Body):
 
 
 class DataV3(Body):
-    """A key or a value: `data` is base64 (BINARY), text (STRING) or anything (JSON); null is none or a tombstone."""
+    """A key or a value: `data` is base64 (BINARY), text (STRING) or anything (JSON); null is none or a tombstone.
+
+    What a schema registry would need means nothing for these types.
+    """
 
     type: str | None = None
     data: Raw = field(default_factory=Raw)
+    subject: Ignored = field(default_factory=Raw)
+    subject_name_strategy: Ignored = field(default_factory=Raw)
+    schema: Ignored = field(default_factory=Raw)
+    schema_id: Ignored = field(default_factory=Raw)
+    schema_version: Ignored = field(default_factory=Raw)
 
 
 class RecordV3(Body):

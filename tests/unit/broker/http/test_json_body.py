@@ -69,7 +69,7 @@ BAD_BODIES = [
     b'{"records":[{"value":"\\ud800 and more text"}]}', b'{"records":[{"value":"\\udc00"}]}',
     b'{"records":[{"value":"a\x01"}]}',
     b'{"records":[{"value":1}]} x', b'{"records":[{"value":1}]}\x00', b'\xef\xbb\xbf{"records":[]}',
-    b'{"records":[],"more":1}', b'{"records":[{"valeu":1}]}', b'{"records":[],"key_schema":"int"}',
+    b'{"records":[],"more":1}', b'{"records":[{"valeu":1}]}', b'{"records":[],"key_schema":[}',
     b'{"records":[{"partition":"0"}]}', b'{"records":[{"partition":true}]}', b'{"records":[{"partition":0.0}]}',
     b'{"records":[{"partition":-1}]}', b'{"records":[{"partition":2147483648}]}', b'{"records":[{"partition":1e400}]}',
     b'{"records":[{"timestamp":-1}]}', b'{"records":[{"timestamp":9223372036854775808}]}',
