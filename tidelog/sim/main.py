@@ -13,13 +13,13 @@ from enum import StrEnum
 from functools import partial
 
 from tidelog.sim.broker import crash
-from tidelog.sim.broker.crash import Outcome
+from tidelog.sim.broker.sometimes import SOMETIMES as SOMETIMES_IN_A_BROKER
 from tidelog.sim.cluster.run import run_seed as run_cluster_seed
 from tidelog.sim.cluster.sometimes import GROUPS_SEEN, SOMETIMES_WITH
 from tidelog.sim.cluster.sometimes import SOMETIMES as SOMETIMES_IN_A_CLUSTER
 from tidelog.sim.cluster.traffic import SHARE, Mix
 from tidelog.sim.kit.batches import spread
-from tidelog.sim.kit.counters import SOMETIMES as SOMETIMES_IN_A_BROKER
+from tidelog.sim.kit.outcome import Outcome
 from tidelog.sim.storage import log_scenario, slot_scenario
 
 CHUNK_SEEDS = 4

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tidelog.sim.kit.counters import SOMETIMES
+from tidelog.sim.broker.sometimes import SOMETIMES
 from tidelog.sim.main import Simulator, Summary, replay_command, run
 
 SEEDS = 6

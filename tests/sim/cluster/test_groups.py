@@ -7,13 +7,13 @@ from msgspec import structs
 
 from tests.sim.cluster import group_mutants as mutants
 from tests.sim.cluster.stage import scenario
-from tidelog.sim.broker.crash import Outcome
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.groups.plans import GroupPlan, GroupTraffic, MemberPlan, Mishap
 from tidelog.sim.cluster.run import run_scenario, run_seed, shrink
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, decode_scenario, encode_scenario
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic
 from tidelog.sim.kit.history import Kind
+from tidelog.sim.kit.outcome import Outcome
 
 SEED = 6
 """With a short run."""

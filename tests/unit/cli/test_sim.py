@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.cli.conftest import Tidelog
 from tidelog.cli import sim
-from tidelog.sim.broker.crash import Outcome
+from tidelog.sim.kit.outcome import Outcome
 from tidelog.sim.main import CHUNK_SEEDS, Summary
 
 

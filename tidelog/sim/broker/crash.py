@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
-from dataclasses import dataclass
 from typing import Protocol
 
 from structlog.testing import capture_logs
@@ -23,10 +21,11 @@ from tidelog.sim.broker.administrators import Administrator, Churn, create_topic
 from tidelog.sim.broker.nemesis import Nemesis
 from tidelog.sim.broker.producers import Producer
 from tidelog.sim.broker.readers import Reader, read_all
-from tidelog.sim.kit.counters import count_findings
+from tidelog.sim.broker.sometimes import FINDINGS
 from tidelog.sim.kit.history import History, Kind
 from tidelog.sim.kit.loop import SimLoop, run
 from tidelog.sim.kit.machine import Machine
+from tidelog.sim.kit.outcome import Outcome, count_logged
 from tidelog.sim.kit.process import owned_task
 from tidelog.sim.kit.seeds import stream
 
@@ -43,20 +42,6 @@ class Client(Protocol):
     async def run(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a seed came to."""
-
-    seed: int
-    violations: tuple[str, ...]
-    trace: str
-    """Equal for equal seeds, in every process."""
-    counters: Counter[str]
-    records_acknowledged: int
-    events: tuple[str, ...] = ()
-    """What happened, line by line, if it was asked for."""
-
-
 def run_seed(seed: int) -> Outcome:
     """Runs one seed to its end. A fault of the simulation, or an error that nobody handled, is a violation too."""
     scenario = Scenario(seed)
@@ -65,7 +50,7 @@ def run_seed(seed: int) -> Outcome:
             run(scenario.run, seed)
         except Exception as error:  # noqa: BLE001 - the batch goes on, the seed has failed
             scenario.history.violate(f"{type(error).__name__}: {error}")
-    count_findings(scenario.history.counters, logs)
+    count_logged(scenario.history.counters, logs, FINDINGS)
     return scenario.outcome()
 
 

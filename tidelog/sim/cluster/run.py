@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 from structlog.testing import capture_logs
 
-from tidelog.sim.broker.crash import Outcome
 from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.data import Data
 from tidelog.sim.cluster.drawing import MOVES, draw_scenario
@@ -35,6 +34,7 @@ from tidelog.sim.cluster.watch import Watch
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import loop as sim_loop
 from tidelog.sim.kit.loop import SimLoop
+from tidelog.sim.kit.outcome import Outcome
 from tidelog.sim.kit.process import owned_task
 from tidelog.sim.kit.seeds import stream
 from tidelog.sim.kit.shrink import Shrinking

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidelog.controller.records import (
@@ -18,6 +18,7 @@ from tidelog.sim.cluster.drawing import MOVES, STRIKES
 from tidelog.sim.cluster.groups.plans import MISHAPS
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.kit.faults import Crashed
+from tidelog.sim.kit.outcome import count_logged
 
 DISK_ERRORS = (errno.EIO, errno.ENOSPC)
 
@@ -146,12 +147,10 @@ SOMETIMES_WITH: Mapping[str, tuple[str, ...]] = {
 """So has one with enough runs of a kind, in which something was never seen that only happens in these."""
 
 
-def count_logs(truth: Truth, logs: Iterable[Mapping[str, Any]]) -> None:
+def count_logs(truth: Truth, logs: Sequence[Mapping[str, Any]]) -> None:
     """Counts what brokers logged. One that died of an error that nobody foresaw is a violation."""
+    count_logged(truth.counters, logs, LOGGED)
     for entry in logs:
-        said = f"{entry.get('event')} {entry.get('finding', '')}"
-        for fragment, name in LOGGED.items():
-            truth.saw(name, fragment in said)
         error = entry.get("exc_info")
         if isinstance(error, BaseException) and not _is_of_a_disk(error):
             truth.violate("unforeseen", f"{entry.get('event')}: {entry.get('task')}: {type(error).__name__}: {error}")
