@@ -21,7 +21,7 @@ TIMEOUT_MS = 120_000
 MAX_TRIGGER_DELAY_S = 900.0
 TASKS_MAX = 16
 
-NO_GROUPS = "there are no consumer groups in this version; a query's position is in its checkpoint. Leave it out"
+NO_GROUPS = "a query's position is in its checkpoint, not in a consumer group; leave it out"
 _REFUSED = {
     "kafka.group.id": NO_GROUPS,
     "groupIdPrefix": NO_GROUPS,
