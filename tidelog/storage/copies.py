@@ -43,7 +43,7 @@ def find_copy(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:
         return Holding.DONT_HAVE, b""
     for part in log.parts(wanted.offset):
         if isinstance(part, Damage):
-            log.note_damage(part)
+            log.damage.note(part)
             return Holding.HAVE_FAULTY, b""
         if part.end_offset > wanted.offset:
             return _in_segment(log, part, wanted)
@@ -55,7 +55,7 @@ def _in_segment(log: PartitionLog, segment: Segment, wanted: Identity) -> tuple[
     if entry is None:
         return Holding.UNKNOWN, b""
     if isinstance(entry, Damage):
-        log.note_damage(entry)
+        log.damage.note(entry)
         return Holding.HAVE_FAULTY, b""
     if wanted.is_known and entry.digest != wanted.digest:
         is_contradiction = (entry.base_offset, entry.epoch) == (wanted.offset, wanted.epoch)

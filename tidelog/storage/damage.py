@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 
 from tidelog.storage.segment import Damage
 
@@ -15,24 +16,27 @@ class DamageList:
 
     def __init__(self) -> None:
         self._ranges: list[Damage] = []
+        self.on_news: Callable[[], None] = _nobody
+        """Called when something is found damaged that was not known to be."""
 
     def ranges(self) -> list[Damage]:
+        """What is known to be damaged, from opening, reading and scrubbing, in order of offsets."""
         return list(self._ranges)
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
-    def note(self, damage: Damage) -> bool:
-        """Remembers a range, in the place of what was known about its offsets, if there is room; True if it is news."""
+    def note(self, damage: Damage) -> None:
+        """Remembers a range, in the place of what was known about its offsets, if there is room, and tells if it is
+        news."""
         at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
         if at < len(self._ranges) and self._ranges[at] == damage:
-            return False
+            return
         self.forget(damage.start, damage.end)
         at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
-        has_room = len(self._ranges) < RANGES_MAX
-        if has_room:
+        if len(self._ranges) < RANGES_MAX:
             self._ranges.insert(at, damage)
-        return has_room
+            self.on_news()
 
     def forget(self, start: int, end: int) -> None:
         """Offsets [start, end) are sound, or are to be judged anew."""
@@ -52,3 +56,7 @@ def _without(known: Damage, start: int, end: int) -> list[Damage]:
     if end < known.end:
         pieces.append(Damage(end, known.end, known.reason))
     return pieces
+
+
+def _nobody() -> None:
+    """Nobody listens yet."""

@@ -13,7 +13,7 @@ from tidelog.model.batch_header import CONTROL_BIT, parse_header
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import File, Files
 from tidelog.model.producers import ProducerState
-from tidelog.storage.readable_log import ReadableLog
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.rows import ROW_BYTES, HeaderRow, Kind, Row, RowCodec
 from tidelog.storage.segment import Damage
 from tidelog.storage.slot_entries import EntryKind, decode_entry
@@ -116,7 +116,7 @@ def _body_fields(row: Row) -> Fields:
     return fields
 
 
-def dump_batches(log: ReadableLog) -> Iterator[tuple[Dumped, bytes]]:
+def dump_batches(log: PartitionLog) -> Iterator[tuple[Dumped, bytes]]:
     """Every batch of a log and its bytes, none for what is damaged. The bytes are for `decode_batch`.
 
     Of a slot store's entries (`slot_entries`), which are of no kind BATCH, the bytes are the payload's.

@@ -1,7 +1,12 @@
 """What a log has written and not yet flushed, and the flush that makes it durable.
 
 A flush takes everything that was written so far in one go; what is written while it runs waits for the next. So one
-fsync a file serves all that gathered during the one before it.
+fsync a file serves all that gathered during the one before it, and the event loop never blocks:
+
+1. `begin` hands out what is to be made durable.
+2. `Flush.run` does nothing but fsyncs, on the disk threads, while further appends go on.
+3. `end` moves `durable_offset` up to what the flush covered, or takes the log offline: a failed fsync is final, because
+   the kernel marks the lost pages clean and a second fsync would lie.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidelog.model.ports import File
+from tidelog.storage.log_state import LogState
 from tidelog.storage.open_files import OpenFiles
 
 
@@ -59,19 +65,16 @@ class Flush:
             self._opened.unpin(path)
 
 
-class Unflushed:
+class Flusher:
     """The files of one log with writes that no flush has taken, each pinned from its first write on."""
 
-    def __init__(self, opened: OpenFiles, directory: str) -> None:
-        self._opened = opened
-        self._directory = directory
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._opened = state.files.opened
         self._files: dict[str, File] = {}
         self.file_bytes = 0
         self.has_names = False
         """True if a file was created or removed."""
-
-    def __bool__(self) -> bool:
-        return bool(self._files)
 
     def __contains__(self, path: str) -> bool:
         return path in self._files
@@ -93,9 +96,38 @@ class Unflushed:
         for path in list(self._files):
             self.disown(path)
 
-    def take(self, sequence: int, offset: int) -> Flush:
-        """Hands everything over to a flush that covers the log up to there."""
-        directory = self._directory if self.has_names else None
-        flush = Flush(self._files, directory, sequence, offset, self.file_bytes, self._opened)
+    @property
+    def is_dirty(self) -> bool:
+        """True if something waits for a flush."""
+        return bool(self._files) and self._state.offline_reason is None
+
+    def begin(self) -> Flush:
+        """Takes all that was written so far. One flush at a time: `end` before the next."""
+        assert self.is_dirty
+        tail = self._state.tail
+        directory = self._state.directory if self.has_names else None
+        flush = Flush(self._files, directory, tail.sequence, tail.offset, self.file_bytes, self._opened)
         self._files, self.file_bytes, self.has_names = {}, 0, False
         return flush
+
+    def end(self, flush: Flush, error: OSError | None) -> None:
+        """Takes in a flush's outcome; on success `durable_offset` covers it."""
+        flush.release()
+        state = self._state
+        if error is not None:
+            state.take_offline(f"fsync failed: {error}")
+        if state.offline_reason is not None:
+            return
+        assert flush.sequence >= state.tail.durable
+        state.tail = state.tail._replace(durable=flush.sequence)
+        state.durable_offset = flush.offset
+
+    def flush(self) -> None:
+        """A flush in one go. Blocking; no other may be under way."""
+        flush = self.begin()
+        try:
+            flush.run()
+        except OSError as error:
+            self.end(flush, error)
+        else:
+            self.end(flush, None)

@@ -21,6 +21,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.ids import OFFSET_MAX, PartitionId
 from tidelog.model.ports import File
 from tidelog.storage.load_report import Corrections, LoadReport
+from tidelog.storage.log_state import FoundLog, LogFiles
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
@@ -86,10 +87,9 @@ class _Loader:
         self._report_damage(tail.log_start_offset)
         tail = tail._replace(durable=tail.sequence)
         trails = read_trails(self._codec, [*doomed, *segments], self._settings.producers_max, now_ms)
-        log = PartitionLog(
-            self._opened, self._directory, self._identity, self._settings, self._metainfo, info.incarnation,
-            segments, tail, trails.lineage, trails.producers, now_ms, marked=self._durable,
-        )  # fmt: skip
+        files = LogFiles(self._opened, self._directory, self._codec, self._metainfo)
+        found = FoundLog(info.incarnation, segments, tail, trails.lineage, trails.producers, self._durable)
+        log = PartitionLog(self._identity, files, self._settings, found, now_ms)
         log.replica, log.sequences_used = info.replica, used
         for damage in self._report.damage:
             log.damage.note(damage)

@@ -24,7 +24,8 @@ from xxhash import xxh3_128_digest
 from tidelog.model.batch_header import BatchHeader, verify_batch
 from tidelog.model.errors import OffsetOutOfRange
 from tidelog.model.ports import Buffer
-from tidelog.storage.readable_log import ReadableLog
+from tidelog.storage.log_reader import LogReader
+from tidelog.storage.log_state import LogState
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Row, RowCodec, Tail
 from tidelog.storage.segment import Damage, Segment
 
@@ -52,27 +53,28 @@ class RowGap(NamedTuple):
 
 
 def repair_batch(
-    codec: RowCodec, log: ReadableLog, data: Buffer, *, is_committed: bool = False
+    state: LogState, reader: LogReader, data: Buffer, *, is_committed: bool = False
 ) -> tuple[Repair, Damage | None]:
     """Repairs a log with a copy of one batch: what came of it, and which offsets can be read now. `is_committed`: at
     this offset this batch is committed, and so it is what this log holds there, or held.
 
     Raises `InvalidBatch`, `OffsetOutOfRange`, `Overloaded`, `OSError`."""
     header = verify_batch(data)
-    start, end = log.log_start_offset, log.log_end_offset
+    codec, tail = state.files.codec, state.tail
+    start, end = tail.log_start_offset, tail.offset
     if header.next_offset <= start or header.base_offset >= end:
         raise OffsetOutOfRange(
             f"offset {header.base_offset} is out of range: the log holds {start} to {end}", start, end
         )
-    segment = next(log.parts(header.base_offset))
+    segment = next(reader.parts(header.base_offset))
     entry = None if isinstance(segment, Damage) else next(segment.entries(header.base_offset), None)
     if isinstance(segment, Damage) or entry is None:
         return Repair.UNKNOWN, None
     if isinstance(entry, Damage):
-        mended = mend_rows(codec, segment, log.tail, (header, data))
+        mended = mend_rows(codec, segment, tail, (header, data))
         healed = next((gap for gap in mended if gap.start <= header.base_offset < gap.end), None)
-        if healed is None and is_committed and _fill_in(codec, segment, log.tail, header, data):
-            mend_rows(codec, segment, log.tail)
+        if healed is None and is_committed and _fill_in(codec, segment, tail, header, data):
+            mend_rows(codec, segment, tail)
             healed = Damage(header.base_offset, header.next_offset, "repaired")
         return (Repair.DONE if healed else Repair.UNKNOWN), healed
     if entry.digest != xxh3_128_digest(data):
@@ -82,7 +84,7 @@ def repair_batch(
         _put_back(segment, entry, data)
         return Repair.DONE, healed
     if entry.sequence < segment.first_sequence + segment.body_slot:  # made from the batch: it has no row of its own
-        mend_rows(codec, segment, log.tail)
+        mend_rows(codec, segment, tail)
     return Repair.NOT_NEEDED, healed
 
 

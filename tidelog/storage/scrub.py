@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from tidelog.storage.log_reader import LogReader
+from tidelog.storage.log_state import LogState
 from tidelog.storage.rows import ROW_BYTES, Row
 from tidelog.storage.segment import Damage, Segment
-
-if TYPE_CHECKING:
-    from tidelog.storage.partition_log import PartitionLog
 
 PIECE_ROWS = 512
 
@@ -63,9 +61,10 @@ class Piece:
 class Scrubber:
     """Where the scrubbing of a log stands."""
 
-    def __init__(self, log: PartitionLog, offset: int = 0, *, with_rows: bool = True) -> None:
+    def __init__(self, state: LogState, reader: LogReader, offset: int = 0, *, with_rows: bool = True) -> None:
         """The first round begins at `offset`; without `with_rows` only batches are looked at."""
-        self._log = log
+        self._state = state
+        self._reader = reader
         self._offset = offset
         self._with_rows = with_rows
         self._segment: Segment | None = None
@@ -75,9 +74,9 @@ class Scrubber:
         """What comes next: of batches some `budget_bytes`, but at least one. None at the end of a round.
 
         Raises `Overloaded`."""
-        log = self._log
+        state = self._state
         while True:
-            self._offset = max(self._offset, log.log_start_offset)
+            self._offset = max(self._offset, state.log_start_offset)
             part = self._part()
             if part is None:
                 self._offset, self._segment = 0, None
@@ -95,24 +94,24 @@ class Scrubber:
 
     def _part(self) -> Segment | Damage | None:
         """What holds the next offset that is durable now."""
-        if self._offset >= self._log.durable_offset:
+        if self._offset >= self._state.durable_offset:
             return None
-        parts = self._log.parts(self._offset)
+        parts = self._reader.parts(self._offset)
         return next((part for part in parts if isinstance(part, Damage) or part.end_offset > self._offset), None)
 
     def _pass(self, damage: Damage) -> None:
-        self._log.note_damage(damage)
+        self._state.damage.note(damage)
         self._offset = damage.end
 
     def _piece_of_rows(self, segment: Segment) -> Piece:
         slots = range(self._slot, min(self._slot + PIECE_ROWS, segment.slots))
         self._slot = slots.stop
-        return Piece(segment, self._log.hold(segment), slots=slots)
+        return Piece(segment, self._state.files.hold(segment), slots=slots)
 
     def _piece_of_batches(self, segment: Segment, budget_bytes: int) -> Piece | None:
         """None if there is nothing but damage."""
         rows: list[Row] = []
-        end, size = self._log.durable_offset, 0
+        end, size = self._state.durable_offset, 0
         for entry in segment.entries(self._offset):
             if isinstance(entry, Damage):
                 if not rows:
@@ -126,13 +125,13 @@ class Scrubber:
             self._offset = entry.next_offset
         else:
             self._offset = max(self._offset, min(segment.end_offset, end))
-        return Piece(segment, self._log.hold(segment), rows) if rows else None
+        return Piece(segment, self._state.files.hold(segment), rows) if rows else None
 
     def end(self, piece: Piece) -> ScrubStep:
         """Takes in what a piece found."""
         piece.release()
-        log = self._log
+        state = self._state
         for row in piece.suspects:
-            if log.log_start_offset < row.next_offset <= log.log_end_offset:
-                log.extent(row.base_offset, 1, log.log_end_offset)  # notes it, if it is so
+            if state.log_start_offset < row.next_offset <= state.log_end_offset:
+                self._reader.extent(row.base_offset, 1, state.log_end_offset)  # notes it, if it is so
         return ScrubStep(piece.size, piece.bad_rows, piece.segment.base_offset if piece.bad_rows else None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidelog.storage.appendable_log import AppendableLog
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.segment import Damage, Segment
 
 STEP_BYTES = 1 << 20
@@ -30,7 +30,7 @@ class Step:
     """Offsets that this disk has lost."""
 
 
-def verify(log: AppendableLog) -> Iterator[Step]:
+def verify(log: PartitionLog) -> Iterator[Step]:
     """Checks every row and every batch that is durable now."""
     offset, end = log.log_start_offset, log.durable_offset
     done, total = 0, sum(segment.log_bytes for segment in log.segments)

@@ -21,8 +21,9 @@ from tidelog.replication.protocol import Appended, Flushed
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.patching import patched
 from tidelog.storage import loader
+from tidelog.storage.appender import Appender
+from tidelog.storage.deleter import Deleter
 from tidelog.storage.metainfo import MetainfoStore
-from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.segment import Segment
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import remove_segment
@@ -120,20 +121,20 @@ def definite_error_after_the_append() -> AbstractContextManager[None]:
 
 def leave_what_a_full_disk_cut_short() -> AbstractContextManager[None]:
     """Says "nothing was appended" of a write that did not fit, and leaves what did."""
-    return patched(PartitionLog, "_undo", lambda *_: DiskFull("nothing was appended"))
+    return patched(Appender, "_undo", lambda *_: DiskFull("nothing was appended"))
 
 
 def remove_files_before_the_order_is_durable() -> AbstractContextManager[None]:
     """Deletes segments when asked, not when the deletion is on the disk."""
-    delete_records = PartitionLog.delete_records
+    delete_records = Deleter.delete_records
 
-    def eager(log: PartitionLog, offset: int) -> None:
-        delete_records(log, offset)
-        for _, segment in log._doomed:
-            remove_segment(log._opened, segment)
-        log._doomed.clear()
+    def eager(deleter: Deleter, offset: int) -> None:
+        delete_records(deleter, offset)
+        for _, segment in deleter.doomed:
+            remove_segment(deleter._opened, segment)
+        deleter.doomed.clear()
 
-    return patched(PartitionLog, "delete_records", eager)
+    return patched(Deleter, "delete_records", eager)
 
 
 MUTANTS: tuple[Mutant, ...] = (

@@ -269,7 +269,7 @@ def test_a_scrub_reads_no_more_than_it_was_given_but_for_one_step(ten: Store) ->
 def test_a_piece_that_is_read_while_the_log_is_cut_accuses_nobody(ten: Store, *, is_anew: bool) -> None:
     """As on the disk thread, while the event loop goes on."""
     ten.log.scrub(1)
-    piece = ten.log.begin_scrub(1 << 30)
+    piece = ten.log.scrubber.begin(1 << 30)
     assert piece is not None
     if is_anew:
         ten.log.start_over(0, now_ms=0)
@@ -278,7 +278,7 @@ def test_a_piece_that_is_read_while_the_log_is_cut_accuses_nobody(ten: Store, *,
     ten.append(*[b"something else"] * 5)
     piece.run()
     assert piece.suspects
-    ten.log.end_scrub(piece)
+    ten.log.scrubber.end(piece)
     assert ranges(ten) == []
     ten.flush()
     scrub(ten)
@@ -287,7 +287,7 @@ def test_a_piece_that_is_read_while_the_log_is_cut_accuses_nobody(ten: Store, *,
 
 def test_who_listens_is_told_of_each_damage_once(ten: Store) -> None:
     told: list[int] = []
-    ten.log.on_damage = lambda: told.append(len(ranges(ten)))
+    ten.log.damage.on_news = lambda: told.append(len(ranges(ten)))
     ten.harm_batch(2)
     ten.harm_batch(7, 5)
     for _ in range(2):

@@ -39,7 +39,7 @@ logger = structlog.get_logger("tidelog.repair")
 async def verify_end(log: PartitionLog, high_watermark: int, log_writer: LogWriter) -> None:
     """Reads what lies at or above the high watermark; the log knows its damage then. A little is read at once: a broker
     that takes over many partitions must not wait for the disk thread with each. Raises `OSError`, `Overloaded`."""
-    scrubber = Scrubber(log, high_watermark, with_rows=False)
+    scrubber = Scrubber(log, log.reader, high_watermark, with_rows=False)
     is_first = True
     while (piece := scrubber.begin(PIECE_BYTES)) is not None:
         try:

@@ -107,7 +107,7 @@ class ReplicaLogs:
             self.troubled[partition_id] = None
         self._report(f"{topic}-{partition_id.partition}", report)
         self.high_watermarks[partition_id] = report.high_watermark
-        log.on_damage = partial(self._found_damage, partition_id)
+        log.damage.on_news = partial(self._found_damage, partition_id)
 
     def check(self, partition_id: PartitionId, log: PartitionLog) -> None:
         """A log has got a role: if it is damaged, somebody is told."""

@@ -96,13 +96,13 @@ class BackgroundScrubber:
     async def _step(self, holder: Holder) -> int | None:
         """One piece: the bytes that were read, None at the end."""
         log = holder.log
-        piece = log.begin_scrub(PIECE_BYTES)
+        piece = log.scrubber.begin(PIECE_BYTES)
         if piece is None:
             return None
         try:
             await self._log_writer.perform(piece.run)
         finally:
-            step = log.end_scrub(piece)
+            step = log.scrubber.end(piece)
         if step.mend_at is not None:
             await self._log_writer.exclusively(holder, partial(log.mend, step.mend_at))
         self._stats.scrubbed_bytes += step.bytes_read

@@ -107,7 +107,7 @@ class Verifier:
 
     async def _read(self, holder: Holder, start: int, end: int) -> _Range:
         """Some of it, but at least one batch; damage that has lost its identity is passed over."""
-        found, scrubber = _Range(start), Scrubber(holder.log, start, with_rows=False)
+        found, scrubber = _Range(start), Scrubber(holder.log, holder.log.reader, start, with_rows=False)
         give_up_s = asyncio.get_running_loop().time() + RANGE_S_MAX
         goes_on = start < end
         while goes_on and found.size < RANGE_BYTES and asyncio.get_running_loop().time() < give_up_s:

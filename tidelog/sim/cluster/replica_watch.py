@@ -18,8 +18,10 @@ from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.machine import Machine
 from tidelog.sim.kit.patching import patched
 from tidelog.sim.kit.process import OWNER
+from tidelog.storage.appender import Appender
 from tidelog.storage.log_manager import LogManager
-from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.log_state import LogState
+from tidelog.storage.truncator import Truncator
 
 
 class ReplicaWatch:
@@ -29,7 +31,7 @@ class ReplicaWatch:
         self._world = world
         self._ledger = ledger
         self._nodes = {keeper.machine.name: node for node, keeper in world.keepers.items()}
-        self._shadows: dict[PartitionLog, Shadow] = {}
+        self._shadows: dict[LogState, Shadow] = {}
         ledger.process_of = self._process_of
         ledger.is_running = lambda node: world.machine(node).is_running
 
@@ -39,9 +41,9 @@ class ReplicaWatch:
         with ExitStack() as stack:
             for owner, name, replacement in (
                 (LogManager, "open_log", self._open_log),
-                (PartitionLog, "append", self._append),
-                (PartitionLog, "truncate_to", self._cut("truncate_to")),
-                (PartitionLog, "start_over", self._cut("start_over")),
+                (Appender, "append", self._append),
+                (Truncator, "truncate_to", self._truncate("truncate_to")),
+                (Truncator, "start_over", self._truncate("start_over")),
                 (Partition, "__init__", self._lead),
                 (Partition, "_execute", self._commit),
                 (Partition, "request_deletion", self._request_deletion),
@@ -73,19 +75,19 @@ class ReplicaWatch:
         return open_log
 
     def _append(self, original: Any) -> Any:
-        def append(log: PartitionLog, batches: Any, *args: Any, **kwargs: Any) -> Any:
-            outcome = original(log, batches, *args, **kwargs)
-            if (shadow := self._shadows.get(log)) is not None:
+        def append(appender: Appender, batches: Any, *args: Any, **kwargs: Any) -> Any:
+            outcome = original(appender, batches, *args, **kwargs)
+            if (shadow := self._shadows.get(appender._state)) is not None:
                 self._ledger.appends(shadow, [held(batch) for batch in batches])
             return outcome
 
         return append
 
-    def _cut(self, name: str) -> Any:
+    def _truncate(self, name: str) -> Any:
         def wrap(original: Any) -> Any:
-            def cut(log: PartitionLog, *args: Any, **kwargs: Any) -> Any:
-                outcome = original(log, *args, **kwargs)
-                if (shadow := self._shadows.get(log)) is not None:
+            def truncate(truncator: Truncator, *args: Any, **kwargs: Any) -> Any:
+                outcome = original(truncator, *args, **kwargs)
+                if (shadow := self._shadows.get(truncator._state)) is not None:
                     dropped = [*shadow.batches.values()] if name == "start_over" else []
                     if name == "start_over":
                         shadow.batches, shadow.agreed = {}, 0
@@ -93,7 +95,7 @@ class ReplicaWatch:
                     self._ledger.cuts(shadow, dropped or shadow.cut())
                 return outcome
 
-            return cut
+            return truncate
 
         return wrap
 

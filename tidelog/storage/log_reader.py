@@ -1,44 +1,30 @@
-"""A log to read from: segments in order, which of them holds an offset, and what is missing between them."""
+"""Reading a log: segments in order, which of them holds an offset, and what is missing between them."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from tidelog.model.errors import DamagedBatch, OffsetOutOfRange
-from tidelog.model.ids import PartitionId
-from tidelog.storage.rows import Tail
+from tidelog.model.errors import DamagedBatch
+from tidelog.storage.log_state import LogState
 from tidelog.storage.segment import Damage, Entry, Extent, Segment
 
 
-class ReadableLog:
-    """What can be read of a `PartitionLog`. Offsets to end a read at are exclusive, and never beyond the log's end."""
+class LogReader:
+    """Reads a log, and remembers the damage that it meets. Offsets to end a read at are exclusive, and never beyond the
+    log's end."""
 
-    def __init__(self, identity: PartitionId, segments: list[Segment], tail: Tail) -> None:
-        assert segments
-        self.identity = identity
-        self.segments = segments
-        self.tail = tail
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.tail.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.tail.offset
-
-    @property
-    def log_bytes(self) -> int:
-        return sum(segment.log_bytes for segment in self.segments)
+    def __init__(self, state: LogState) -> None:
+        self._state = state
 
     # -- walking --------------------------------------------------------------------------------------------------
 
     def parts(self, offset: int) -> Iterator[Segment | Damage]:
         """The segments from the one that holds `offset` on, and a `Damage` wherever the files of one are missing."""
-        first = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        segments = self._state.segments
+        first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
         expected = offset
-        for segment in self.segments[max(first, 0) :]:
+        for segment in segments[max(first, 0) :]:
             if segment.base_offset > expected:
                 yield Damage(expected, segment.base_offset, "segment files are missing")
             yield segment
@@ -57,6 +43,12 @@ class ReadableLog:
     def extent(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
         """Verified batches of one segment, from the one that holds `offset` on; if there are none, the damage that is
         there instead, or nothing at the end."""
+        extent = self._extent(offset, bytes_max, end_offset)
+        if extent.damage is not None:
+            self._state.damage.note(extent.damage)
+        return extent
+
+    def _extent(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
         for part in self.parts(offset):
             if isinstance(part, Damage):
                 return Extent(b"", offset, part if part.start < end_offset else None)
@@ -70,7 +62,7 @@ class ReadableLog:
 
         Raises `OffsetOutOfRange`, `Overloaded`, or `DamagedBatch` if the very batch that holds `offset` is damaged.
         """
-        self._require_in_range(offset, self.log_end_offset)
+        self._state.require_in_range(offset, self._state.tail.offset)
         extent = self.extent(offset, bytes_max, end_offset)
         if extent.damage is not None and not extent.data:
             raise self._damaged(extent.damage)
@@ -81,7 +73,7 @@ class ReadableLog:
 
         Looks at rows only. Raises `OffsetOutOfRange`.
         """
-        self._require_in_range(offset, self.log_end_offset)
+        self._state.require_in_range(offset, self._state.tail.offset)
         for entry in self.entries(offset):
             if isinstance(entry, Damage):
                 return entry.start < end_offset
@@ -97,7 +89,7 @@ class ReadableLog:
 
         Raises `DamagedBatch` if it is damaged, or if one right before it is, which may have been it.
         """
-        start = self.log_start_offset
+        start = self._state.log_start_offset
         entry = self._first_since(start, timestamp_ms)
         if isinstance(entry, Damage):
             raise self._damaged(entry)
@@ -118,15 +110,8 @@ class ReadableLog:
                     return entry
         return None
 
-    # -- refusing -------------------------------------------------------------------------------------------------
-
-    def _require_in_range(self, offset: int, end: int) -> None:
-        start = self.log_start_offset
-        if not start <= offset <= end:
-            raise OffsetOutOfRange(f"offset {offset} is out of range: the log holds {start} to {end}", start, end)
-
     def _damaged(self, damage: Damage) -> DamagedBatch:
         return DamagedBatch(
-            f"offsets {damage.start} to {damage.end - 1} of partition {self.identity} are damaged on this broker "
-            f"({damage.reason}); other offsets are not affected"
+            f"offsets {damage.start} to {damage.end - 1} of partition {self._state.identity} are damaged on this "
+            f"broker ({damage.reason}); other offsets are not affected"
         )

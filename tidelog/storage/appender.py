@@ -1,0 +1,212 @@
+"""The end of a log: batches go in, and segments are rolled.
+
+An append gathers many batches into one write per file. They can be read at once, and must not be acknowledged before
+they are flushed.
+
+A write that fails for want of space is undone, durably, before the caller is told "nothing was appended". Any other
+failed write leaves the outcome unknown, and the log offline. Reads go on in both cases.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tidelog.model.batch_header import RecordBatch, SpreadBatch
+from tidelog.model.errors import DiskFull, InternalError, Overloaded, TidelogError
+from tidelog.model.ports import Buffer
+from tidelog.storage.flush import Flusher
+from tidelog.storage.lineage import begin_epoch
+from tidelog.storage.log_state import LogState
+from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Tail
+from tidelog.storage.segment import Segment
+
+OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Appender:
+    """Writes behind the end of one log."""
+
+    def __init__(self, state: LogState, flusher: Flusher) -> None:
+        self._state = state
+        self._flusher = flusher
+        self._opened = state.files.opened
+        self._codec = state.files.codec
+
+    # -- append ---------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        batches: Sequence[RecordBatch | SpreadBatch],
+        now_ms: int,
+        *,
+        may_skip: bool = False,
+        places: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Writes batches, whose offsets and epoch are assigned, behind the end: all of them or none.
+
+        Each goes right behind the one before it; with `may_skip`, also further on: the offsets between hold nothing.
+        `places` are position and number of each in a Paxos log, for their catalog rows.
+        Raises `DiskFull` or `Overloaded` (nothing was appended, try again later), `LogOffline` (nothing was appended,
+        nor will be), or `InternalError` (the write failed half-way: the outcome is unknown; the log is offline now).
+        """
+        state = self._state
+        state.require_online()
+        if self._is_time_to_roll(now_ms):
+            self.roll(now_ms)
+        tail, rows = state.tail, []
+        for number, batch in enumerate(batches):
+            header = batch.header
+            assert header.base_offset == tail.offset or (may_skip and header.base_offset > tail.offset)
+            assert header.leader_epoch >= tail.epoch
+            rows.append(self._codec.batch(tail, header, batch.buffers, places[number] if places else None))
+            tail = Tail(
+                tail.sequence + 1, tail.durable, header.leader_epoch, header.next_offset,
+                tail.file_position + header.size, max(tail.running_max_timestamp, header.max_timestamp),
+                tail.log_start_offset,
+            )  # fmt: skip
+        self._write([buffer for batch in batches for buffer in batch.buffers], rows, tail)
+        state.marked = tail.durable  # the rows say so
+        for batch in batches:
+            self._note(batch, now_ms)
+
+    def _note(self, batch: RecordBatch | SpreadBatch, now_ms: int) -> None:
+        state, header = self._state, batch.header
+        begin_epoch(state.lineage, header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            state.producers.remember(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.record_count,
+                header.base_offset,
+                now_ms,
+            )
+
+    def _write(self, data: Sequence[Buffer], rows: list[bytes], tail: Tail) -> None:
+        """Log first, then catalog: a row never precedes its batch."""
+        state = self._state
+        segment = state.segments[-1]
+        try:
+            # Both handles before either write: a process short of descriptors has written nothing.
+            log = self._flusher.soil(segment.log_path) if data else None
+            catalog = self._flusher.soil(segment.catalog_path)
+            if log is not None:
+                log.pwritev(data, state.tail.file_position)
+            catalog.pwritev([b"".join(rows)], segment.slots * ROW_BYTES)
+        except OSError as error:
+            raise self._undo(error, segment) from error
+        self._flusher.file_bytes += tail.file_position - state.tail.file_position + len(rows) * ROW_BYTES
+        segment.extend(len(rows), tail)
+        state.tail = tail
+
+    def _undo(self, error: OSError, segment: Segment) -> DiskFull | InternalError:
+        """Makes a failed append invisible for ever, or says that this cannot be known."""
+        state = self._state
+        if error.errno in OUT_OF_SPACE:
+            try:
+                segment.log.truncate(segment.log_bytes)
+                segment.catalog.truncate(segment.slots * ROW_BYTES)
+                segment.log.sync()
+                segment.catalog.sync()
+            except OSError as undo_error:
+                error = undo_error
+            else:
+                return DiskFull(f"no space left for partition {state.identity}; nothing was appended")
+        state.take_offline(f"write failed: {error}")
+        return InternalError(f"writing to partition {state.identity} failed ({error}); the outcome is unknown")
+
+    # -- roll -----------------------------------------------------------------------------------------------------
+
+    def _is_time_to_roll(self, now_ms: int) -> bool:
+        state, settings = self._state, self._state.settings
+        active = state.segments[-1]
+        is_old = now_ms - state.rolled_ms >= settings.segment_ms
+        is_full = active.log_bytes >= settings.segment_bytes or active.body_rows >= settings.segment_rows_max
+        return state.is_behind_a_truncation or (active.log_bytes > 0 and (is_full or is_old))
+
+    def roll(self, now_ms: int) -> None:
+        """Seals the active segment, if there is anything in it, and starts the next. Raises as `append`."""
+        state = self._state
+        state.require_online()
+        if state.active.end_offset == state.active.base_offset:
+            return
+        old, sealed = state.active, state.tail._replace(sequence=state.tail.sequence + 1)
+        new = Segment(self._opened, state.directory, sealed.offset, self._codec)
+        first = max(sealed.sequence, state.sequences_used)
+        tail = sealed._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
+        checkpoint = self._checkpoint(tail)
+        seal = self._codec.note(Kind.SEAL, state.tail, start_offset=state.tail.log_start_offset)
+        try:
+            self._flusher.soil(new.log_path, create=True)
+            self._flusher.soil(new.catalog_path, create=True).pwritev([b"".join(checkpoint)], 0)
+            self._flusher.soil(old.catalog_path).pwritev([seal], old.slots * ROW_BYTES)
+        except (OSError, Overloaded) as error:
+            raise self._undo_roll(error, old, new) from error
+        old.extend(1, sealed)
+        old.is_sealed = True
+        new.first_sequence, new.body_slot, new.slots = tail.sequence, len(checkpoint), len(checkpoint)
+        state.segments.append(new)
+        state.tail = tail._replace(sequence=new.next_sequence)
+        self._flusher.has_names = True
+        state.rolled_ms = now_ms
+
+    def begin_anew(self, now_ms: int) -> None:
+        """Gives the log's last segment a sound checkpoint, so that those before it can be deleted at any time: a new
+        segment, or, while it is empty, its own catalog written afresh. Durable. Raises `OSError`, or as `append`."""
+        state = self._state
+        if state.active.end_offset > state.active.base_offset:
+            self.roll(now_ms)
+            self._flusher.flush()
+            state.require_online()
+            return
+        self.write_catalog_afresh()
+
+    def write_catalog_afresh(self) -> None:
+        """The catalog of the last segment, which is empty, with sequences that no row had. Raises `OSError`."""
+        state = self._state
+        first = max(state.tail.sequence, state.sequences_used)
+        tail = state.tail._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
+        rows = self._checkpoint(tail)
+        state.active.first_sequence, state.active.body_slot = tail.sequence, len(rows)
+        state.active.truncate(0, rows, tail)
+        sequence = tail.sequence + len(rows)
+        state.tail = tail._replace(sequence=sequence, durable=sequence)
+
+    def _checkpoint(self, tail: Tail) -> list[bytes]:
+        """A segment's first rows."""
+        return self._codec.checkpoint(tail, self._state.lineage, self._state.producers.items())
+
+    def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:
+        try:
+            for path in (new.catalog_path, new.log_path):
+                self._flusher.disown(path)
+                self._opened.close(path)
+                if self._opened.files.exists(path):
+                    self._opened.files.remove(path)
+            self._opened.files.sync_dir(self._state.directory)
+        except OSError as undo_error:
+            error = undo_error
+        return self._undo(error, old) if isinstance(error, OSError) else Overloaded(error.message)
+
+    # -- notes ----------------------------------------------------------------------------------------------------
+
+    def mark(self) -> None:
+        """Notes in the catalog how far the log is durable, for a log that has gone idle. Best effort, no fsync."""
+        state = self._state
+        if state.marked == state.tail.durable or state.offline_reason is not None or state.is_behind_a_truncation:
+            return
+        path = state.active.catalog_path
+        is_awaited = path in self._flusher
+        with suppress(DiskFull, InternalError, Overloaded):
+            self.note_row(Kind.MARK, state.tail.log_start_offset)
+        if not is_awaited:
+            self._flusher.disown(path)
+        state.marked = state.tail.durable
+
+    def note_row(self, kind: Kind, start_offset: int) -> None:
+        """Writes a row without a batch. Raises as `append`."""
+        state = self._state
+        row = self._codec.note(kind, state.tail, start_offset=start_offset)
+        self._write([], [row], state.tail._replace(sequence=state.tail.sequence + 1, log_start_offset=start_offset))

@@ -1,0 +1,74 @@
+"""Deleting records: everything below an offset goes (Kafka's DeleteRecords, and retention).
+
+A deletion is a row in the catalog first; files go only when that row is durable, so a crash half-way through finds the
+decision, not a hole.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from tidelog.model.errors import DiskFull
+from tidelog.storage.appender import Appender
+from tidelog.storage.flush import Flusher
+from tidelog.storage.log_state import LogState
+from tidelog.storage.rows import Kind
+from tidelog.storage.segment import Segment
+from tidelog.storage.truncation import remove_segment
+
+
+class Deleter:
+    """Deletes prefixes of one log."""
+
+    def __init__(self, state: LogState, appender: Appender, flusher: Flusher) -> None:
+        self._state = state
+        self._appender = appender
+        self._flusher = flusher
+        self._opened = state.files.opened
+        self.doomed: list[tuple[int, Segment]] = []
+        """Segments that are deleted, each to be removed once rows below that sequence are durable."""
+
+    def delete_records(self, offset: int) -> None:
+        """Deletes everything below `offset`. Files go after the next flush.
+
+        Raises `OffsetOutOfRange` beyond what is durable, else as `append`. Below the start there is nothing to do.
+        """
+        state = self._state
+        state.require_online()
+        if offset <= state.log_start_offset:
+            return
+        state.require_in_range(offset, state.durable_offset)
+        try:
+            self._note(offset)
+        except DiskFull:
+            if not self._opened.reserve.spend():
+                raise
+            self._note(offset)
+        while len(state.segments) > 1 and state.segments[1].base_offset <= offset:
+            self.doomed.append((state.tail.sequence, state.segments.pop(0)))
+        while len(state.lineage) > 1 and state.lineage[1][1] <= offset:
+            del state.lineage[0]  # the epoch in force at the start stays
+        state.damage.clip(offset, state.log_end_offset)
+
+    def _note(self, offset: int) -> None:
+        if self._state.is_behind_a_truncation:
+            self._appender.roll(self._state.rolled_ms)
+        self._appender.note_row(Kind.DELETE_RECORDS, offset)
+
+    def remove_doomed(self) -> None:
+        """Removes the files whose deletion is durable. Those that the disk does not let go yet are tried again after
+        the next flush, or at the next opening."""
+        ready = [doomed for doomed in self.doomed if doomed[0] <= self._state.tail.durable]
+        with suppress(OSError):
+            for doomed in ready:
+                remove_segment(self._opened, doomed[1])
+                self.doomed.remove(doomed)
+                self._flusher.has_names = True
+        if ready:
+            self._opened.reserve.fill()
+
+    def close_files(self) -> None:
+        """Closes the files of all segments, the doomed ones too."""
+        for segment in [*self._state.segments, *(doomed for _, doomed in self.doomed)]:
+            self._opened.close(segment.log_path)
+            self._opened.close(segment.catalog_path)

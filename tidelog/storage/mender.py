@@ -1,0 +1,58 @@
+"""A log's damage put right: batches from peers' copies, catalog rows from what the log still tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tidelog.model.ports import Buffer
+from tidelog.storage.log_reader import LogReader
+from tidelog.storage.log_state import LogState
+from tidelog.storage.repair import Repair, mend_rows, repair_batch
+from tidelog.storage.segment import Damage, Segment
+
+
+class Mender:
+    """Writes into the middle of one log. Blocking, but for `look_again`."""
+
+    def __init__(self, state: LogState, reader: LogReader) -> None:
+        self._state = state
+        self._reader = reader
+
+    def look_again(self, damage: Damage) -> None:
+        """Forgets what is known to be damaged as far as it can be read now: disks have moods. Reads one batch."""
+        start = max(damage.start, self._state.log_start_offset)
+        extent = self._reader.extent(start, 1, self._state.log_end_offset)
+        if extent.data:
+            self._state.damage.forget(damage.start, extent.next_offset)
+
+    def mend(self, offset: int) -> None:
+        """Makes the damaged catalog rows of the segment that holds `offset` again, as far as the log tells what they
+        said, durably. Raises `OSError`: the log is offline then."""
+        part = next(self._reader.parts(offset), None)
+        if self._state.offline_reason is not None or not isinstance(part, Segment):
+            return
+        with self._or_offline():
+            mend_rows(self._state.files.codec, part, self._state.tail)
+
+    def repair(self, data: Buffer, *, is_committed: bool = False) -> Repair:
+        """Puts a batch back in its place, durably, if a peer's copy is the very batch that is damaged there. Its row is
+        made again, if only that is damaged, or, with `is_committed`, if both are. See `tidelog.storage.repair`.
+
+        Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, `LogOffline`, `Overloaded`, or
+        `OSError`: the log is offline then.
+        """
+        self._state.require_online()
+        with self._or_offline():
+            verdict, healed = repair_batch(self._state, self._reader, data, is_committed=is_committed)
+        if healed is not None:
+            self._state.damage.forget(healed.start, healed.end)
+        return verdict
+
+    @contextmanager
+    def _or_offline(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._state.take_offline(f"repair failed: {error}")
+            raise

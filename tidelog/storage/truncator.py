@@ -1,0 +1,125 @@
+"""Dropping the end of a log, or all of it: for a replica whose log is not its leader's.
+
+- `truncate_to` drops the end. Done half, it leaves a longer piece of the log as it was, and is asked for again.
+  Metainfo goes first, so that what goes is not taken for lost, and that no row sequence is given out twice.
+- `start_over` drops everything. Metainfo says so first, and whoever opens the log next finishes it.
+
+Both are durable when they return. Blocking; no flush may be under way. They may run on the disk thread while nobody
+uses the log.
+"""
+
+from __future__ import annotations
+
+from tidelog.model.producers import ProducerTable
+from tidelog.storage.appender import Appender
+from tidelog.storage.deleter import Deleter
+from tidelog.storage.flush import Flusher
+from tidelog.storage.lineage import epoch_before
+from tidelog.storage.log_state import LogState
+from tidelog.storage.rows import NO_TIMESTAMP, Tail
+from tidelog.storage.segment import Segment
+from tidelog.storage.trails import read_trails
+from tidelog.storage.truncation import Truncation, find_truncation, remove_all, remove_behind
+
+
+class Truncator:
+    """Truncates one log."""
+
+    def __init__(self, state: LogState, appender: Appender, flusher: Flusher, deleter: Deleter) -> None:
+        self._state = state
+        self._appender = appender
+        self._flusher = flusher
+        self._deleter = deleter
+        self._opened = state.files.opened
+        self._codec = state.files.codec
+
+    def truncate_to(self, offset: int, *, high_watermark: int, now_ms: int) -> None:
+        """Drops the batch that holds `offset` and all behind it. What is appended next may be of any epoch from that of
+        what is kept on, also below what was dropped.
+
+        Deleted offsets never come back: where a batch goes that the log starts within, the log restarts at its start.
+        Raises `OffsetOutOfRange`, or `OSError`: the log is offline then.
+        """
+        state = self._state
+        state.require_online()
+        state.require_in_range(offset, state.log_end_offset)
+        if offset == state.log_end_offset:
+            return
+        if self._flusher.is_dirty:
+            self._flusher.flush()  # what is kept must be durable, and may lie in other segments than what goes
+            self._deleter.remove_doomed()
+            state.require_online()
+        kept = len(state.segments)
+        while kept > 1 and state.segments[kept - 1].base_offset >= offset:
+            kept -= 1
+        last = state.segments[kept - 1]
+        epoch = epoch_before(state.lineage, last.base_offset) or 0
+        truncation = find_truncation(self._codec, last, offset, state.tail._replace(epoch=epoch))
+        if truncation.tail.offset < state.log_start_offset:
+            self.start_over(state.log_start_offset, now_ms=now_ms)
+            return
+        try:
+            with self._opened.pinned(last.log_path, last.catalog_path):
+                self._truncate(kept, truncation, high_watermark, now_ms)
+        except OSError as error:
+            state.take_offline(f"truncation failed: {error}")
+            raise
+
+    def _truncate(self, kept: int, truncation: Truncation, high_watermark: int, now_ms: int) -> None:
+        self._use_up_sequences()
+        state, tail = self._state, truncation.tail
+        state.tail = tail._replace(durable=tail.sequence)
+        state.durable_offset, state.marked = tail.offset, tail.sequence
+        # Metainfo first: were it to promise more than the log holds, the loader would call the difference lost.
+        state.store_metainfo(state.metainfo(min(high_watermark, tail.offset)))
+        remove_behind(self._opened, state.directory, state.segments[kept:])
+        del state.segments[kept:]
+        state.active.truncate(truncation.slot, truncation.rows, tail)
+        state.active.log.sync()
+        trails = read_trails(self._codec, state.segments, state.settings.producers_max, now_ms)
+        state.lineage, state.producers = trails.lineage, trails.producers
+        state.damage.clip(state.log_start_offset, state.log_end_offset)
+        if state.active.end_offset == state.active.base_offset:
+            self._appender.write_catalog_afresh()  # there is nothing that a roll could seal
+
+    def start_over(self, offset: int, *, now_ms: int) -> None:
+        """Drops everything: the log is empty and goes on at `offset`, which may be anywhere. Neither epochs nor
+        producers are known any more. For a follower whose log ends before its leader's begins, or that has nothing in
+        common with it. Raises `OSError`: the log is offline then.
+        """
+        state = self._state
+        state.require_online()
+        self._use_up_sequences()
+        self._flusher.disown_all()
+        try:
+            self._begin_at(offset)
+        except OSError as error:
+            state.take_offline(f"starting over at offset {offset} failed: {error}")
+            raise
+        state.rolled_ms = now_ms
+
+    def _use_up_sequences(self) -> None:
+        """Every truncation has a number of its own: facts noted before it are told by theirs."""
+        self._state.sequences_used = max(self._state.sequences_used + 1, self._state.tail.sequence)
+
+    def _begin_at(self, offset: int) -> None:
+        state, opened = self._state, self._opened
+        used, is_behind = state.sequences_used, offset < state.tail.offset
+        state.tail = Tail(used, used, 0, offset, 0, NO_TIMESTAMP, offset)
+        state.durable_offset = offset
+        state.lineage, state.producers = [], ProducerTable(state.settings.producers_max)
+        state.store_metainfo(state.metainfo(offset, restarts=True))
+        self._deleter.close_files()
+        self._deleter.doomed.clear()
+        remove_all(opened, state.directory, wipes=is_behind)
+        segment = Segment(opened, state.directory, offset, self._codec)
+        for path in (segment.log_path, segment.catalog_path):
+            opened.get(path, create=True)
+        with opened.pinned(segment.log_path, segment.catalog_path):
+            segment.log.sync()
+            state.segments[:] = [segment]
+            self._appender.write_catalog_afresh()
+        opened.files.sync_dir(state.directory)
+        state.marked = state.tail.durable
+        state.damage.clip(offset, offset)
+        state.store_metainfo(state.metainfo(offset))
