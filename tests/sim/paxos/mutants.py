@@ -327,6 +327,7 @@ def second_change_while_one_is_open() -> list[Patch]:
     join = Voting.join
 
     def join_twice(self: Voting, node: SimNode) -> None:
+        assert isinstance(self._sim, Simulation)
         join(self, node)
         change = node.membership._change
         spare = next((m for m in self._sim.machines.values() if change and m.node not in change.voters.ids), None)
@@ -416,7 +417,7 @@ def wiped_voter_keeps_its_id() -> list[Patch]:
             self._sim.after(action.ticks, start_again, self, node)
 
     def start_again(self: Changes, node: SimNode) -> None:
-        self._story.start(node)
+        self._start(node)
         if node.is_up and node.is_enlisted:
             self._sim.voting.enlist(node)
 

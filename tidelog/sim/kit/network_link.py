@@ -17,10 +17,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tidelog.sim.kit.network_pipe import Pipe
+
+class Waiting(Protocol):
+    """Something on its way over a link."""
+
+    def wake(self) -> None:
+        """Looks again at what may pass."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +46,7 @@ class Link:
     patience_s: float = 15.0
     is_cut: bool = False
     is_clogged: bool = False
-    pipes: dict[Pipe, None] = field(default_factory=dict)
+    pipes: dict[Waiting, None] = field(default_factory=dict)
     """Connections that use it, in the order they were made."""
 
     def draw_delay_s(self, rng: random.Random) -> float:

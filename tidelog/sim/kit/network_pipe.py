@@ -14,18 +14,43 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-from collections import deque
+import random
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from tidelog.model.ports import Buffer, FrameReceiver
-
-if TYPE_CHECKING:
-    from tidelog.sim.kit.network import SimHost, SimNetwork
-    from tidelog.sim.kit.network_link import Link
+from tidelog.sim.kit.network_link import Link
 
 SOCKET_BYTES = 256 << 10
 """What the system of the sender takes before bytes queue up in its process."""
+
+
+class Host(Protocol):
+    """The life of a machine that an end of a connection belongs to."""
+
+    address: str
+    is_alive: bool
+    is_paused: bool
+    connections: dict[SimConnection, None]
+
+
+class Network(Protocol):
+    """The network that a connection is part of."""
+
+    rng: random.Random
+    statistics: Counter[str]
+
+    def is_up(self, address: str) -> bool:
+        """True if the machine has power."""
+        ...
+
+    def is_paused(self, address: str) -> bool:
+        """True if nothing reaches or leaves the machine for now."""
+        ...
+
+    def note(self, end: SimConnection, frame: bytes) -> None:
+        """A frame is about to arrive at this end."""
 
 
 class Item(NamedTuple):
@@ -39,7 +64,7 @@ class Item(NamedTuple):
 class Pipe:
     """One direction of a connection."""
 
-    def __init__(self, network: SimNetwork, link: Link) -> None:
+    def __init__(self, network: Network, link: Link) -> None:
         self.link = link
         self.on_lost_patience: Callable[[], None] | None = None
         self._network = network
@@ -120,8 +145,8 @@ class SimConnection:
 
     def __init__(
         self,
-        network: SimNetwork,
-        host: SimHost,
+        network: Network,
+        host: Host,
         out: Pipe,
         back: Pipe,
         remote: str,
@@ -259,6 +284,6 @@ class SimConnection:
             self.out.close()
             self.back.close()
 
-    def is_from(self, caller: SimHost) -> bool:
+    def is_from(self, caller: Host) -> bool:
         """True if that life of a machine opened it, and this is the end that answers."""
         return self.is_accepted and self.other is not None and self.other.host is caller

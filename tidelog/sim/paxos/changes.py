@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tidelog.model.cluster import Voter
 from tidelog.replication.paxos.events import Demote
 from tidelog.replication.paxos.state import Status
 from tidelog.replication.paxos.voters import InvalidVoters, Phase, VoterSet
-
-if TYPE_CHECKING:
-    from tidelog.sim.paxos.actions import ChangeVoters, WipeNode
-    from tidelog.sim.paxos.sim_node import SimNode
-    from tidelog.sim.paxos.story import Story
+from tidelog.sim.paxos.actions import ChangeVoters, WipeNode
+from tidelog.sim.paxos.sim_node import SimNode
+from tidelog.sim.paxos.simulation import Simulation
 
 VOTERS_MAX = 5
 
 
 class Changes:
-    """Of one story in which voters change."""
+    """The changes of voters in one run; `start` starts a node that has a new disk."""
 
-    def __init__(self, story: Story) -> None:
-        self._story = story
-        self._sim = story.sim
+    def __init__(self, sim: Simulation, start: Callable[[SimNode], None]) -> None:
+        self._sim = sim
+        self._start = start
 
     def begin(self, leader: SimNode, action: ChangeVoters) -> None:
         """Tells a leader to change the voters, if the plan's wish makes sense to it."""
@@ -81,4 +79,4 @@ class Changes:
         if node.is_up:
             self._sim.truth.counters["a disk is wiped"] += 1
             self._sim.stop(node, self._sim.scenario.swarm.mood)
-            self._sim.after(action.ticks, self._story.start, self._sim.replace(node))
+            self._sim.after(action.ticks, self._start, self._sim.replace(node))

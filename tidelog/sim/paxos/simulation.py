@@ -86,7 +86,7 @@ class Simulation:
         """Told when a node has stepped into a trap."""
         self.traps: list[CrashAfter] = []
         self._observer = observer
-        self._sometimes = Sometimes(self)
+        self._sometimes = Sometimes(self.truth, has_spares=swarm.spares > 0)
         self.truth.disks = {node.node: node.disk for node in self.nodes.values()}
         self._invariants = [invariant(self.truth) for invariant in invariants]
         self._checks = self._index("watches", "check")

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import (
     Applied,
@@ -31,10 +29,8 @@ from tidelog.replication.paxos.messages import (
     WriteResponse,
 )
 from tidelog.replication.paxos.state import Kind, Prefix, Status
-
-if TYPE_CHECKING:
-    from tidelog.sim.paxos.sim_node import SimNode
-    from tidelog.sim.paxos.simulation import Simulation
+from tidelog.sim.paxos.sim_node import SimNode
+from tidelog.sim.paxos.truth import Truth
 
 SOMETIMES = (
     "a batch is acknowledged",
@@ -92,9 +88,9 @@ class Sometimes:
     hears = (PromiseResponse,)
     watches = (Applied, Elected, Jumped, Lost, Persist, Proposed, Refused, Repaired, StatusChanged, VotersFound)
 
-    def __init__(self, sim: Simulation) -> None:
-        self._sim = sim
-        self._count = sim.truth.counters
+    def __init__(self, truth: Truth, *, has_spares: bool) -> None:
+        self._truth = truth
+        self._has_spares = has_spares
         self._lost_in_a_row = 0
 
     def check(self, node: SimNode, effect: Effect) -> None:
@@ -126,7 +122,7 @@ class Sometimes:
             case VotersFound():
                 self._saw("voters are found")
             case StatusChanged(Status.VOTING):
-                self._saw("a voter is enlisted", bool(self._sim.scenario.swarm.spares))
+                self._saw("a voter is enlisted", self._has_spares)
                 self._saw("a rejoined replica votes", node.disk.metadata.promised > 0)
             case _:
                 pass
@@ -135,7 +131,7 @@ class Sometimes:
         match message:
             case PromiseRequest():
                 self._saw("an election waits for a payload", bool(node.core.unsettled))
-                newer = [position for position, _ in self._sim.truth.voters if position > node.membership.position]
+                newer = [position for position, _ in self._truth.voters if position > node.membership.position]
                 self._saw("a candidate is two changes of voters behind", len(newer) >= 2)
             case WriteRequest(number, _, value):
                 self._saw("a hole is filled", value.kind is Kind.NOP)
@@ -158,7 +154,7 @@ class Sometimes:
                 pass
 
     def heard(self, node: SimNode, sender: int, message: Message) -> None:
-        attempt = self._sim.truth.attempts.get(node.core.replica.metadata.issued)
+        attempt = self._truth.attempts.get(node.core.replica.metadata.issued)
         if isinstance(message, PromiseResponse) and attempt is not None and message.reply is Reply.ACCEPT:
             self._saw("a voter is told of voters", message.learned_end <= attempt.voters_position)
 
@@ -169,10 +165,10 @@ class Sometimes:
         self._saw("a batch is acknowledged after its coordinator was replaced", is_replaced)
         self._saw("a ghost is void", effect.verdict is Verdict.VOID)
         self._saw("a faulty payload is applied unread", effect.is_faulty)
-        if effect.value.count and effect.verdict is Verdict.APPLIED and effect.position < len(self._sim.truth.prefixes):
-            prefix = self._sim.truth.prefixes[effect.position]
+        if effect.value.count and effect.verdict is Verdict.APPLIED and effect.position < len(self._truth.prefixes):
+            prefix = self._truth.prefixes[effect.position]
             self._saw("offsets have a gap", effect.value.base_offset > prefix.next_offset)
 
     def _saw(self, name: str, is_seen: bool = True) -> None:
         if is_seen:
-            self._count[name] += 1
+            self._truth.counters[name] += 1

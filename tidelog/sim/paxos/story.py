@@ -58,7 +58,7 @@ class Story:
         self.sim = sim
         self._swarm = sim.scenario.swarm
         self._batches = 0
-        self._change = Changes(self)
+        self._change = Changes(sim, self.start)
         self._attempts: Counter[SimNode] = Counter()
         sim.on_changed = lambda node: self.elect(node, node.boot)
         sim.on_lost = self._on_lost

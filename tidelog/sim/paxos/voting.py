@@ -6,7 +6,8 @@ voter its id before the leader asks for its vote. Everything else follows from w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import (
@@ -16,6 +17,7 @@ from tidelog.replication.paxos.events import (
     Elect,
     Elected,
     Enlist,
+    Event,
     Jumped,
     Lost,
     Repaired,
@@ -23,16 +25,27 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.state import Kind, Status
 from tidelog.replication.paxos.voters import InvalidVoters, Phase, VoterSet
+from tidelog.sim.paxos.scenario import Scenario
+from tidelog.sim.paxos.sim_node import SimNode
+from tidelog.sim.paxos.truth import Truth
 
-if TYPE_CHECKING:
-    from tidelog.sim.paxos.sim_node import SimNode
-    from tidelog.sim.paxos.simulation import Simulation
+
+class Shell(Protocol):
+    """The part of a simulation that voting works with."""
+
+    scenario: Scenario
+    truth: Truth
+    on_changed: Callable[[SimNode], None]
+
+    def after(self, ticks: int, call: Callable[..., None], *args: Any) -> None: ...
+
+    def step(self, node: SimNode, event: Event) -> None: ...
 
 
 class Voting:
     """Of all nodes of a run."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: Shell) -> None:
         self._sim = sim
 
     # -- what an engine says -----------------------------------------------------------------------------------------
