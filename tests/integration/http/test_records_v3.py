@@ -154,9 +154,6 @@ BAD_RECORDS = [
     b'{"partition_id":true}',
     b'{"timestamp":"yesterday"}',
     b'{"timestamp":"1960-01-01T00:00:00Z"}',
-    b'{"value":{"type":"JSON","data":"\xff"}}',
-    b'{"value":{"type":"JSON","data":NaN}}',
-    b'{"a" 1}',
     b'{"value":{"type":"JSON","data":' + b"[" * 5000 + b"]" * 5000 + b"}}",
     b'{"headers":[{"name":"h","value":"*"}]}',
 ]
@@ -209,6 +206,59 @@ async def test_what_is_no_object_ends_the_stream(site: Site, end: bytes) -> None
         assert (status, first["offset"], last["error_code"] // 100) == (200, 0, 422 if end == b'{"value":' else 400)
         assert await wire.is_closed()
     assert site.values() == [b"1"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"value":{"type":"JSON","data":"\xff"}}',
+        b'{"value":{"type":"JSON","data":NaN}}',
+        b'{"a" 1}',
+        b"{nonsense}",
+        b"]",
+    ],
+)
+async def test_malformed_json_ends_the_answer_and_nobody_waits_for_the_body(site: Site, bad: bytes) -> None:
+    """The client sends no end: it may be the answer's end that it waits for."""
+    async with await site.wire() as wire:
+        await begin(wire, site)
+        wire.write_chunk(record(1) + bad + record(2))
+        assert (await wire.read_head())[0] == 200
+        body = b""
+        while chunk := await wire.read_chunk():
+            body += chunk
+        first, last = receipts(body)
+        assert (first["offset"], last["error_code"]) == (0, 40002)
+        assert last.keys() == {"error_code", "message"}
+        assert await wire.is_closed()
+    assert site.values() == [b"1"]
+    await site.until_idle()
+
+
+async def test_malformed_json_at_once_is_an_ordinary_answer(site: Site) -> None:
+    async with await site.wire() as wire:
+        await begin(wire, site)
+        wire.write_chunk(b"{nonsense}")
+        reply = await wire.read()
+        assert (reply.status, reply.code) == (400, 40002)
+        assert await wire.is_closed()
+
+
+async def test_receipts_of_a_refused_topic_are_as_described(site: Site) -> None:
+    """The brokers' own topic takes no records: each gets the receipt that the description has for failures."""
+    assert (await site.post("/consumers/g", {"name": "i"})).status == 200
+    target = f"{site.v3}/topics/__consumer_offsets/records"
+    reply = await site.ask("POST", target, record(1) + record(2), JSON_DOCUMENT)
+    assert reply.status == 200
+    document = (await site.get("/openapi.json")).json()
+    operation = document["paths"]["/v3/clusters/{cluster_id}/topics/{topic}/records"]["post"]
+    described = operation["responses"]["200"]["content"]["application/json"]["schema"]["anyOf"]
+    names = [one["$ref"].rpartition("/")[2] for one in described]
+    assert names == ["ReceiptV3", "FailureV3"]
+    failure = document["components"]["schemas"]["FailureV3"]
+    for receipt in receipts(reply.body):
+        assert receipt["error_code"] == 40002
+        assert {*failure["required"]} <= receipt.keys() <= failure["properties"].keys()
 
 
 @pytest.mark.parametrize(

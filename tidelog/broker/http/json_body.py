@@ -154,23 +154,29 @@ class EntriesV3(Body):
     entries: list[EntryV3]
 
 
+class NotJson(InvalidRequest):
+    """A body, or one of the documents that follow each other in it, is no JSON at all."""
+
+
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     """A decoder for a body of this kind."""
     return msgspec.json.Decoder(kind)
 
 
 def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
-    """The body as the decoder's type. `InvalidRequest`, saying where, if it is not."""
+    """The body as the decoder's type. `InvalidRequest`, saying where, if it is not; `NotJson` if it is no JSON."""
     try:
         if not body.isascii():
             body.decode()
         return decoder.decode(body)
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the body is not UTF-8 (byte {error.start})") from None
+        raise NotJson(f"the body is not UTF-8 (byte {error.start})") from None
     except RecursionError:
         raise InvalidRequest("the JSON is nested too deeply") from None
-    except msgspec.DecodeError as error:
+    except msgspec.ValidationError as error:
         raise InvalidRequest(f"the body cannot be used: {error}") from None
+    except msgspec.DecodeError as error:
+        raise NotJson(f"the body cannot be used: {error}") from None
 
 
 def stored_json(text: Raw) -> bytes | None:

@@ -46,8 +46,12 @@ def describe(routes: Sequence[Route]) -> bytes:
 
 def _types(routes: Sequence[Route]) -> list[Any]:
     """Every type once, in the order of the table."""
-    types = {_key(kind): kind for route in routes for kind in (route.request, route.answer) if kind is not None}
+    types = {_key(kind): kind for route in routes for kind in (route.request, *_answers(route)) if kind is not None}
     return [*types.values(), ErrorBody]
+
+
+def _answers(route: Route) -> tuple[Any, ...]:
+    return route.answer if isinstance(route.answer, tuple) else (route.answer,)
 
 
 def _key(kind: Any) -> str:
@@ -100,7 +104,8 @@ def _responses(route: Route, schema_of: dict[str, Any]) -> dict[str, Any]:
     for status in route.statuses:
         responses[str(status)] = {"description": route.summary}
         if status != 204:
-            schema = {} if route.answer is None else schema_of[_key(route.answer)]
+            schemas = [{} if answer is None else schema_of[_key(answer)] for answer in _answers(route)]
+            schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
             responses[str(status)]["content"] = {media: {"schema": schema} for media in route.answer_media}
     responses["default"] = {
         "description": "An error: its code's first three digits are the status.",

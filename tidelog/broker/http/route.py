@@ -57,7 +57,8 @@ class Query(NamedTuple):
 class Route:
     """One operation of the API. Placeholders in `path` are written `{name}` and match one segment.
 
-    `request` and `answer` are the types of the JSON bodies, None where there is none or it is no JSON;
+    `request` and `answer` are the types of the JSON bodies, None where there is none or it is no JSON; a tuple of types
+    is an answer that has one of them.
     `request_media` and `answer_media` name their content types. `statuses` are those of success.
     """
 

@@ -293,7 +293,7 @@ V3: Final = (
     _v3("POST", f"{_PARTITION}/records:delete", _DELETE, topic, deletion_v3.delete_records, deletion_v3.DeletionAsked,
         None, 204, query=_DELETION),
     _v3("POST", f"{_TOPIC}/records", _WRITE, topic, stream_v3.produce_stream, json_body.RecordV3,
-        records_v3.ReceiptV3, query=_PRODUCE, has_raw_body=True),
+        (records_v3.ReceiptV3, records_v3.FailureV3), query=_PRODUCE, has_raw_body=True),
     _v3("POST", f"{_TOPIC}/records:batch", _WRITE, topic, produce_v3.produce_entries, json_body.EntriesV3,
         produce_v3.BatchReceiptV3, 207, query=_PRODUCE),
     _v3("GET", "/consumer-groups", _DESCRIBE, groups, groups_v3.list_groups, None,

@@ -7,7 +7,8 @@ way and one gathering: many records sent at once share a batch and its fsync, a 
 kept without any bookkeeping, and a client that sends faster than the disk is slowed down by TCP.
 
 A record that is readable JSON but no good (type, base64, an unknown field) gets an error receipt, and the stream goes
-on. What is no JSON object ends it, because nothing tells where the next record begins. Until the first receipt is
+on. What is no JSON object ends it, because nothing tells where the next record begins: its receipt is the last one, and
+the connection is closed. Until the first receipt is
 written nothing is promised, so what fails before that is an ordinary error answer.
 """
 
@@ -26,7 +27,7 @@ from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links
 from tidelog.broker.http.idempotency import refuse_key
-from tidelog.broker.http.json_body import RecordV3, decode_body, json_decoder
+from tidelog.broker.http.json_body import NotJson, RecordV3, decode_body, json_decoder
 from tidelog.broker.http.json_text import ObjectCutter
 from tidelog.broker.http.media import JSON_TYPE, check_document
 from tidelog.broker.http.produce import (
@@ -157,12 +158,15 @@ class RecordStream:
         raise RequestTimeout("no more records came in time, or the stream was open for longer than allowed")
 
     def _read_record(self, text: bytes) -> Arrived:
+        """Reads one object. What is wrong with it becomes its receipt, but `NotJson` is raised."""
         size = len(text) + ITEM_OVERHEAD_BYTES
         try:
             sent = decode_body(_RECORD, text)
             record = record_of(sent, self._context.face.clock.wall_ms())
             check_record(self._context.limits, record)
             return Arrived(size, sent, record, self._placer.partition_of(record.key, sent.partition_id))
+        except NotJson:
+            raise
         except TidelogError as error:
             return Arrived(size, error=error)
 
