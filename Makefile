@@ -29,6 +29,7 @@ demo: setup ## Start a broker and stream a year of flights through it
 fmt: setup ## Format the code and fix what can be fixed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+	$(BIN)/python -m tools.lint_prose --lower
 
 lint: setup ## Check format, rules, types, layers, determinism and spelling
 	$(BIN)/ruff format --check
@@ -37,6 +38,7 @@ lint: setup ## Check format, rules, types, layers, determinism and spelling
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.lint_determinism
 	$(BIN)/python -m tools.lint_regexes
+	$(BIN)/python -m tools.lint_prose
 	$(BIN)/codespell
 
 test: setup ## Run all tests
