@@ -25,6 +25,7 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
+import aiofiles
 from flights import PARTITIONS, PROTOCOLS, carrier_of, read_flights
 from flights_audit import Accounts, Audit
 from rich.console import Console
@@ -167,7 +168,8 @@ async def run(
             reading.cancel()
             await asyncio.gather(loading, reading, return_exceptions=True)
             if history is not None:
-                await asyncio.to_thread(history.write_bytes, encode(accounts.history.operations))
+                async with aiofiles.open(history, "wb") as file:
+                    await file.write(encode(accounts.history.operations))
     audit = accounts.audit(found)
     report(audit, faults.counts, seconds)
     return audit.is_good

@@ -19,6 +19,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import aiofiles
+
 PROGRAM = Path(__file__).with_name("group_member.py")
 LINE_BYTES_MAX = 1 << 24
 ENDED_S_MAX = 30.0
@@ -68,7 +70,7 @@ class Crew:
         name = f"c{number}"
         log = self._directory / f"{name}.log"
         words = [sys.executable, str(PROGRAM), *self._words, "--name", name, *(["--commits"] if number % 2 else [])]
-        with log.open("wb") as errors:
+        async with aiofiles.open(log, "wb") as errors:
             process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, stderr=errors, limit=LINE_BYTES_MAX)
         member = Member(name, process, log)
         member.reading = asyncio.create_task(self._read(member))

@@ -57,7 +57,7 @@ async def test_nothing_is_wrong_where_nothing_happens(cluster: LocalCluster, tmp
     verdict = recording.judge(polls_min=1, faults_min=0)
     assert (verdict.word, verdict.acknowledged, verdict.records_read, verdict.views) == ("valid", 200, 200, 2)
     assert recording.judge().word == "void", "no fault"
-    recording.save(tmp_path / "history.jsonl")
+    await recording.save(tmp_path / "history.jsonl")
     assert decode((tmp_path / "history.jsonl").read_bytes()) == recording.recorder.operations
 
 
@@ -139,7 +139,7 @@ async def test_nothing_is_wrong_where_brokers_are_broken_in_turn(tmp_path: Path,
         async with AdminClient(cluster.bootstrap) as admin:
             await until_in_sync(admin, TOPIC)
         await recording.view(cluster, TOPIC)
-    recording.save(tmp_path / "history.jsonl")
+    await recording.save(tmp_path / "history.jsonl")
     verdict = recording.judge()
     assert not verdict.anomalies
     assert (verdict.word, verdict.views, verdict.faults) == ("valid", 6, 3)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from aiofiles import stdout_bytes
 
 from tidelog.cli.connection import connected, run
 from tidelog.cli.options import Bootstrap, KeySeparator, TopicName, separator_bytes
@@ -134,15 +135,16 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
         await _place(consumer, reading)
         with _reader_watched():
             async for records in _batches(consumer, reading):
-                _write(b"".join(map(show, records)))
+                await _write(b"".join(map(show, records)))
         if reading.group is not None:
             await consumer.commit()
 
 
-def _write(output: bytes) -> None:
+async def _write(output: bytes) -> None:
+    """Writes in a thread: a full pipe must not hold up the heartbeats of a group's member."""
     try:
-        sys.stdout.buffer.write(output)
-        sys.stdout.buffer.flush()
+        await stdout_bytes.write(output)
+        await stdout_bytes.flush()
     except BrokenPipeError:
         raise ReaderGone from None
 

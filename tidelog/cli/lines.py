@@ -1,7 +1,7 @@
-"""Lines from a file, a pipe or a terminal, without stopping the event loop and without a thread.
+"""Lines from a file, a pipe or a terminal, without stopping the event loop.
 
 A record is what stands between two newlines, byte for byte; nothing else is stripped, so what was read can be written
-again. Where nothing can be waited for (a plain file is always readable), reading takes turns with everybody else.
+again. A plain file cannot be waited for, since it always counts as readable, so aiofiles reads it in a thread.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from typing import Any
+
+import aiofiles
 
 from tidelog.model.errors import TooLarge
 
@@ -24,6 +27,8 @@ class LineReader:
         self._fd = fd
         self._woken = asyncio.Event()
         self._is_stopped = False
+        self._file: Any = None
+        """The descriptor once more, if it is a plain file's."""
 
     def stop(self) -> None:
         """Ends the reading as if the input ended here, at once even if it waits."""
@@ -49,14 +54,19 @@ class LineReader:
         loop = asyncio.get_running_loop()
         try:
             loop.add_reader(self._fd, self._woken.set)
-        except PermissionError:  # a file: epoll refuses what never makes anybody wait
-            await asyncio.sleep(0)
-        else:
-            try:
-                await self._woken.wait()
-            finally:
-                loop.remove_reader(self._fd)
+        except PermissionError:  # epoll refuses what never makes anybody wait
+            return b"" if self._is_stopped else await self._chunk_of_file()
+        try:
+            await self._woken.wait()
+        finally:
+            loop.remove_reader(self._fd)
         if self._is_stopped:
             return b""
         self._woken.clear()
         return os.read(self._fd, CHUNK_BYTES)
+
+    async def _chunk_of_file(self) -> bytes:
+        if self._file is None:
+            self._file = await aiofiles.open(self._fd, "rb", buffering=0, closefd=False)
+        chunk: bytes = await self._file.read(CHUNK_BYTES)
+        return b"" if self._is_stopped else chunk

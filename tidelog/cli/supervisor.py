@@ -13,6 +13,8 @@ from pathlib import Path
 from shlex import join
 from typing import Any, Final, TypeAlias
 
+import aiofiles
+
 from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, CommandError
 from tidelog.testing.commands import READY
 
@@ -35,9 +37,9 @@ class Child:
         self._process: Process | None = None
 
     async def start(self) -> None:
-        with self.log.open("ab") as log:
-            log.write(f"{COMMAND_MARK}{join(self._command)}\n".encode())
-            log.flush()
+        async with aiofiles.open(self.log, "ab") as log:
+            await log.write(f"{COMMAND_MARK}{join(self._command)}\n".encode())
+            await log.flush()
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=DEVNULL, stdout=PIPE, stderr=log, start_new_session=True
             )
@@ -50,7 +52,8 @@ class Child:
             self.is_ready = True
             return line
         await self._process.wait()
-        raise CommandError(f"broker {self.node_id} did not start, {self.ending}: {self._last_words()} (see {self.log})")
+        said = await self._last_words()
+        raise CommandError(f"broker {self.node_id} did not start, {self.ending}: {said} (see {self.log})")
 
     async def ended(self) -> None:
         """Waits for its end."""
@@ -74,8 +77,9 @@ class Child:
             assert self._process is not None
             self._process.send_signal(number)
 
-    def _last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()
+    async def _last_words(self) -> str:
+        async with aiofiles.open(self.log, errors="replace") as log:
+            lines = (await log.read()).splitlines()
         return "nothing was said" if lines[-1].startswith(COMMAND_MARK) else lines[-1]
 
 

@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import aiofiles
+
 from tidelog.admin import AdminClient
 from tidelog.checker import Recorder, Verdict, encode, judge
 from tidelog.checker.operations import Durability, Poll, Send, View
@@ -166,9 +168,10 @@ class Recording:
             faults_min=faults_min,
         )
 
-    def save(self, path: Path) -> None:
+    async def save(self, path: Path) -> None:
         """Writes the history, for `tidelog check`."""
-        path.write_bytes(encode(self.recorder.operations))
+        async with aiofiles.open(path, "wb") as file:
+            await file.write(encode(self.recorder.operations))
 
 
 def text(value: bytes | None) -> str:

@@ -96,3 +96,16 @@ async def test_what_can_be_no_line_is_refused(pipe: tuple[int, int], monkeypatch
     os.write(writing, b"x" * 101)
     with pytest.raises(TooLarge, match="longer than 100 bytes"):
         await asyncio.wait_for(read_all(reading), 10)
+
+
+async def test_a_plain_file_is_not_read_in_the_event_loops_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(fd: int, count: int) -> bytes:
+        raise AssertionError("whoever waits for a disk must not stop the event loop")
+
+    path = tmp_path / "rows"
+    path.write_bytes(b"a\nb\n")
+    with path.open("rb") as file:
+        monkeypatch.setattr("tidelog.cli.lines.os.read", read)
+        assert await read_all(file.fileno()) == [b"a", b"b"]
