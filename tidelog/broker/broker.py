@@ -171,8 +171,7 @@ class Broker:
         """All that listeners may ask of this broker."""
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
-        service.replication, service.copies = self.data.replication, self.data.copies
-        service.paxos = self.data.paxos_service
+        service.protocols, service.copies = tuple(self.data.protocols.values()), self.data.copies
         service.verifier, service.whereabouts = self.data.verifier, self._whereabouts
         self._peers.on_peer_down.append(self._on_peer_down)
 

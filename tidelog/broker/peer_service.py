@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -10,8 +10,8 @@ import msgspec
 from tidelog.broker.consensus.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
-from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES, FetchReplicas, ReplicasFlushed
-from tidelog.broker.paxos.messages import PAXOS_MESSAGES, ReadApplied
+from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES
+from tidelog.broker.paxos.messages import PAXOS_MESSAGES
 from tidelog.broker.repair.repair_messages import REPAIR_MESSAGES, RecoverQuery, VerifyQuery
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, TakeBack
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
@@ -22,9 +22,8 @@ from tidelog.transport.peer import Answer, Hello
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
     from tidelog.broker.groups.facade import Groups
-    from tidelog.broker.isr.replication_service import ReplicationService
     from tidelog.broker.metadata.metadata import ClusterMetadata
-    from tidelog.broker.paxos.service import PaxosService
+    from tidelog.broker.partitions.roles import ProtocolRuntime
     from tidelog.broker.repair.copies import Copies
     from tidelog.broker.repair.verifying import Verifier
     from tidelog.broker.rest_consumers.service import RestConsumers
@@ -50,25 +49,23 @@ class PeerService:
     metadata: ClusterMetadata
     controller: ActiveController
     routing: Routing
-    replication: ReplicationService
+    protocols: Sequence[ProtocolRuntime]
     copies: Copies
     groups: Groups
     rest_consumers: RestConsumers
-    paxos: PaxosService
     verifier: Verifier
     whereabouts: Callable[[], ControllerElsewhere | None]
     """Of the active controller, if it is another broker and known."""
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers a request; see `PeerHandler`."""
-        if isinstance(message, FetchReplicas):
-            return await self.replication.fetch(caller, message)
+        for protocol in self.protocols:
+            if isinstance(message, protocol.requests):
+                return await protocol.handle(caller, message)
         if isinstance(message, ForwardGroup | InstanceRequest):
             return await self._about_groups(message)
         if isinstance(message, RecoverQuery | VerifyQuery):
             return await self._about_damage(message)
-        if isinstance(message, ReadApplied):
-            return await self.paxos.read(caller.node_id, message)
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
         if isinstance(message, FetchSnapshot):
@@ -99,11 +96,9 @@ class PeerService:
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         """Takes a message that needs no answer; see `PeerHandler`."""
-        if isinstance(message, ReplicasFlushed):
-            self.replication.flushed(message)
-        elif isinstance(message, TakeBack):
+        if isinstance(message, TakeBack):
             self.rest_consumers.take_back(message)
         elif isinstance(message, MetadataApplied):
             self.controller.note_applied(message)
-        elif not self.paxos.notified(caller.node_id, message, payload):
+        elif not any(protocol.notified(caller.node_id, message, payload) for protocol in self.protocols):
             self.metadata.notified(caller.node_id, message, payload)

@@ -12,7 +12,7 @@ from tidelog.model.ids import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """Which brokers a decision takes for live, and what disks they have."""
+    """The brokers that a decision takes for live, and their disks."""
 
     image: ClusterImage
     absent: NodeId = NO_LEADER

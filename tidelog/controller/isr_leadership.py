@@ -1,4 +1,4 @@
-"""Who leads a partition with in-sync replicas, and who may: the rules by which its entry follows events. Pure.
+"""The rules by which a partition with in-sync replicas is led: how its entry follows events. Pure.
 
 Three sets are kept, after Kafka's KIP-966. The *ISR* has everything acknowledged and is live. The *ELR* has everything
 acknowledged and is not in sync any more: a leader commits nothing while fewer than `min.insync.replicas` are in sync,

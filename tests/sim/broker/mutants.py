@@ -17,7 +17,7 @@ from tidelog.broker.runtime import log_writer
 from tidelog.model.errors import DiskFull, Overloaded
 from tidelog.model.producers import ProducerTable
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import Appended, Flushed
+from tidelog.replication.isr.log_events import Appended, Flushed
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.patching import patched
 from tidelog.storage import loader

@@ -74,7 +74,7 @@ async def test_two_requests_for_one_name_make_one_topic(bench: Bench) -> None:
     results = await asyncio.gather(
         *(bench.broker.admin.create_topic(NewTopic("t")) for _ in range(2)), return_exceptions=True
     )
-    assert sorted(type(result).__name__ for result in results) == ["InvalidRequest", "Topic"]
+    assert sorted(type(result).__name__ for result in results) == ["Topic", "TopicExists"]
 
 
 async def test_a_deleted_topic_leaves_no_record_to_its_successor(bench: Bench, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from tests.unit.controller.cluster import CONFIG, Cluster, topic_id
+from tidelog.broker.replicas.data_plane import RUNTIMES
 from tidelog.config.values import CommitProtocol
 from tidelog.controller.broker_state import Brokers
 from tidelog.controller.commands import CreateTopic, FenceBroker, NewTopic
@@ -17,8 +18,8 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import NodeId
 
 
-def test_every_protocol_that_a_topic_may_have_has_its_rules() -> None:
-    assert list(PROTOCOLS) == list(get_args(CommitProtocol))
+def test_every_protocol_that_a_topic_may_have_has_its_rules_and_its_part_of_a_broker() -> None:
+    assert list(PROTOCOLS) == list(RUNTIMES) == list(get_args(CommitProtocol))
 
 
 @pytest.fixture(params=get_args(CommitProtocol))

@@ -36,7 +36,7 @@ from tidelog.replication.isr.events import (
     Truncated,
 )
 from tidelog.replication.isr.follower import IsrFollower
-from tidelog.replication.protocol import Appended, AppendRefused, Flushed
+from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.received import parse_received
 

@@ -7,13 +7,12 @@ controller lost) is answered as ambiguous: the leader then goes on as if the lar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import structlog
 
 from tidelog.broker.isr.partition import Partition
-from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.broker.partitions.roles import ProtocolContext
 from tidelog.controller.partition_commands import (
     AlterOutcome,
     AlterPartition,
@@ -23,7 +22,6 @@ from tidelog.controller.partition_commands import (
     PartitionsAltered,
 )
 from tidelog.model.errors import TidelogError
-from tidelog.model.ports import Clock
 from tidelog.replication.isr import events as isr
 
 ANSWER_S_MAX = 5.0
@@ -47,21 +45,8 @@ logger = structlog.get_logger("tidelog.replication")
 class IsrRequests:
     """One broker's. `run` is its task; bounded by one request for each partition."""
 
-    def __init__(
-        self,
-        node_id: int,
-        broker_epoch: Callable[[], int],
-        channel: ControllerChannel,
-        in_force: Callable[[int], Awaitable[bool]],
-        clock: Clock,
-    ) -> None:
-        """`broker_epoch` is of this broker's registration, now: the controller refuses requests of another life.
-        `in_force` waits a while until the metadata up to a position is in force on this broker; False if it is not."""
-        self._node_id = node_id
-        self._broker_epoch = broker_epoch
-        self._channel = channel
-        self._in_force = in_force
-        self._clock = clock
+    def __init__(self, context: ProtocolContext) -> None:
+        self._context = context
         self._waiting: list[_Request] = []
         self._wake = asyncio.Event()
 
@@ -81,23 +66,24 @@ class IsrRequests:
                 await self._send(requests)
 
     async def _send(self, requests: list[_Request]) -> None:
-        command = AlterPartition(self._node_id, self._broker_epoch(), [_asked(request) for request in requests])
+        context = self._context
+        command = AlterPartition(context.node_id, context.own_epoch(), [_asked(request) for request in requests])
         try:
-            answer = await self._channel.submit(command, PartitionsAltered, seconds_max=ANSWER_S_MAX)
+            answer = await context.channel.submit(command, PartitionsAltered, seconds_max=ANSWER_S_MAX)
         except TidelogError as error:
             logger.info("in-sync sets could not be changed now", reason=str(error))
             for request in requests:
                 self._tell(request, None)
             return
         # What was decided before may bear on it, a larger minimum of in-sync replicas for one: that comes first.
-        is_known = await self._in_force(answer.position)
+        is_known = await self._context.in_force(answer.position)
         for request, answered in zip(requests, answer.partitions, strict=True):
             self._tell(request, answered if is_known else None)
 
     def _tell(self, request: _Request, answer: IsrAnswer | None) -> None:
         outcome = isr.Outcome.AMBIGUOUS if answer is None else OUTCOMES[answer.outcome]
         epoch, members = (-1, ()) if answer is None else (answer.partition_epoch, tuple(answer.isr))
-        now_ms = int(self._clock.monotonic_s() * 1000)
+        now_ms = int(self._context.clock.monotonic_s() * 1000)
         request.partition.tell(isr.AlterPartitionAnswered(request.effect.attempt, outcome, now_ms, epoch, members))
 
 

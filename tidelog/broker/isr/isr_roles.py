@@ -18,15 +18,13 @@ from tidelog.broker.isr.follower import Follower
 from tidelog.broker.isr.isr_inputs import isr_changed, isr_settings, log_state
 from tidelog.broker.isr.partition import Partition, Surroundings
 from tidelog.broker.isr.settling import Settling, begin_settling, verify_end
-from tidelog.broker.partitions.replica_logs import ReplicaLogs, log_settings
-from tidelog.broker.partitions.roles import Assignment
-from tidelog.broker.runtime.role_tasks import RoleTasks
+from tidelog.broker.partitions.replica_logs import log_settings
+from tidelog.broker.partitions.roles import Assignment, ProtocolContext
 from tidelog.broker.runtime.together import Together
-from tidelog.config.schema import BrokerConfig
 from tidelog.controller.partition_commands import UnfitReason
 from tidelog.model.cluster import NO_LEADER, ClusterImage
 from tidelog.model.errors import TidelogError
-from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ids import PartitionId
 from tidelog.replication.isr.events import Tick
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader
@@ -44,20 +42,13 @@ class IsrRoles:
 
     def __init__(
         self,
-        node_id: NodeId,
-        config: BrokerConfig,
-        logs: ReplicaLogs,
-        tasks: RoleTasks,
+        context: ProtocolContext,
         surroundings: Surroundings,
         new_fetcher: Callable[[int], Fetcher],
         retired: Callable[[PartitionId], None],
         settle: Callable[[Settling], Coroutine[Any, Any, None]],
-        newest: Callable[[PartitionId], tuple[Assignment, ClusterImage] | None],
-        on_metadata_applied: Callable[[], None],
     ) -> None:
-        """`retired` is called with each leadership that ended; `settle` returns when a leader's epoch may begin;
-        `newest` tells what the newest image has of a partition here; `on_metadata_applied` is called when one is led
-        later than its image came into force."""
+        """`retired` is called with each leadership that ended; `settle` returns when a leader's epoch may begin."""
         self.partitions: dict[PartitionId, Partition] = {}
         self.followers: dict[PartitionId, Follower] = {}
         self.settling: dict[PartitionId, Settling] = {}
@@ -65,18 +56,21 @@ class IsrRoles:
         self.holders: Mapping[PartitionId, Partition | Follower | Settling] = Together[
             PartitionId, Partition | Follower | Settling
         ](self.partitions, self.followers, self.settling)
-        self._node_id = node_id
-        self._config = config
-        self._logs = logs
-        self._tasks = tasks
+        self.readable: Mapping[PartitionId, Partition | Follower] = Together[PartitionId, Partition | Follower](
+            self.partitions, self.followers
+        )
+        self._node_id = context.node_id
+        self._config = context.config
+        self._logs = context.logs
+        self._tasks = context.tasks
         self._surroundings = surroundings
-        self._log_writer = surroundings.log_writer
-        self._clock = surroundings.clock
+        self._log_writer = context.log_writer
+        self._clock = context.clock
         self._new_fetcher = new_fetcher
         self._retired = retired
         self._settle = settle
-        self._newest = newest
-        self._on_metadata_applied = on_metadata_applied
+        self._newest = context.newest
+        self._on_metadata_applied = context.on_metadata_applied
         self._fetchers: dict[int, Fetcher] = {}
 
     async def tick(self) -> None:

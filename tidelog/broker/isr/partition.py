@@ -44,7 +44,7 @@ from tidelog.replication.isr.events import (
     Tick,
 )
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import (
+from tidelog.replication.isr.log_events import (
     AdvanceHighWatermark,
     Append,
     Appended,

@@ -1,19 +1,36 @@
-"""What a broker is to be for a partition, and who sees to it: each commit protocol has roles of its own.
+"""The contract between a broker and a commit protocol at work on it.
 
-`Replicas` compares the metadata with what is there, and leaves the rest to the `Roles` of the topic's protocol.
+`Replicas` compares the metadata with the replicas that are here, and leaves the rest to the `Roles` of the topic's
+protocol. A protocol is its rooms (`broker.isr`, `broker.paxos`), each with one `ProtocolRuntime`; what it leads is a
+`LedPartition`, what it follows at least a `Holder`. The controller's side of it is a row of `controller.protocols`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
+from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.partitions.led_partition import LedPartition
-from tidelog.broker.repair.copies import Holder
-from tidelog.config.schema import TopicConfig
+from tidelog.broker.partitions.local_copy import Replica
+from tidelog.broker.partitions.replica_logs import ReplicaLogs
+from tidelog.broker.partitions.throttle import Throttle
+from tidelog.broker.repair.copies import Copies, Holder
+from tidelog.broker.repair.repairer import Repairer
+from tidelog.broker.runtime.lease import Lease
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.broker.runtime.role_tasks import RoleTasks
+from tidelog.broker.runtime.stats import Stats
+from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.controller.partition_commands import UnfitReason
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
-from tidelog.model.ids import PartitionId
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ports import Clock, Entropy
+from tidelog.transport.peer import Answer, Hello, PeerNode
 
 
 class Assignment(NamedTuple):
@@ -26,17 +43,52 @@ class Assignment(NamedTuple):
     """In force for the topic."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProtocolContext:
+    """The parts of a broker that its commit protocols share; `Facilities` for their partitions."""
+
+    node_id: NodeId
+    config: BrokerConfig
+    clock: Clock
+    entropy: Entropy
+    stats: Stats
+    log_writer: LogWriter
+    purgatory: Purgatory
+    lease: Lease
+    logs: ReplicaLogs
+    tasks: RoleTasks
+    throttle: Throttle
+    copies: Copies
+    repairer: Repairer
+    peers: PeerNode
+    channel: ControllerChannel
+    image: Callable[[], ClusterImage]
+    own_epoch: Callable[[], int]
+    """Returns the epoch of this broker's registration."""
+    in_force: Callable[[int], Awaitable[bool]]
+    """Waits a while until the metadata up to a position is in force here; False if it is not."""
+    newest: Callable[[PartitionId], tuple[Assignment, ClusterImage] | None]
+    """Returns what the newest image has of a partition; None if this broker is to hold no replica of it."""
+    on_metadata_applied: Callable[[], None]
+    """Is called when a partition is led later than its image came into force."""
+
+
 class Roles(Protocol):
-    """Of the partitions on one broker that commit by one protocol."""
+    """The roles of this broker in partitions that commit by one protocol."""
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
-        """Those that this broker leads and could open."""
+        """The partitions that this broker leads and could open."""
         ...
 
     @property
     def holders(self) -> Mapping[PartitionId, Holder]:
         """All replicas here that have a role, whichever."""
+        ...
+
+    @property
+    def readable(self) -> Mapping[PartitionId, Replica]:
+        """The replicas of which readers may be shown what is committed."""
         ...
 
     async def serve(self, assigned: Assignment, image: ClusterImage) -> bool:
@@ -48,9 +100,37 @@ class Roles(Protocol):
         ...
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
-        """Those that the cluster should not count on."""
+        """Returns the replicas that the cluster should not count on, and why."""
         ...
 
     async def close(self) -> None:
         """Ends all roles: this broker stops."""
+        ...
+
+
+class ProtocolRuntime(Protocol):
+    """Does a broker's part in one commit protocol."""
+
+    @property
+    def roles(self) -> Roles: ...
+
+    @property
+    def requests(self) -> tuple[type[msgspec.Struct], ...]:
+        """The messages of other brokers that `handle` answers."""
+        ...
+
+    def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """Returns what runs as long as the broker does, by name."""
+        ...
+
+    def mark_idle(self) -> None:
+        """Vouches for what is durable in files beside the partitions' logs that are at rest."""
+        ...
+
+    async def handle(self, caller: Hello, message: msgspec.Struct) -> Answer:
+        """Answers one of `requests`."""
+        ...
+
+    def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> bool:
+        """Takes a message that needs no answer; False if it is another protocol's."""
         ...

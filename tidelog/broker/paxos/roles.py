@@ -7,14 +7,13 @@ with each epoch.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
-from tidelog.broker.partitions.led_partition import Facilities
-from tidelog.broker.partitions.replica_logs import ReplicaLogs, log_settings
-from tidelog.broker.partitions.roles import Assignment
+from tidelog.broker.partitions.replica_logs import log_settings
+from tidelog.broker.partitions.roles import Assignment, ProtocolContext
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity, voters_of
 from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import ReadApplied
@@ -22,39 +21,28 @@ from tidelog.broker.paxos.move_throttle import MoveThrottle, ThrottledPeers
 from tidelog.broker.paxos.opening import open_replica
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
-from tidelog.broker.runtime.role_tasks import RoleTasks
 from tidelog.controller.partition_commands import UnfitReason
 from tidelog.model.cluster import ClusterImage, PartitionInfo
-from tidelog.model.ids import NodeId, PartitionId
-from tidelog.model.ports import Buffer, Entropy
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Buffer
 from tidelog.transport.peer import Answer, Lane, PeerNode
 
 
 class PaxosRoles:
     """One broker's `Roles`."""
 
-    def __init__(
-        self,
-        node_id: NodeId,
-        logs: ReplicaLogs,
-        tasks: RoleTasks,
-        facilities: Facilities,
-        peers: PeerNode,
-        entropy: Entropy,
-        image: Callable[[], ClusterImage],
-        move_throttle: MoveThrottle,
-        bounds: JournalBounds,
-    ) -> None:
+    def __init__(self, context: ProtocolContext, move_throttle: MoveThrottle) -> None:
         self.partitions: dict[PartitionId, PaxosPartition] = {}
         self.holders: dict[PartitionId, PaxosReplica] = {}
+        self.readable: Mapping[PartitionId, PaxosReplica] = self.holders
         self.infos: dict[PartitionId, PartitionInfo] = {}
         """What the image in force has of each of them."""
-        self._node_id = node_id
-        self._logs = logs
-        self._tasks = tasks
-        self._log_writer = facilities.log_writer
-        throttled = ThrottledPeers(_DataLane(peers, image), move_throttle)
-        self._context = PartitionContext(facilities, throttled, entropy, tasks.spawn, bounds)
+        self._node_id = context.node_id
+        self._logs = context.logs
+        self._tasks = context.tasks
+        throttled = ThrottledPeers(_DataLane(context.peers, context.image), move_throttle)
+        bounds = JournalBounds(context.config.paxos_journal_max_bytes, context.config.paxos_journal_max_entries)
+        self._context = PartitionContext(context, throttled, context.entropy, context.tasks.spawn, bounds)
         self._failed: dict[PartitionId, None] = {}
         """Halted when they were stopped: a disk that has failed stays so until the broker is started again."""
 

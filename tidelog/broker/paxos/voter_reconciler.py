@@ -13,14 +13,13 @@ Looks at all replicas every so often, and is right again by the next look, whate
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import structlog
 
-from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.broker.partitions.roles import ProtocolContext
 from tidelog.broker.paxos.context import voter_of
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.roles import PaxosRoles
@@ -36,10 +35,9 @@ from tidelog.controller.partition_commands import (
     ReportLostVotes,
     ReportPaxosLeader,
 )
-from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember
+from tidelog.model.cluster import PartitionInfo, PartitionMember
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId, PartitionId
-from tidelog.model.ports import Clock
 from tidelog.replication.paxos.voters import VoterSet
 
 LOOK_S = 0.2
@@ -84,25 +82,9 @@ class _Watch:
 class VoterReconciler:
     """One broker's. `run` is its task."""
 
-    def __init__(
-        self,
-        node_id: NodeId,
-        roles: PaxosRoles,
-        broker_epoch: Callable[[], int],
-        image: Callable[[], ClusterImage],
-        channel: ControllerChannel,
-        in_force: Callable[[int], Awaitable[bool]],
-        clock: Clock,
-        spawn: Callable[[object, Coroutine[Any, Any, None]], object],
-    ) -> None:
-        self._node_id = node_id
+    def __init__(self, context: ProtocolContext, roles: PaxosRoles) -> None:
+        self._context = context
         self._roles = roles
-        self._broker_epoch = broker_epoch
-        self._image = image
-        self._channel = channel
-        self._in_force = in_force
-        self._clock = clock
-        self._spawn = spawn
         self._watches: dict[PartitionId, _Watch] = {}
 
     async def run(self) -> None:
@@ -114,7 +96,7 @@ class VoterReconciler:
             votes = list(self._lost_votes(known))
             lost = [reign for one, info in known if (reign := self._lost_reign(one, info)) is not None]
             told = [members for one, info in known if (members := self._tend(one, info)) is not None]
-            node_id, epoch = self._node_id, self._broker_epoch()
+            node_id, epoch = self._context.node_id, self._context.own_epoch()
             if votes:
                 await self._submit(ReportLostVotes(node_id, epoch, votes[:AT_ONCE]), Done)
             if lost:
@@ -124,11 +106,11 @@ class VoterReconciler:
 
     async def _submit(self, command: Command, answer: type[CommandAnswer]) -> None:
         try:
-            done = await self._channel.submit(command, answer, seconds_max=ANSWER_S_MAX)
+            done = await self._context.channel.submit(command, answer, seconds_max=ANSWER_S_MAX)
         except TidelogError as error:
             logger.info("the controller could not be told now", command=type(command).__name__, reason=str(error))
         else:
-            await self._in_force(done.position)
+            await self._context.in_force(done.position)
 
     # -- what is lost ------------------------------------------------------------------------------------------------
 
@@ -142,7 +124,7 @@ class VoterReconciler:
         replica = self._roles.holders[partition_id]
         if replica.leader is None or replica.leader_epoch != info.leader_epoch:
             return None
-        now_s = self._clock.monotonic_s()
+        now_s = self._context.clock.monotonic_s()
         watch = self._watches.get(partition_id)
         if watch is None or watch.leader_epoch != info.leader_epoch:
             watch = self._watches[partition_id] = _Watch(info.leader_epoch, now_s, now_s)
@@ -169,7 +151,7 @@ class VoterReconciler:
         if replica.leader_epoch != info.leader_epoch or not replica.knows_members:
             return None
         watch = self._watches[partition_id]
-        watch.mark(replica.agreed_end, self._clock.monotonic_s())
+        watch.mark(replica.agreed_end, self._context.clock.monotonic_s())
         now = _member_set(replica.voters)
         watch.note(replica.voters.ids, replica.agreed_end)
         if is_report_due(info, now):
@@ -186,11 +168,11 @@ class VoterReconciler:
             add = None if step.add is None else voter_of(step.add)
             remove = None if step.remove is None else step.remove.engine_id
             voters = replica.voters.with_change(add=add, remove=remove)
-            self._spawn(f"paxos-members-{partition_id}", _change(replica, voters))
+            self._context.tasks.spawn(f"paxos-members-{partition_id}", _change(replica, voters))
         return None
 
     def _is_live(self, replica: PaxosReplica, member: PartitionMember) -> bool:
-        broker = self._image().brokers.get(NodeId(member.node_id))
+        broker = self._context.image().brokers.get(NodeId(member.node_id))
         is_there = broker is not None and not broker.is_fenced and broker.storage == member.storage
         return is_there and not replica.is_silent(member.engine_id)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.partitions.local_copy import Replica
 from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.roles import Assignment, Roles
 from tidelog.broker.repair.copies import Holder
@@ -50,6 +51,8 @@ class Replicas:
         """Those that this broker leads and could open."""
         self.holders: Mapping[PartitionId, Holder] = Together(*(role.holders for role in roles.values()))
         """What this broker has of partitions, in whatever role."""
+        self.readable: Mapping[PartitionId, Replica] = Together(*(role.readable for role in roles.values()))
+        """The replicas of which readers may be shown what is committed."""
         self._node_id = node_id
         self._config = config
         self._logs = logs

@@ -1,7 +1,7 @@
 """What the two sides of a primary-backup partition are told, and what they ask for.
 
-The leader's side is also driven by the events of `tidelog.replication.protocol` (`Propose`, `Appended`, `Flushed`,
-...). All times are milliseconds of one monotonic clock. Epochs of brokers and of leaders are the controller's.
+Events of the replica's own log are in `log_events`. All times are milliseconds of one monotonic clock. Epochs of
+brokers and of leaders are the controller's.
 
 Kafka's terms throughout. "Acknowledged" is what a replica has promised to keep: with `ack.durability=fsynced` what is
 on its disk, with `replicated` what it holds in memory.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Effect, Flushed
+from tidelog.replication.isr.log_events import Appended, AppendRefused, Effect, Flushed
 
 NO_BROKER_EPOCH = -1
 """In the place of a member's broker epoch: not known, so the controller is not to compare it."""
@@ -316,12 +316,3 @@ class Distrust:
 FollowerEffect = (
     Fetch | ReportFlushed | AppendFetched | Truncate | StartOver | FollowHighWatermark | DeleteRecords | Distrust
 )
-
-__all__ = [
-    "NO_BROKER_EPOCH", "AdvanceHighWatermark", "AlterPartition", "AlterPartitionAnswered", "Append", "AppendFetched",
-    "AppendRefused", "Appended", "DeleteRecords", "Distrust", "Diverging", "DivergingAt", "Fetch", "FetchDue",
-    "FetchOutOfRange", "FetchVerdict", "Fetched", "Flushed", "FollowHighWatermark", "FollowerEffect", "FollowerEvent",
-    "FollowerFetched", "FollowerFlushed", "IsrChanged", "IsrSettings", "LeaderChanged", "LeaderEffect", "LeaderEvent",
-    "LogState", "OutOfRange", "Outcome", "RecordsDeleted", "Refused", "ReportFlushed", "Serve",
-    "StartOver", "Tick", "Truncate", "Truncated",
-]  # fmt: skip

@@ -36,7 +36,7 @@ from tidelog.replication.isr.events import (
     Truncated,
 )
 from tidelog.replication.isr.lineage import Lineage
-from tidelog.replication.protocol import Appended, AppendRefused, Flushed
+from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,7 @@ from tidelog.replication.isr.events import (
 )
 from tidelog.replication.isr.in_sync_set import InSyncSet
 from tidelog.replication.isr.lineage import Lineage
-from tidelog.replication.isr.remote_replica import RemoteReplica
-from tidelog.replication.protocol import (
+from tidelog.replication.isr.log_events import (
     AdvanceHighWatermark,
     Append,
     Appended,
@@ -55,6 +54,7 @@ from tidelog.replication.protocol import (
     Flushed,
     Propose,
 )
+from tidelog.replication.isr.remote_replica import RemoteReplica
 
 
 class IsrLeader:

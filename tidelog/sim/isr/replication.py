@@ -14,7 +14,7 @@ from tidelog.model.ids import NodeId
 from tidelog.replication.isr import events as isr
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import Appended, Flushed
+from tidelog.replication.isr.log_events import Appended, Flushed
 from tidelog.sim.isr.controller import partition_of
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.disk import Entry, lineage_of

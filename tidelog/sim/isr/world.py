@@ -24,7 +24,7 @@ from tidelog.model.cluster import NO_LEADER, ClusterImage
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId
 from tidelog.replication.isr import events as isr
-from tidelog.replication.protocol import (
+from tidelog.replication.isr.log_events import (
     AdvanceHighWatermark,
     Append,
     Appended,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import cast
 
 from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.paxos.stage import Stage, play
-from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.partitions.roles import ProtocolContext
 from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.voter_reconciler import VoterReconciler
+from tidelog.broker.runtime.role_tasks import RoleTasks
 from tidelog.config.schema import TopicConfig
 from tidelog.controller.commands import Command, CommandAnswer
 from tidelog.model.cluster import ClusterImage, PartitionInfo, PartitionMember
@@ -56,16 +58,17 @@ def reconciler_of(stage: Stage, node: int, wanted: tuple[int, ...]) -> VoterReco
         members=tuple(members[one] for one in site.replica.voters.ids),
         wanted=tuple(members[one] for one in wanted),
     )
-    return VoterReconciler(
-        NodeId(node),
-        cast("PaxosRoles", Roles({PARTITION: site.replica}, {PARTITION: info})),
-        lambda: 1,
-        image,
-        cast("ControllerChannel", NoController()),
-        in_force,
-        SimClock(asyncio.get_running_loop()),
-        lambda name, work: asyncio.get_running_loop().create_task(work, name=str(name)),
+    context = SimpleNamespace(
+        node_id=NodeId(node),
+        own_epoch=lambda: 1,
+        image=image,
+        channel=NoController(),
+        in_force=in_force,
+        clock=SimClock(asyncio.get_running_loop()),
+        tasks=RoleTasks(lambda: None),
     )
+    roles = Roles({PARTITION: site.replica}, {PARTITION: info})
+    return VoterReconciler(cast("ProtocolContext", context), cast("PaxosRoles", roles))
 
 
 def test_a_leader_whose_own_log_lacks_what_was_agreed_on_removes_nobody_who_has_it() -> None:

@@ -2,7 +2,7 @@
 
 from tidelog.replication.isr.events import IsrChanged, IsrSettings, LogState
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import AdvanceHighWatermark, Append, Appended, AppendRefused, Flushed, Propose
+from tidelog.replication.isr.log_events import AdvanceHighWatermark, Append, Appended, AppendRefused, Flushed, Propose
 
 
 def new_replica(*, is_fsynced: bool = True) -> IsrLeader:

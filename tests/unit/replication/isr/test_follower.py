@@ -23,7 +23,7 @@ from tidelog.replication.isr.events import (
     Truncated,
 )
 from tidelog.replication.isr.follower import IsrFollower
-from tidelog.replication.protocol import Appended, AppendRefused, Flushed
+from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
 
 
 def new_follower(high_watermark: int = 5) -> IsrFollower:

@@ -22,7 +22,7 @@ from tidelog.replication.isr.events import (
     Tick,
 )
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.protocol import AdvanceHighWatermark, Appended, DurabilityChanged, Flushed, Propose
+from tidelog.replication.isr.log_events import AdvanceHighWatermark, Appended, DurabilityChanged, Flushed, Propose
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
 LAG_MS = 1_000

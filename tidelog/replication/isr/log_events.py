@@ -1,8 +1,9 @@
-"""The contract every commit protocol obeys: one event in, a list of effects out.
+"""Events of a replica's own log, as a core of in-sync replicas is told them, and what a leader's core does to that log.
 
-A protocol decides which offsets a batch gets and how far the log is committed. It holds offsets and epochs, never
+A core decides which offsets a batch gets and how far the log is committed. It holds offsets and epochs, never
 payloads; it never reads a clock, opens a file or awaits. The partition's runtime executes the effects in list order and
-reports back as events; the simulator drives the same objects.
+reports back as events; the simulator drives the same objects. (Paxos logs have events of their own,
+`replication.paxos.events`; all that the two protocols share is the broker's contract, `broker.partitions.roles`.)
 """
 
 from __future__ import annotations

@@ -1,0 +1,93 @@
+"""In-sync replicas at work on one broker. The parts meet here.
+
+metadata -> IsrRoles: leaders (Partition) and followers (Follower), each over its log
+a leader's log has grown -> ReplicationService answers the fetches that wait -> Fetcher on the follower's broker
+a leader wants another in-sync set -> IsrRequests asks the controller
+a leader's damaged end -> Settler, before it leads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from tidelog.broker.isr.fetching import Fetcher
+from tidelog.broker.isr.isr_requests import IsrRequests
+from tidelog.broker.isr.isr_roles import IsrRoles
+from tidelog.broker.isr.partition import Partition, Surroundings
+from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
+from tidelog.broker.isr.replication_service import ReplicationService
+from tidelog.broker.isr.settling import Settler
+from tidelog.broker.partitions.roles import ProtocolContext
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.replication.isr.events import AlterPartition
+from tidelog.transport.peer import Answer, Hello
+
+
+class IsrRuntime:
+    """The `ProtocolRuntime` of one broker, and the `Replication` of its leaders."""
+
+    requests = (FetchReplicas,)
+
+    def __init__(self, context: ProtocolContext) -> None:
+        clock, stats, log_writer = context.clock, context.stats, context.log_writer
+        self._context = context
+        self._isr_requests = IsrRequests(context)
+        surroundings = Surroundings(clock, stats, log_writer, context.purgatory, self, context.lease)
+        settler = Settler(context.copies, context.repairer, log_writer, clock)
+        self.roles = IsrRoles(context, surroundings, self._new_fetcher, self._retired, settler.settle)
+        self._service = ReplicationService(self.roles.partitions, self._epoch_of, clock, stats, context.throttle)
+
+    def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """See `ProtocolRuntime.tasks`."""
+        return {"ticks": self.roles.tick(), "isr-requests": self._isr_requests.run()}
+
+    def mark_idle(self) -> None:
+        """There are no files but the logs."""
+
+    async def handle(self, caller: Hello, message: msgspec.Struct) -> Answer:
+        """See `ProtocolRuntime.handle`."""
+        assert isinstance(message, FetchReplicas)
+        return await self._service.fetch(caller, message)
+
+    def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> bool:
+        """See `ProtocolRuntime.notified`."""
+        if not isinstance(message, ReplicasFlushed):
+            return False
+        self._service.flushed(message)
+        return True
+
+    # -- for the leaders: `Replication` ------------------------------------------------------------------------------
+
+    def progressed(self, partition: Partition) -> None:
+        self._service.progressed(partition)
+
+    def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
+        self._service.ask_anew(partition.partition_id, nodes)
+
+    def alter(self, partition: Partition, effect: AlterPartition) -> None:
+        self._isr_requests.add(partition, effect)
+
+    # -- for the roles -----------------------------------------------------------------------------------------------
+
+    def _new_fetcher(self, leader: int) -> Fetcher:
+        context = self._context
+        return Fetcher(
+            context.node_id,
+            leader,
+            context.own_epoch,
+            context.peers,
+            context.clock,
+            context.entropy,
+            context.throttle,
+        )
+
+    def _retired(self, partition_id: PartitionId) -> None:
+        """A leadership of this broker has ended: followers that wait are told."""
+        self._service.forget(partition_id)
+
+    def _epoch_of(self, node_id: int) -> int:
+        broker = self._context.image().brokers.get(NodeId(node_id))
+        return -1 if broker is None else broker.epoch

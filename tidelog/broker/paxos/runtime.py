@@ -1,0 +1,50 @@
+"""Partitions that commit by majority at work on one broker. The parts meet here.
+
+metadata -> PaxosRoles: PaxosReplica, and PaxosPartition beside it where this broker leads
+frames of other brokers' replicas -> PaxosService, at the rate of moves (MoveThrottle) where a replica is being moved
+members of a partition's log -> VoterReconciler, from and to the controller
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from tidelog.broker.partitions.roles import ProtocolContext
+from tidelog.broker.paxos.messages import ReadApplied
+from tidelog.broker.paxos.move_throttle import MoveThrottle
+from tidelog.broker.paxos.roles import PaxosRoles
+from tidelog.broker.paxos.service import PaxosService
+from tidelog.broker.paxos.voter_reconciler import VoterReconciler
+from tidelog.transport.peer import Answer, Hello
+
+
+class PaxosRuntime:
+    """The `ProtocolRuntime` of one broker."""
+
+    requests = (ReadApplied,)
+
+    def __init__(self, context: ProtocolContext) -> None:
+        move_throttle = MoveThrottle(context.node_id, context.throttle)
+        self.roles = PaxosRoles(context, move_throttle)
+        self._voter_reconciler = VoterReconciler(context, self.roles)
+        self._service = PaxosService(self.roles.holders.get, move_throttle)
+
+    def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """See `ProtocolRuntime.tasks`."""
+        return {"paxos-members": self._voter_reconciler.run()}
+
+    def mark_idle(self) -> None:
+        """Vouches for what is durable in the journals."""
+        self.roles.mark_journals()
+
+    async def handle(self, caller: Hello, message: msgspec.Struct) -> Answer:
+        """See `ProtocolRuntime.handle`."""
+        assert isinstance(message, ReadApplied)
+        return await self._service.read(caller.node_id, message)
+
+    def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> bool:
+        """See `ProtocolRuntime.notified`."""
+        return self._service.notified(node_id, message, payload)
