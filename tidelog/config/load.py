@@ -22,8 +22,11 @@ from tidelog.config.schema import BrokerConfig
 CLIENT_VARIABLES: Final = frozenset({"TIDELOG_BOOTSTRAP"})
 """Variables with our prefix that are not a broker's settings but its clients'."""
 
-_SERVICE_LINK: Final = re.compile(r"TIDELOG_(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
-"""What Kubernetes puts into every container of a namespace that has a service called `tidelog`."""
+_SERVICE_LINK: Final = re.compile(
+    r"TIDELOG_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+    r"|(?P<address>TIDELOG_(\w+_)?PORT)"
+)
+"""What Kubernetes puts into every container of a namespace that has a service called `tidelog` or `tidelog-...`."""
 
 
 class Given(NamedTuple):
@@ -87,8 +90,14 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
         for variable, value in environ.items()
         if variable.startswith(ENVIRONMENT_PREFIX)
         and variable not in CLIENT_VARIABLES
-        and not _SERVICE_LINK.fullmatch(variable)
+        and not _is_service_link(variable, value)
     }
+
+
+def _is_service_link(variable: str, value: str) -> bool:
+    """Returns whether Kubernetes set it. A port that is no URL was set by a person, who means some setting by it."""
+    link = _SERVICE_LINK.fullmatch(variable)
+    return link is not None and (link["address"] is None or "://" in value)
 
 
 def _from_flags(flags: Mapping[str, str]) -> dict[str, Given]:

@@ -31,7 +31,8 @@ listener = "0.0.0.0:8082"
 ```
 
 A topic's settings are given when it is created and can be altered later; what a topic leaves alone is the broker's
-setting of the synonymous name. An unknown name is an error, everywhere.
+setting of the synonymous name. An unknown name is an error, everywhere; only what Kubernetes sets
+for services called `tidelog` or `tidelog-...` is left alone (`TIDELOG_HTTP_SERVICE_HOST`, `TIDELOG_HTTP_PORT=tcp://...`).
 
 Names and defaults are Kafka's except where the text says otherwise.
 """

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.config.errors import ConfigError
-from tidelog.config.load import load_config
+from tidelog.config.load import given_settings, load_config
 from tidelog.config.names import environment_name, names_of
 from tidelog.config.schema import BrokerConfig
 
@@ -92,15 +92,39 @@ def test_an_unknown_variable_is_an_error_that_suggests_the_nearest_name() -> Non
     assert message.endswith("did you mean log.segment.bytes?")
 
 
-def test_variables_of_clients_and_of_kubernetes_are_not_settings() -> None:
-    environ = {
-        "TIDELOG_BOOTSTRAP": "http://127.0.0.1:8082",
-        "TIDELOG_PORT": "tcp://10.0.0.1:8082",
-        "TIDELOG_PORT_8082_TCP_ADDR": "10.0.0.1",
-        "TIDELOG_SERVICE_HOST": "10.0.0.1",
-        "TIDELOG_SERVICE_PORT_HTTP": "8082",
+def service_links(prefix: str) -> dict[str, str]:
+    """What Kubernetes sets for a service with a named port."""
+    return {
+        f"{prefix}_SERVICE_HOST": "10.0.0.1",
+        f"{prefix}_SERVICE_PORT": "8082",
+        f"{prefix}_SERVICE_PORT_HTTP_API": "8082",
+        f"{prefix}_PORT": "tcp://10.0.0.1:8082",
+        f"{prefix}_PORT_8082_TCP": "tcp://10.0.0.1:8082",
+        f"{prefix}_PORT_8082_TCP_PROTO": "tcp",
+        f"{prefix}_PORT_8082_TCP_PORT": "8082",
+        f"{prefix}_PORT_8082_TCP_ADDR": "10.0.0.1",
     }
+
+
+@pytest.mark.parametrize("service", ["TIDELOG", "TIDELOG_HTTP", "TIDELOG_LOG_0"])
+def test_variables_of_clients_and_of_kubernetes_are_not_settings(service: str) -> None:
+    environ = {"TIDELOG_BOOTSTRAP": "http://127.0.0.1:8082", **service_links(service)}
     assert load_config(None, environ, {}) == BrokerConfig()
+
+
+@pytest.mark.parametrize("variable", ["TIDELOG_HTTP_LISTENERS", "TIDELOG_HTTP_LISTENER_SERVICE"])
+def test_a_misspelt_setting_is_not_taken_for_a_service(variable: str) -> None:
+    assert error(environ={variable: "8082"}).endswith("did you mean http.listener?")
+
+
+def test_a_port_that_somebody_set_is_not_taken_for_a_service() -> None:
+    assert "there is no setting http.port" in error(environ={"TIDELOG_HTTP_PORT": "8082"})
+
+
+def test_no_setting_has_the_name_of_a_service_link() -> None:
+    value = "tcp://10.0.0.1:8082"
+    for name in names_of(BrokerConfig):
+        assert name in given_settings(None, {environment_name(name): value}, {})
 
 
 @pytest.mark.parametrize("text", ["segment.bytes = 1", "[log]\nsegmentbytes = 1", "[logs.segment]\nbytes = 1"])
