@@ -19,9 +19,10 @@ import msgspec.structs
 import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.log_lines import log_to_standard_error
 from tidelog.model.errors import TidelogError
 from tidelog.replication.election_settings import ElectionSettings
-from tidelog.standalone.process import initialise_directory, make_replica, say_only
+from tidelog.standalone.process import initialise_directory, make_replica
 from tidelog.standalone.replica import LogReplica
 
 HOST = "127.0.0.1"
@@ -116,6 +117,6 @@ async def _announce(replica: LogReplica, node: int) -> None:
 
 
 if __name__ == "__main__":
-    say_only("error")  # that peers come and go is no news here
+    log_to_standard_error("error")  # that peers come and go is no news here
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells all; the parent ends this one
     uvloop.run(_run(int(sys.argv[1]), sys.argv[2]))

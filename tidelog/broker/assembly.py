@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import structlog
 import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
+from tidelog.adapters.log_lines import log_to_standard_error
+from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
@@ -34,8 +33,6 @@ STOP_GRACE_S = 5.0
 STOP_S_MAX = 9.0
 GC_THRESHOLDS = (20_000, 50, 50)
 
-logger = structlog.get_logger("tidelog")
-
 
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     """Runs one broker until SIGTERM or SIGINT; `announce` gets the ready line once requests are served.
@@ -43,13 +40,13 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     Returns the process's exit status: 0 after a graceful stop, 1 if a fault stopped it. Raises `TidelogError` or
     `OSError` if the broker cannot start.
     """
-    _configure_logging()
+    log_to_standard_error()
     keep_freed_memory()
     return uvloop.run(_serve(config, announce))
 
 
 async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
-    stop_requested = _stop_on_signals()
+    stop_requested = stop_on_signals()
     disk, entropy = DiskThreads(), SystemEntropy()
     contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
     network = TcpNetwork(http_address=lambda: config.http_listener)
@@ -92,14 +89,6 @@ async def _start(broker: Broker, listeners: Mapping[str, Endpoint], stop_request
     return False
 
 
-def _stop_on_signals() -> asyncio.Event:
-    requested = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, requested.set)
-    return requested
-
-
 async def _first_of(*events: asyncio.Event) -> None:
     happened = asyncio.Event()
 
@@ -118,16 +107,3 @@ def _settle_memory() -> None:
     once: of its 66,000 objects 2,000 are garbage, not worth an eighth of the time that a start takes."""
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-
-
-def _configure_logging() -> None:
-    """One line an event on standard error; standard output carries the ready line and nothing else."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
 from collections.abc import Callable, Sequence
 
-import structlog
 import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.log_lines import log_to_standard_error
+from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.consensus.founding import Address
@@ -54,33 +53,17 @@ def make_replica(node_id: int, path: str, disk: DiskThreads, settings: ElectionS
     return LogReplica(node_id, directory, TcpNetwork(), disk, clock, entropy, settings=settings)
 
 
-def say_only(level: str) -> None:
-    """What is logged from this level on goes to standard error; standard output is for what a program may read."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
 def run_replica(node_id: int, path: str, servers: Sequence[Address], announce: Callable[[str], None]) -> str:
     """Runs one until SIGTERM or SIGINT; why it failed, or nothing. `announce` gets a line once the replica votes.
 
     Raises as `ReplicaDirectory` and `LogReplica.start`; `OSError` if it cannot listen.
     """
-    say_only("warning")
+    log_to_standard_error("warning")
     return uvloop.run(_serve(node_id, path, servers, announce))
 
 
 async def _serve(node_id: int, path: str, servers: Sequence[Address], announce: Callable[[str], None]) -> str:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     disk = DiskThreads()
     replica = make_replica(node_id, path, disk)
     work = asyncio.ensure_future(_take_part(replica, servers, announce))

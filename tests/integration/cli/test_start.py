@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -15,7 +17,7 @@ from tests.integration.cli.conftest import COMMAND, TIMEOUT_S, environment
 
 pytestmark = pytest.mark.process
 
-READY = re.compile(r"tidelog: ready (http://127\.0\.0\.1:\d+) cluster=[0-9a-f]+ node=(\d+)\n")
+READY = re.compile(r"tidelog: ready (http://127\.0\.0\.1:\d+) cluster=([0-9a-f]+) node=(\d+)\n")
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -70,6 +72,40 @@ def test_a_broker_says_when_it_is_ready_and_stops_gracefully(start: Start, numbe
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_other_signals_are_noted_and_end_nothing(start: Start, number: signal.Signals) -> None:
+    process = start()
+    ready = ready_line(process)
+    process.send_signal(number)
+    with urllib.request.urlopen(f"{ready[1]}/readyz", timeout=10) as answer:
+        assert answer.status == 200
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert f"event='signal ignored' signal='{number.name}'" in err
+
+
+def test_a_broker_outlives_its_terminal(tmp_path: Path) -> None:
+    ours, terminal = pty.openpty()
+    with subprocess.Popen(
+        # A new session's first terminal is the one that controls it.
+        ["sh", "-c", 'exec "$@" <"$0"', os.ttyname(terminal), *COMMAND, "start", "--http", "127.0.0.1:0"],
+        stdout=subprocess.PIPE, stderr=terminal, text=True, cwd=tmp_path, env=environment(), start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            os.close(terminal)
+            ready = ready_line(process)
+            os.close(ours)  # the kernel sends SIGHUP now, and each write to standard error fails
+            create = urllib.request.Request(f"{ready[1]}/v3/clusters/{ready[2]}/topics", b'{"topic_name": "t"}')
+            create.add_header("Content-Type", "application/json")
+            with urllib.request.urlopen(create, timeout=10) as answer:
+                assert answer.status == 201
+            process.terminate()
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+
+
 def test_without_options_data_is_in_the_current_directory(start: Start, tmp_path: Path) -> None:
     ready_line(start())
     assert (tmp_path / "tidelog-data").is_dir()
@@ -78,7 +114,7 @@ def test_without_options_data_is_in_the_current_directory(start: Start, tmp_path
 def test_flag_over_environment_over_file_over_default(start: Start, tmp_path: Path) -> None:
     (tmp_path / "tidelog.toml").write_text('node.id = 2\nlog.dir = "from-file"\nbroker.rack = "from-file"\n')
     process = start("--config", "tidelog.toml", "--data-dir", "from-flag", TIDELOG_NODE_ID="3", TIDELOG_LOG_DIR="no")
-    assert ready_line(process)[2] == "3"
+    assert ready_line(process)[3] == "3"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["from-flag", "tidelog.toml"]
 
 
