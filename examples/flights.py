@@ -116,7 +116,9 @@ async def prepare(bootstrap: str, topic: str, protocol: str | None = None) -> di
 
 async def run(bootstrap: str, topic: str, rows: Sequence[bytes], protocol: str | None = None) -> bool:
     """Writes, reads, compares and reports. True if everything came back as it was sent."""
+    console.print(f"making the topic {topic}: {PARTITIONS} partitions, unless it is there")
     starts = await prepare(bootstrap, topic, protocol)
+    console.print(f"writing {len(rows):,} flights, keyed by carrier, and reading them back")
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         write_s = await write(bootstrap, topic, rows, progress)
         found, read_s = await read(bootstrap, starts, progress)
@@ -149,7 +151,9 @@ def broker(bootstrap: str | None) -> Iterator[str]:
     if bootstrap is not None:
         yield bootstrap
         return
+    console.print("starting a broker, on a temporary directory")
     with LocalCluster() as cluster:
+        console.print(f"it listens on {cluster.bootstrap} until this ends")
         yield cluster.bootstrap
 
 

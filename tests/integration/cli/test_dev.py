@@ -121,8 +121,9 @@ def test_a_broker_that_dies_is_reported_and_its_command_starts_it_again(dev: Dev
 
 
 def children_of(pid: int) -> list[int]:
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=True)
-    return [int(word) for word in listed.stdout.split()]
+    """Those whose parent it is, by the second field after the name in parentheses."""
+    stats = {int(path.parent.name): path.read_text() for path in Path("/proc").glob("[0-9]*/stat")}
+    return sorted(child for child, stat in stats.items() if stat.rpartition(")")[2].split()[1] == str(pid))
 
 
 def test_a_broker_that_cannot_start_says_why(dev: Dev, tmp_path: Path) -> None:
