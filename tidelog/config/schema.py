@@ -97,8 +97,8 @@ class BrokerConfig(Settings):
         "Further names that HTTP clients reach this broker by, without ports: `tidelog.example.com`, or "
         "`*.svc.cluster.local` for all names that end so. A request whose Host header has another name is refused with "
         "421, so that no web page can reach the broker under a name of its own. Always known: IP addresses, names "
-        "without a dot, and every host that a broker of the cluster advertises. `*` lets all names in. (Not in "
-        "Kafka.)",
+        "without a dot, the host of http.listener, and every host that a broker of the cluster advertises. `*` lets "
+        "all names in. (Not in Kafka.)",
     )
     peer_listener: Address = setting(
         "peer.listener",

@@ -73,5 +73,8 @@ async def test_the_names_of_a_broker_are_known() -> None:
         for host in ("127.0.0.1", "localhost", "[::1]", "broker1", "tidelog.example.com", "a.b.svc.cluster.local"):
             assert (await ask_as(site, f"{host}:{port}")).status == 200
         assert (await ask_as(site, "cluster.local")).status == 421
+    async with simulated(settings={"http.listener": "Broker.example.com:8082"}) as site:
+        assert (await ask_as(site, "broker.example.com:8082")).status == 200
+        assert (await ask_as(site, "other.example.com:8082")).status == 421
     async with simulated(settings={"http.hosts": ["*"]}) as site:
         assert (await ask_as(site, "evil.example")).status == 200

@@ -21,6 +21,7 @@ from tidelog.broker.http.metrics import RouteStats
 from tidelog.broker.http.origin import KnownHosts, check_origin
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.router import Router, WrongMethod
+from tidelog.config.values import split_address
 from tidelog.model.errors import InternalError, InvalidRequest, TidelogError
 
 REFUSALS: Final = {  # by code, else by status
@@ -43,8 +44,9 @@ class Edge:
         self._context = context
         self._admission = context.admission
         self._clock = context.face.clock
+        config = context.face.cluster.config
         self._hosts = KnownHosts(
-            context.face.cluster.config.http_hosts,
+            [*config.http_hosts, split_address(config.http_listener)[0].lower()],
             lambda: [broker.http.host for broker in context.face.cluster.image.brokers.values()],
         )
         self._router = Router(routes)
