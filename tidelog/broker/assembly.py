@@ -21,9 +21,9 @@ from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
-from tidelog.broker.consensus.founding import no_contacts
 from tidelog.broker.http.server import HttpServer, http_listener, start_http
 from tidelog.broker.joining import peer_contacts
+from tidelog.broker.metadata.bootstrap import no_contacts
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import Endpoint
 from tidelog.storage.disk_files import DiskFiles

@@ -16,7 +16,6 @@ from typing import Any
 
 import structlog
 
-from tidelog.broker.consensus.founding import Contacts, no_contacts
 from tidelog.broker.controller.active import ActiveController
 from tidelog.broker.face.access import EverybodyMay
 from tidelog.broker.face.face import BrokerFace
@@ -28,6 +27,7 @@ from tidelog.broker.groups.lags import GroupLags
 from tidelog.broker.membership.administration import Administration
 from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.membership.registration import Registration, Situation, leave_clean_mark, take_clean_mark
+from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.metadata.metadata import ClusterMetadata
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import PartitionHandle

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.broker.consensus.founding import LogFacts
+from tidelog.broker.consensus.log_member import LogFacts, facts_of
 from tidelog.model.errors import InternalError
 from tidelog.model.ports import Clock, Entropy, Files
 from tidelog.replication.paxos.state import Metadata
@@ -24,11 +24,6 @@ from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.slot_store import SlotStore, StoredSlots
 
 OPEN_FILES_MAX = 64
-
-
-def facts_of(stored: StoredSlots) -> LogFacts | None:
-    """What a replica remembers of itself; None if it was never initialised, and never joined a log."""
-    return None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=LogFacts)
 
 
 class DirectoryRefused(InternalError):

@@ -13,9 +13,10 @@ from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.consensus.founding import Address
+from tidelog.broker.consensus.log_member import facts_of
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.standalone.client import LogClient
-from tidelog.standalone.directory import ReplicaDirectory, facts_of, initialise
+from tidelog.standalone.directory import ReplicaDirectory, initialise
 from tidelog.standalone.replica import LogReplica
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.log_manager import JOURNAL, STANDALONE_LOG

@@ -21,12 +21,10 @@ from typing import Any
 
 import msgspec
 
-from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.elected_log import ElectedLog
-from tidelog.broker.consensus.founding import Address, LogFacts, NamedVoter, find_origin, founders_of
+from tidelog.broker.consensus.founding import Address, NamedVoter, ask_member, find_origin
+from tidelog.broker.consensus.log_member import LogContext, LogMember, facts_of
 from tidelog.broker.consensus.messages import DescribeQuorum, ElectionFrame, PaxosFrame, QuorumDescribed
-from tidelog.broker.consensus.routes import Routes
-from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.controller.records import VoterAssigned
@@ -34,10 +32,8 @@ from tidelog.model.cluster import Voter
 from tidelog.model.errors import InvalidRequest, NotController, TidelogError, TooLarge
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Network
 from tidelog.replication.election_settings import ElectionSettings
-from tidelog.replication.paxos.node import PaxosNode
-from tidelog.replication.paxos.state import Metadata, Status
-from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters, learner_id
-from tidelog.standalone.directory import DirectoryRefused, ReplicaDirectory, facts_of
+from tidelog.replication.paxos.voters import VoterSet
+from tidelog.standalone.directory import DirectoryRefused, ReplicaDirectory
 from tidelog.standalone.entries import LogEntry, LogView, own_entry, split_entry, users_entry
 from tidelog.standalone.messages import (
     STANDALONE_MESSAGES,
@@ -50,14 +46,12 @@ from tidelog.standalone.messages import (
 )
 from tidelog.transport.peer import Answer, Hello, PeerNode
 
-WINDOW = 64
 ENTRY_BYTES_MAX = 4_000_000
 """Replicas send no more at a time to each other."""
 ENTRIES_PER_ANSWER_MAX = 1_000
 """To a reader. A leader that is busy for long with one answer loses its lease."""
-BEHIND_MAX = WINDOW
+BEHIND_MAX = 64
 """A replica that is further behind than this many positions is not made a voter yet."""
-ASK_S_MAX = 1.0
 JOIN_S_MAX = 12.0
 """Longer than a change of voters may take."""
 JOIN_PAUSE_S = 0.1
@@ -78,8 +72,6 @@ class LogReplica:
         settings: ElectionSettings,
     ) -> None:
         self.node_id = node_id
-        self.log_id = ""
-        """Empty until it is found."""
         self.stats = Stats()
         self.has_voted_in = asyncio.Event()
         """Set once the log names this disk among its voters."""
@@ -87,24 +79,27 @@ class LogReplica:
         """Set while this replica may append."""
         self.failed = asyncio.Event()
         self.failure = ""
-        self._store, self._stored = directory.store, directory.stored
         self._directory = directory
-        self._clock, self._entropy, self._settings = clock, entropy, settings
+        self._member = LogMember(node_id, directory.store, directory.stored)
+        self._entropy = entropy
         self._writer = LogWriter(runner, clock, self.stats)
         self._life = entropy.token_hex(16)
         self._peers = PeerNode(network, self._hello, STANDALONE_MESSAGES, self, clock, entropy)
         self._peers.on_peer_down.append(lambda node: None if self._log is None else self._log.peer_down(node))
+        self._context = LogContext(self._peers.notify, self._writer, settings, clock, entropy)
         self._named: list[NamedVoter] = []
         self._may_found = False
         self._log: ElectedLog | None = None
         self._view: LogView
-        self._disk: ReplicaDisk
-        self._founders = b""
-        self._contacts: VoterSet
         self._assigned: dict[tuple[int, str], int] = {}
         """The ids that the log has noted, by node and incarnation."""
         self._turn = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def log_id(self) -> str:
+        """Empty until it is known."""
+        return self._member.cluster_id
 
     def _hello(self) -> Hello:
         return Hello(self.node_id, self._life, self.log_id)
@@ -125,11 +120,14 @@ class LogReplica:
         for voter in self._others():
             self._peers.know(voter.node_id, *voter.address)
         self._spawn(self._writer.run())
-        facts = facts_of(self._stored)
-        if facts is None or not facts.cluster_id:
-            await self._begin(is_initialised=facts is not None)
-        else:
-            self._resume(facts)
+        member = self._member
+        if member.is_new:
+            await self._begin(is_initialised=facts_of(member.stored) is not None)
+        elif member.stored_node_id != self.node_id:
+            raise DirectoryRefused(
+                f"it belongs to server {member.stored_node_id} of log {member.cluster_id}, by their order"
+            )
+        self._take_part()
 
     def _others(self) -> list[NamedVoter]:
         return [voter for voter in self._named if voter.node_id != self.node_id]
@@ -140,74 +138,21 @@ class LogReplica:
         self._may_found = is_initialised
         me, others = self._named[self.node_id - 1], [voter.address for voter in self._others()]
         named, contacts = (self._named, ()) if is_initialised else ((), others)
-        origin = await find_origin(
-            me, self._store.incarnation, named, contacts, self._ask, self._entropy, named_by="--servers"
-        )
-        self.log_id, self._contacts = origin.cluster_id, origin.voters
-        metadata = Metadata(self._store.incarnation)
-        if origin.is_founder:
-            self._founders = encode_voters(origin.voters)
-            self._take_part(Membership(origin.voters), metadata, 0)
-        else:
-            self._take_part(self._unsure(), metadata, 0)
-            await self._writer.perform(self._store.store_facts(self._facts(metadata)))
-
-    def _resume(self, facts: LogFacts) -> None:
-        if facts.node_id != self.node_id:
-            raise DirectoryRefused(f"it belongs to server {facts.node_id} of log {facts.cluster_id}, by their order")
-        self.log_id = facts.cluster_id
-        self._founders, self._contacts = facts.founders, decode_voters(facts.contacts)
-        membership = self._unsure()
-        if facts.founders:
-            membership = Membership(founders_of(facts.metadata, decode_voters(facts.founders)))
-        self._take_part(membership, facts.metadata, facts.voter_id)
-
-    def _unsure(self) -> Membership:
-        """Of one who did not found the log: until the log says who votes, it is no candidate."""
-        membership = Membership(self._contacts)
-        membership.on_unread(0)
-        return membership
-
-    def _take_part(self, membership: Membership, metadata: Metadata, voter_id: int) -> None:
-        self._disk = ReplicaDisk(self._store, self._writer, self._facts)
-        me = membership.voter_of(self.node_id, self._store.incarnation)
-        voter_id = voter_id if me is None else me.voter_id
-        node = PaxosNode(
-            voter_id or learner_id(self.node_id),
-            membership.quorum(),
-            stored_log(self._stored, metadata),
-            window=WINDOW,
-        )
-        self._view = LogView(node.replica.floor, node.replica.slots)
-        self._log = ElectedLog(
-            self.node_id,
-            self._store.incarnation,
-            node,
-            membership,
-            self._disk,
-            Routes(self._peers.notify),
-            self,
-            self._settings,
-            self._clock,
-            self._entropy,
-            delivered=0,
-            voter_id=voter_id,
-        )
-        self._log.routes.set_voters(self._contacts)
-        self._spawn(self._disk.run())
-        is_founding = self._founders and metadata.status in (Status.EMPTY, Status.STARTING)
-        self._log.start(self.log_id if is_founding else None)
-        self._spawn(self._join())
-
-    def _facts(self, metadata: Metadata) -> bytes:
-        voter_id = 0 if self._log is None else self._log.voter_id
-        contacts = encode_voters(self._contacts)
-        return msgspec.msgpack.encode(LogFacts(self.node_id, self.log_id, metadata, self._founders, contacts, voter_id))
+        incarnation = self._member.incarnation
+        origin = await find_origin(me, incarnation, named, contacts, self._ask, self._entropy, named_by="--servers")
+        self._may_found = origin.is_founder
+        await self._member.begin(origin, self._writer)
 
     async def _ask(self, address: Address) -> QuorumDescribed:
-        answer = await self._peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
-        assert isinstance(answer.message, QuorumDescribed)
-        return answer.message
+        return await ask_member(self._peers, address)
+
+    def _take_part(self) -> None:
+        self._log = log = ElectedLog(self._member, self._member.membership(), self._context, self)
+        replica = log.engine.node.replica
+        self._view = LogView(replica.floor, replica.slots)
+        self._spawn(log.disk.run())
+        log.start()
+        self._spawn(self._join())
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -227,7 +172,7 @@ class LogReplica:
     async def close(self) -> None:
         """Ends in order: what was answered is durable."""
         if self._log is not None:
-            self._log.resign()
+            self._log.leadership.resign()
             self._log.close()
         await self._peers.close()
         if not self.failed.is_set():
@@ -243,22 +188,12 @@ class LogReplica:
         noted = split_entry(payload)
         if isinstance(noted, VoterAssigned):
             self._assigned[noted.node_id, noted.storage] = noted.voter_id
-            if (noted.node_id, noted.storage) == (self.node_id, self._store.incarnation):
-                self._enlist(noted.voter_id)
-
-    def _enlist(self, voter_id: int) -> None:
-        """An id that other voters have come after is used up, unless it is in force."""
-        assert self._log is not None
-        membership = self._log.membership
-        if voter_id >= membership.voters.next_voter_id or membership.voter_of(self.node_id, self._store.incarnation):
-            self._log.enlist(voter_id)
+            if (noted.node_id, noted.storage) == (self.node_id, self._member.incarnation):
+                self._known().leadership.enlist(noted.voter_id)
 
     def voters_applied(self, voters: VoterSet, position: int) -> None:
-        assert self._log is not None
-        self._contacts = voters
-        self._disk.refresh(self._log.engine.node.replica.metadata)
-        self._log.set_learners([voter.node_id for voter in self._named])
-        if voters.find(self.node_id, self._store.incarnation) is not None:
+        self._known().set_learners([voter.node_id for voter in self._named])
+        if voters.find(self.node_id, self._member.incarnation) is not None:
             self.has_voted_in.set()
 
     def leading(self, number: int) -> None:
@@ -311,17 +246,9 @@ class LogReplica:
 
     def _described(self) -> QuorumDescribed:
         """Raises `NotController` if it is neither of a log nor of those who may found one: nobody must count on it."""
-        configured = tuple(map(str, self._named))
-        incarnation = self._store.incarnation
         if self._log is None and self._may_found:
-            return QuorumDescribed(self.node_id, incarnation, "", 0, (), b"", -1, configured)
-        log = self._known()
-        voters = encode_voters(log.membership.voters) if log.belongs else b""
-        founders = log.engine.node.replica.metadata.founders
-        position = log.membership.position
-        return QuorumDescribed(
-            self.node_id, incarnation, self.log_id, log.voting_id, founders, voters, position, configured
-        )
+            return self._member.described_as_new(self._named)
+        return self._known().described(self._named)
 
     def _read(self, asked: ReadLog) -> Answer:
         log, view = self._known(), self._view
@@ -359,8 +286,8 @@ class LogReplica:
     async def _join(self) -> None:
         """Asks for a vote, until this disk has one."""
         log = self._known()
-        while log.membership.voters.find(self.node_id, self._store.incarnation) is None:
-            asked = JoinLog(self._store.incarnation, log.voting_id, log.applied_position)
+        while log.membership.voters.find(self.node_id, self._member.incarnation) is None:
+            asked = JoinLog(self._member.incarnation, log.voting_id, log.applied_position)
             for voter in self._others():
                 try:
                     await self._peers.request(voter.node_id, asked, deadline_s=JOIN_S_MAX)

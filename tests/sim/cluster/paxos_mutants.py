@@ -60,7 +60,7 @@ def serve_before_the_barrier() -> AbstractContextManager[None]:
 
         def serve(leader_epoch: int) -> None:
             seek(leader_epoch)
-            voting._ended.__self__.leader.begin()  # type: ignore[attr-defined]  # the replica's own method
+            voting._host.leader.begin()  # type: ignore[attr-defined]  # the replica's own method
 
         voting.ballots.seek = serve  # type: ignore[method-assign]  # that is the mutant
 

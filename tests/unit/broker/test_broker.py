@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.broker.conftest import Bench, batch, produce, values
 from tidelog.broker.broker import NewTopic
-from tidelog.broker.metadata.metadata import MetadataDamaged
+from tidelog.broker.metadata.bootstrap import MetadataDamaged
 from tidelog.config.errors import ConfigError
 from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, NotController, UnknownPartition, UnknownTopic
 from tidelog.model.ids import KEYED_PRODUCER_BIT

@@ -11,11 +11,12 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from tidelog.broker.consensus.founding import Address
+from tidelog.broker.consensus.log_member import LogMember
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import Voter
 from tidelog.model.errors import ControllerLost, NotController
 from tidelog.replication.election_settings import ElectionSettings
-from tidelog.replication.paxos.state import Metadata, Status
+from tidelog.replication.paxos.state import Status
 from tidelog.replication.paxos.voters import Membership, VoterSet
 from tidelog.sim.kit.environment import SimClock, SimEntropy
 from tidelog.sim.kit.loop import run
@@ -215,19 +216,21 @@ def test_what_was_acknowledged_is_there_on_every_replica(seed: int) -> None:
 @pytest.mark.slow
 def test_a_wiped_disk_that_votes_under_its_old_id_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Mesos' `initialize` does to a member of a log: two replicas learn different values, and one stands still."""
-    take_part = LogReplica._take_part
+    remembered = LogMember.membership
 
-    def remembering_nothing(replica: LogReplica, membership: Membership, metadata: Metadata, voter_id: int) -> None:
-        old = [voter.voter_id for voter in membership.voters.voters if voter.node_id == replica.node_id]
-        if not voter_id and not membership.is_known:
-            metadata = structs.replace(metadata, status=Status.VOTING, cluster_id=replica.log_id)
-            membership, voter_id = Membership(membership.voters), old[0]
-        take_part(replica, membership, metadata, voter_id)
+    def remembering_nothing(member: LogMember) -> Membership:
+        membership = remembered(member)
+        if member.voter_id or membership.is_known:
+            return membership
+        old = [voter.voter_id for voter in membership.voters.voters if voter.node_id == member.node_id]
+        member.metadata = structs.replace(member.metadata, status=Status.VOTING, cluster_id=member.cluster_id)
+        member.voter_id = old[0]
+        return Membership(membership.voters)
 
     def by_node_alone(voters: VoterSet, node_id: int, incarnation: str) -> Voter | None:
         return next((voter for voter in voters.voters if voter.node_id == node_id), None)
 
-    monkeypatch.setattr(LogReplica, "_take_part", remembering_nothing)
+    monkeypatch.setattr(LogMember, "membership", remembering_nothing)
     monkeypatch.setattr(VoterSet, "find", by_node_alone)
     with capture_logs(), pytest.raises((TimeoutError, AssertionError)):  # to print every traceback takes minutes
         tell(SEED_WITH_AMNESIA, quiet_s_max=10)

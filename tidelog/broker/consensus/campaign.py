@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from math import isinf
+from typing import Protocol
 
 from tidelog.broker.consensus.messages import ElectionFrame
 from tidelog.model.ports import Clock
@@ -29,26 +29,37 @@ LASTING = (Reconfigured, Promised, Listeners)
 """What must not be missed by an election that has not begun: nobody says it again."""
 
 
+class CampaignHost(Protocol):
+    """The node whose election this is."""
+
+    @property
+    def current_id(self) -> int:
+        """The engine id that it goes by now."""
+        ...
+
+    def post(self, to: int, frame: ElectionFrame) -> None:
+        """Sends a message to another's election; it may be lost."""
+        ...
+
+    def campaign(self) -> None:
+        """Has the engine try to be elected, under a fresh number."""
+        ...
+
+    def demote(self) -> None:
+        """Has the engine end its reign, or its attempt."""
+        ...
+
+    def leader_changed(self, leader: int | None) -> None:
+        """Hears who leads, by engine id; None if nobody is known to."""
+        ...
+
+
 class Campaigner:
     """One voter's or learner's part in the elections. All methods are for the event loop's thread."""
 
-    def __init__(
-        self,
-        election: Election,
-        post: Callable[[int, ElectionFrame], None],
-        campaign: Callable[[], None],
-        resign: Callable[[], None],
-        leader_changed: Callable[[int | None], None],
-        *,
-        me: Callable[[], int],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, election: Election, host: CampaignHost, clock: Clock) -> None:
         self.election = election
-        self._post = post
-        self._campaign = campaign
-        self._resign = resign
-        self._leader_changed = leader_changed
-        self._me = me
+        self._host = host
         self._clock = clock
         self._events: deque[ElectionEvent] = deque()
         self._is_stepping = False
@@ -86,7 +97,7 @@ class Campaigner:
 
     def receive(self, frame: ElectionFrame) -> None:
         """Takes a peer's message, if it was sent to this id."""
-        if frame.to == self._me():
+        if frame.to == self._host.current_id:
             self.step(Heard(frame.sender, frame.message))
 
     def close(self) -> None:
@@ -96,13 +107,13 @@ class Campaigner:
     def _carry_out(self, effect: ElectionEffect) -> None:
         match effect:
             case Tell(to, message):
-                self._post(to, ElectionFrame(self._me(), to, message))
+                self._host.post(to, ElectionFrame(self._host.current_id, to, message))
             case Campaign():
-                self._campaign()
+                self._host.campaign()
             case Resign():
-                self._resign()
+                self._host.demote()
             case LeaderChanged(leader):
-                self._leader_changed(leader)
+                self._host.leader_changed(leader)
             case WakeAt(at_s):
                 self._wake_at(at_s)
 

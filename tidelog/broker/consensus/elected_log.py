@@ -1,14 +1,11 @@
-"""One replica of a log that elects its own leader: what is agreed on, and, at the leader, the way to agree on more.
+"""One member of a log that elects its own leader: what is agreed on, and, at the leader, the way to agree on more.
 
-The metadata log of a cluster is one, and so is a log by itself (`broker.standalone`). Entries are bytes to it. Every
-replica runs the same parts. The engine (`replication.paxos`) keeps the log with those of the other brokers; the
-election (`replication.election`) says which voter's engine should lead; the delivery brings what is chosen to the
-state machine. A leader appends; all others, voters and learners alike, follow.
+The metadata log of a cluster is one, and so is a log by itself (`tidelog.standalone`). Entries are bytes to it. Every
+member runs the same parts. The engine (`replication.paxos`) keeps the log with those of the other members; the
+leadership says which voter's engine should lead, and who votes; the delivery brings what is chosen to the state
+machine. A leader appends; all others, voters and learners alike, follow.
 
     append -> Append -> Proposed, WriteRequest... -> accepted by a quorum -> Applied -> delivered -> `append` returns
-
-A change of the voters is a reign of its own (`replication.paxos.voters`): the leader gets itself elected by majorities
-of the old voters and of the new, appends the new set, and once that is applied is elected again, by the new alone.
 """
 
 from __future__ import annotations
@@ -16,38 +13,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tidelog.broker.consensus.campaign import Campaigner
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.engine import Engine, LogEffect
-from tidelog.broker.consensus.founding import founders_of
-from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals, fail, resolve
+from tidelog.broker.consensus.founding import NamedVoter
+from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals, fail
+from tidelog.broker.consensus.leadership import Leadership
 from tidelog.broker.consensus.listener import LogListener
-from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
+from tidelog.broker.consensus.log_member import LogContext, LogMember
+from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame, QuorumDescribed
 from tidelog.broker.consensus.routes import Routes
+from tidelog.broker.consensus.stored import stored_log
 from tidelog.model.cluster import Voter
 from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
-from tidelog.model.ports import Buffer, Clock, Entropy
-from tidelog.replication.election import Election
-from tidelog.replication.election_events import (
-    Advanced,
-    Listeners,
-    LostReign,
-    PeerDown,
-    Promised,
-    Reconfigured,
-    StepAside,
-    Won,
-)
-from tidelog.replication.election_settings import ElectionSettings
+from tidelog.model.ports import Buffer
+from tidelog.replication.election_events import Advanced, Listeners, PeerDown, Promised
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import (
     Append,
     Applied,
-    Demote,
     Elect,
     Elected,
-    Enlist,
     Found,
     Halted,
     Jumped,
@@ -62,7 +48,7 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.messages import LearnResponse, PromiseRequest
 from tidelog.replication.paxos.node import PaxosNode
-from tidelog.replication.paxos.numbers import NODE_MAX, next_number
+from tidelog.replication.paxos.numbers import NODE_MAX
 from tidelog.replication.paxos.state import Kind, Slot, Status
 from tidelog.replication.paxos.voters import (
     InvalidVoters,
@@ -73,7 +59,7 @@ from tidelog.replication.paxos.voters import (
     learner_id,
 )
 
-CHANGE_S_MAX = 10.0
+WINDOW = 64
 WAIT_S_MAX = 5.0
 """How long an append waits before its outcome is called unknown."""
 
@@ -97,73 +83,56 @@ class PendingAppend:
 
 
 class ElectedLog:
-    """Made with what the disk gave back; `start` before anything else. Not thread-safe: for the loop alone."""
+    """`start` before anything else, with the task of `disk` running. Not thread-safe: for the loop alone."""
 
     def __init__(
         self,
-        node_id: int,
-        incarnation: str,
-        node: PaxosNode,
+        member: LogMember,
         membership: Membership,
-        disk: ReplicaDisk,
-        routes: Routes,
+        context: LogContext,
         listener: LogListener,
-        settings: ElectionSettings,
-        clock: Clock,
-        entropy: Entropy,
         *,
-        delivered: int,
-        voter_id: int,
+        delivered: int = 0,
     ) -> None:
-        """`incarnation` is of the log's disk, and `voter_id` the one that it has, or 0; `delivered` is the position up
-        to which the state machine stands, by its snapshot."""
-        self.node_id = node_id
-        self.engine = Engine(node, disk, routes.post, self, entropy)
-        self.membership = membership
-        self.delivery = Delivery(delivered, self.engine.payload_of, self._deliver, lambda: node.replica.begin)
-        self.number = 0
-        """Of this broker's reign; 0 if it does not lead."""
-        self.voter_id = voter_id
-        """Under which this disk votes, voted, or will; 0 if it never got one. Durable before it is used (`Enlist`)."""
-        self.routes = routes
-        self._incarnation = incarnation
+        """`membership` tells who voted where the log begins; the state machine stands at the position `delivered`, by
+        its snapshot."""
+        self.node_id = member.node_id
+        self.routes = Routes(context.notify)
+        self.disk = ReplicaDisk(member.store, context.log_writer, member.encode_facts)
+        self._member = member
         self._listener = listener
-        metadata = node.replica.metadata
-        election = Election(
-            node.node,
+        me = membership.voter_of(member.node_id, member.incarnation)
+        if me is not None:
+            member.voter_id = me.voter_id
+        node = PaxosNode(
+            member.voter_id or learner_id(member.node_id),
             membership.quorum(),
-            settings,
-            now_s=clock.monotonic_s(),
-            has_voted_before=metadata.status is Status.VOTING,  # who granted a lease need not have promised
-            uniform=entropy.uniform,
-            promised=metadata.promised,
+            stored_log(member.stored, member.metadata),
+            window=WINDOW,
+            voters_position=membership.position,
         )
-        self._campaigner = Campaigner(
-            election,
-            routes.post,
-            campaign=self._campaign,
-            resign=lambda: self.engine.step(Demote()),
-            leader_changed=self._on_leader_changed,
-            me=lambda: self.engine.node.node,
-            clock=clock,
-        )
-        self._attempt = 0
-        """The number under which this broker leads, or tries to."""
-        self._joining = 0
-        """The number under which it wants to lead for a change of voters; 0 if it makes none."""
+        self.engine = Engine(node, self.disk, self.routes.post, self, context.entropy)
+        self.delivery = Delivery(delivered, self.engine.payload_of, self._deliver, lambda: node.replica.begin)
+        self.leadership = Leadership(member, self.engine, membership, self.routes, self.delivery, context, listener)
+        self._campaigner, self._voter_changer = self.leadership.campaigner, self.leadership.voter_changer
         self._in_flight = InFlightProposals[PendingAppend]()
-        self._changed: asyncio.Future[None] | None = None
         self._learners: tuple[int, ...] = ()
-        routes.set_voters(membership.voters)
         floor = node.replica.floor.position
         if floor > delivered:
             membership.on_jumped(floor)
             self.delivery.jumped(floor)
+        if member.contacts is not None:
+            self.routes.set_voters(member.contacts)
+
+    @property
+    def membership(self) -> Membership:
+        """Who votes, as far as it is known here."""
+        return self._voter_changer.membership
 
     @property
     def is_leading(self) -> bool:
         """True while this broker may append."""
-        return self.number != 0
+        return self.leadership.number != 0
 
     @property
     def has_lease(self) -> bool:
@@ -191,17 +160,30 @@ class ElectedLog:
         """True unless this broker is still founding its cluster."""
         return self.status is Status.VOTING or self.engine.node.node > NODE_MAX
 
+    def described(self, named: Sequence[NamedVoter]) -> QuorumDescribed:
+        """What another that starts wants to know of this member and its log."""
+        membership = self.membership
+        return QuorumDescribed(
+            self.node_id,
+            self._member.incarnation,
+            self._member.cluster_id,
+            self.voting_id,
+            self.engine.node.replica.metadata.founders,
+            encode_voters(membership.voters) if self.belongs else b"",
+            membership.position,
+            tuple(map(str, named)),
+        )
+
     def install(self, position: int, voters: VoterSet, voters_position: int) -> None:
         """A snapshot of everything below `position` has been delivered, and these are the voters by it."""
-        if self.membership.on_snapshot(voters, voters_position, position):
-            self._reconfigure()
+        self._voter_changer.on_snapshot(voters, voters_position, position)
         self.delivery.installed(position)
 
-    def start(self, found: str | None) -> None:
-        """Begins; `found` is the id of the cluster that this broker is one of the founders of, on a new disk."""
+    def start(self) -> None:
+        """Begins, with founding the log if that is due."""
         self.engine.step(Started())
-        if found is not None:
-            self.engine.step(Found(found))
+        if self._member.may_found:
+            self.engine.step(Found(self._member.cluster_id))
         self._begin_campaigning()
 
     def _begin_campaigning(self) -> None:
@@ -211,13 +193,8 @@ class ElectedLog:
     def close(self) -> None:
         """No timer fires any more, and nobody waits; what is asked of the disk may still come."""
         self.engine.close()
-        self._campaigner.close()
+        self.leadership.close()
         self._in_flight.fail(ControllerLost("this broker is stopping; the outcome is unknown"))
-        fail(self._changed, ControllerLost("this broker is stopping; the outcome is unknown"))
-
-    def resign(self) -> None:
-        """Stops leading, if it does: somebody is elected anew, and at once."""
-        self._campaigner.step(StepAside(None))
 
     # -- from the network --------------------------------------------------------------------------------------------
 
@@ -260,7 +237,7 @@ class ElectedLog:
         await self._propose(Truncate(begin))
 
     async def _propose(self, event: Append | Truncate) -> Applied:
-        if not self.is_leading or self._changed is not None:
+        if not self.is_leading or self._voter_changer.is_changing:
             raise NotController("this broker does not lead the log now")
         answer = self.engine.propose(event)
         if isinstance(answer, Refused):
@@ -279,37 +256,15 @@ class ElectedLog:
             raise ControllerLost("the brokers could not agree in time; whether they will is unknown") from None
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """Has one voter added, or one (by its id) removed; nothing may be appended meanwhile.
-
-        Returns when the new voters have elected this broker; if it is not one of them, when they are in force. Raises
-        `NotController` if nothing has begun, `ControllerLost` if it may have.
-        """
-        if not self.is_leading or self._changed is not None or self._in_flight:
+        """Has one voter added, or one (by its id) removed; nothing may be appended meanwhile. As `VoterChanger.change`,
+        with `NotController` for what has not begun."""
+        if not self.is_leading or self._in_flight or not self.leadership.is_drained:
             raise NotController("this broker cannot change the voters now; try again")
         try:
             voters = self.membership.voters.with_change(add=add, remove=remove)
-            self.membership.begin(voters, self.number)
         except InvalidVoters as error:
             raise NotController(f"the voters cannot be changed now: {error}") from error
-        number = self._joining = self.engine.node.next_number()
-        self.membership.join(number)
-        self._changed = asyncio.get_running_loop().create_future()
-        self._depose()
-        self._reconfigure()
-        try:
-            async with asyncio.timeout(CHANGE_S_MAX):
-                await self._changed
-        except TimeoutError:
-            if self.membership.on_lost(number):
-                self._reconfigure()
-            raise ControllerLost("the voters could not be changed in time; whether they will is unknown") from None
-        finally:
-            self._changed = None
-            self._joining = 0
-
-    def _on_refused(self, refused: Refused) -> None:
-        if isinstance(refused.event, Elect):
-            self._on_lost(refused.event.number)
+        await self._voter_changer.change(voters, self.leadership.number)
 
     # -- what the engine says ----------------------------------------------------------------------------------------
 
@@ -319,11 +274,12 @@ class ElectedLog:
             case Applied():
                 self._on_applied(effect)
             case Repaired(position):
-                self._on_repaired(position)
-            case Refused():
-                self._on_refused(effect)
+                self._voter_changer.on_repaired(position)
+                self.delivery.advance()
+            case Refused(Elect(number)):
+                self.leadership.on_lost(number)
             case Elected() | Lost() | VotersFound():
-                self._on_election(effect)
+                self.leadership.on_effect(effect)
             case Jumped(floor):
                 self.membership.on_jumped(floor.position)
                 self.delivery.jumped(floor.position)
@@ -332,21 +288,14 @@ class ElectedLog:
                 self._begin_campaigning()
             case Halted():
                 self._listener.halted()
-
-    def _on_election(self, effect: Elected | Lost | VotersFound) -> None:
-        match effect:
-            case Elected(number):
-                self._on_elected(number)
-            case Lost(number):
-                self._on_lost(number)
-            case VotersFound():
-                self._on_voters_found(effect)
+            case _:
+                pass  # `_propose` has the engine's answers already, and an entry counts when it is applied
 
     def _on_applied(self, applied: Applied) -> None:
         self._campaigner.step(Advanced(applied.position + 1))
         if self.is_leading:
             self._push(applied)
-        self._tell_membership(applied)
+        self._voter_changer.on_applied(applied)
         self.delivery.applied(applied)
         if self.delivery.needs_snapshot is not None:
             self._listener.lacks_snapshot()
@@ -362,10 +311,15 @@ class ElectedLog:
         position, value = applied.position, applied.value
         if applied.verdict is Verdict.APPLIED and payload is not None:
             if value.kind is Kind.VOTERS:
-                self._listener.voters_applied(decode_voters(bytes(payload)), position)
+                self._deliver_voters(decode_voters(bytes(payload)), position)
             else:
                 self._listener.applied(bytes(payload), value.base_offset, position)
         self._settle(applied)
+
+    def _deliver_voters(self, voters: VoterSet, position: int) -> None:
+        self._member.contacts = voters
+        self.disk.refresh(self.engine.node.replica.metadata)
+        self._listener.voters_applied(voters, position)
 
     def _settle(self, applied: Applied) -> None:
         """Answers whoever waits for what was proposed at this position."""
@@ -376,105 +330,3 @@ class ElectedLog:
             proposal.fail(NotController("another leader came first; nothing was appended"))
         for pending in proposal.waiters:
             pending.complete(applied)
-
-    def _on_repaired(self, position: int) -> None:
-        slot = self.engine.node.replica.slots.get(position)
-        if slot is not None and slot.value.kind is Kind.VOTERS:
-            self._tell_membership(Applied(position, slot.value, Verdict.APPLIED))
-        self.delivery.advance()
-
-    # -- elections and voters ----------------------------------------------------------------------------------------
-
-    @property
-    def my_id(self) -> int:
-        """The engine id that this broker should go by. A voter that was removed keeps its id: somebody who has not
-        heard of it may need its vote to settle what came before."""
-        voter = self.membership.voter_of(self.node_id, self._incarnation)
-        if voter is not None:
-            return voter.voter_id
-        return self.voter_id or learner_id(self.node_id)
-
-    def enlist(self, voter_id: int) -> None:
-        """The cluster gave this disk an id to vote under; its vote counts when a voter set names it."""
-        self.voter_id = voter_id
-        if self.my_id != self.engine.node.node:
-            self._reconfigure()
-        self.engine.step(Enlist())
-
-    def _campaign(self) -> None:
-        if not self.membership.is_known:
-            self._campaigner.step(LostReign(self._attempt))
-            return
-        led = self._campaigner.election.number  # of a leader, this engine may have heard nothing
-        number = self._attempt = max(self.engine.node.next_number(), next_number(led, self.engine.node.node))
-        if self._joining not in (0, number) and self.membership.on_lost(self._joining):
-            fail(self._changed, ControllerLost("another broker came between while the voters changed"))
-            self._reconfigure()  # which campaigns again, among the old voters
-            return
-        self._campaigner.step(Promised(number))
-        self.engine.step(Elect(number))
-
-    def _on_elected(self, number: int) -> None:
-        voters = self.membership.write(number)
-        if voters is None and self.engine.node.replica.voters_position < 0:
-            voters = founders_of(self.engine.node.replica.metadata, self.membership.voters)  # for all to read
-        if voters is not None:
-            self.engine.step(Append(0, self.engine.payloads.hold(encode_voters(voters)), Kind.VOTERS))
-            return
-        if self.delivery.position < self.engine.node.replica.applied.position:
-            self.engine.step(Demote())  # something agreed on cannot be read here yet: others can do better
-            return
-        self._campaigner.step(Won(number))
-        if self._attempt == number:
-            self.number = number
-            self._listener.leading(number)
-            resolve(self._changed)
-
-    def _on_lost(self, number: int) -> None:
-        is_open = self.membership.on_lost(number)
-        if is_open:
-            fail(self._changed, ControllerLost("the leader was lost while the voters changed"))
-        if number == self._attempt:
-            self._attempt = 0
-            self._depose()
-            self._campaigner.step(LostReign(number))
-        if is_open:
-            self._reconfigure()
-
-    def _depose(self) -> None:
-        if self.number:
-            self.number = 0
-            self._listener.deposed()
-
-    def _on_voters_found(self, found: VotersFound) -> None:
-        payload = self.engine.payload_of(found.position, found.value)
-        if payload is not None and self.membership.on_found(found.position, found.value, decode_voters(payload)):
-            self._reconfigure()
-
-    def _tell_membership(self, applied: Applied) -> None:
-        voters = None
-        if applied.value.kind is Kind.VOTERS:
-            payload = self.engine.payload_of(applied.position, applied.value)
-            if payload is None and applied.verdict is Verdict.APPLIED:
-                self.membership.on_unread(applied.position)
-                return
-            voters = None if payload is None else decode_voters(payload)
-        if self.membership.on_applied(applied.position, voters, applied.verdict):
-            self._reconfigure()
-
-    def _reconfigure(self) -> None:
-        """Engine and election go by what the membership says now. A leader is elected anew among the new voters."""
-        me = self.my_id
-        self._attempt = 0
-        self._depose()
-        self.routes.set_voters(self.membership.voters)
-        self.engine.step(self.membership.reconfigure(me))
-        self._campaigner.step(Reconfigured(me, self.membership.quorum()))
-        if me not in self.membership.quorum():
-            resolve(self._changed)
-
-    def _on_leader_changed(self, leader: int | None) -> None:
-        if leader is None or leader == self.engine.node.node:
-            self._listener.leader_changed(None if leader is None else self.node_id)
-        else:
-            self._listener.leader_changed(self.routes.node_of(leader))

@@ -1,10 +1,27 @@
-"""Where a broker's part in the cluster begins: it resumes, founds, or joins.
+"""How a new disk comes to its log: founded with others, or joined. One way, for clusters and for logs by themselves.
 
-A disk that remembers resumes, whatever anybody says. A new disk asks first. If a named voter knows a cluster, this
-broker joins it, and if it used to be a voter there under the same node id, the cluster replaces it: the new disk is
-another voter. Only if *all* named voters answer, all of them new and naming the same voters, do they found a cluster;
-its id is drawn from what they are, so each comes to the same one without being told. The engine's two phases
-(`replication.paxos.recover`) make the founding itself safe; this only decides whether to begin.
+A disk that remembers a log resumes it, whatever anybody says, and never comes here. A new one goes in named steps:
+
+    ask -> judge -> begin -> Found: EMPTY, STARTING, VOTING
+
+ask      Every server that is named, and every contact, is asked what it knows. Nothing is written anywhere.
+judge    If any of them is of a log, this disk joins it: it learns, and has no vote until the log gives it an id. If it
+         used to vote there under the same node id, the voters replace it: a new disk is another voter. Only if *all*
+         named answer, all of them new and naming the same voters, do they found a log. Its id and its voters are drawn
+         from what they are, so each comes to the same without being told.
+begin    `LogMember.begin` keeps what was judged. A disk that joins has written it down when this returns. One that
+         founds has not: until its status says STARTING it may ask anew after a crash, and be told otherwise.
+Found    The engine's two phases (`replication.paxos.recover`). STARTING, with the incarnations of all founders, is on
+         disk before anybody votes; a vote needs every founder STARTING with the same list, or one of them VOTING.
+
+*Why no two groups are founded that could decide differently, and what a crash leaves.* Judging is not what makes it
+safe: two disks may judge at different times, and differently. It only decides whether to begin. A founder votes if all
+founders, by their incarnations, have said so on disk. So two groups that share a disk are one: its list is written
+once. A wiped founder has another incarnation, is in no list, and cannot vote as one; if the rest already vote it finds
+them, and joins; if not, the founding can end no more, and says so, with nothing stored yet. A crash before STARTING
+leaves a new disk; after it, a disk that resumes and asks its fellow founders again. Groups without a common disk are
+two logs with two ids, and peers of different ids refuse each other: who names half of the servers to each half has
+asked for two.
 """
 
 from __future__ import annotations
@@ -13,20 +30,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import structlog
 from msgspec import structs
 from xxhash import xxh3_64_hexdigest
 
-from tidelog.broker.consensus.messages import QuorumDescribed
+from tidelog.broker.consensus.messages import DescribeQuorum, QuorumDescribed
 from tidelog.config.errors import ConfigError
 from tidelog.model.cluster import Voter
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.state import Metadata
 from tidelog.replication.paxos.voters import VoterSet, decode_voters, encode_voters
-from tidelog.transport.peer import PeerRefused
+from tidelog.transport.peer import PeerNode, PeerRefused
 
+ASK_S_MAX = 1.0
 ASK_AGAIN_S = 0.05
 ASK_AGAIN_S_MAX = 1.0
 COMPLAIN_AFTER = 7
@@ -37,28 +54,6 @@ logger = structlog.get_logger("tidelog.quorum")
 
 Address = tuple[str, int]
 Ask = Callable[[Address], Awaitable[QuorumDescribed]]
-Contacts = Callable[[], Awaitable[Sequence[Address]]]
-"""Finds out where the brokers of the cluster that is to be joined listen for others. Raises `ConfigError`."""
-
-
-async def no_contacts() -> Sequence[Address]:
-    """Of a broker that was not told to join a cluster."""
-    return ()
-
-
-class LogFacts(msgspec.Struct, frozen=True):
-    """What a broker's metadata disk must remember of itself; two copies of it are kept (`SlotStore.store_facts`)."""
-
-    node_id: int
-    cluster_id: str
-    metadata: Metadata
-    founders: bytes
-    """The first voters, encoded, if this is one of them; never others: whoever replays the log from its beginning must
-    begin with those."""
-    contacts: bytes
-    """The newest voters it went by, encoded: whom to ask when it starts again. No more than that."""
-    voter_id: int = 0
-    """Under which this disk votes, or last voted, or is about to; 0 if it never got one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +111,13 @@ async def find_origin(
             logger.warning("waiting for the other voters before the cluster can begin", silent=silent)
         await asyncio.sleep(pause_s * entropy.uniform(1, 2))
         pause_s = min(pause_s * 1.5, ASK_AGAIN_S_MAX)
+
+
+async def ask_member(peers: PeerNode, address: Address) -> QuorumDescribed:
+    """What the broker at this address knows of its log. Raises as `PeerNode.request_at`."""
+    answer = await peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
+    assert isinstance(answer.message, QuorumDescribed)
+    return answer.message
 
 
 async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:

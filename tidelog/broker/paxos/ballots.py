@@ -15,13 +15,14 @@ Who has lost to a larger epoch tries no more: it waits for what the metadata has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import structlog
 
+from tidelog.broker.consensus.engine import Engine
 from tidelog.model.ports import Entropy
-from tidelog.replication.paxos.events import Demote, Elect, Event, Lost
-from tidelog.replication.paxos.state import Metadata, Status
+from tidelog.replication.paxos.events import Demote, Elect, Lost
+from tidelog.replication.paxos.state import Status
+from tidelog.replication.paxos.voters import Membership
 
 ATTEMPT_BITS = 8
 ATTEMPTS_MAX = (1 << ATTEMPT_BITS) - 1
@@ -44,20 +45,11 @@ def epoch_of(number: int) -> int:
 
 
 class BallotNumbers:
-    """One replica's attempts to lead. `step` tells the engine; `metadata` is the engine's."""
+    """One replica's attempts to lead, and the numbers that it makes them under."""
 
-    def __init__(
-        self,
-        step: Callable[[Event], None],
-        metadata: Callable[[], Metadata],
-        may_try: Callable[[], bool],
-        entropy: Entropy,
-        *,
-        engine_id: int,
-    ) -> None:
-        self._step = step
-        self._metadata = metadata
-        self._may_try = may_try
+    def __init__(self, engine: Engine, membership: Membership, entropy: Entropy, *, engine_id: int) -> None:
+        self._engine = engine
+        self._membership = membership
         self._entropy = entropy
         self._again: asyncio.TimerHandle | None = None
         self.leader_epoch: int | None = None
@@ -82,14 +74,14 @@ class BallotNumbers:
     def give_up(self) -> None:
         """Another is the leader, or nobody."""
         self.abdicate()
-        self._step(Demote())
+        self._engine.step(Demote())
 
     def campaign(self) -> None:
         """Tries to be elected, unless it is tried already, or of no use yet."""
         if self.leader_epoch is None or self.attempt or self._again is not None:
             return
-        metadata = self._metadata()
-        if metadata.status is not Status.VOTING or not self.engine_id or not self._may_try():
+        status = self._engine.node.replica.metadata.status
+        if status is not Status.VOTING or not self.engine_id or not self._membership.is_known:
             self._try_again()
             return
         number = self.next_number()
@@ -98,11 +90,11 @@ class BallotNumbers:
             self.abdicate()
             return
         self.attempt = number
-        self._step(Elect(number))
+        self._engine.step(Elect(number))
 
     def next_number(self) -> int | None:
         """Of the next attempt in this leader epoch; None if there is no other."""
-        issued = self._metadata().issued
+        issued = self._engine.node.replica.metadata.issued
         if self.leader_epoch is None or epoch_of(issued) > self.leader_epoch:
             return None
         attempt = 1

@@ -7,11 +7,12 @@ one that gets lost is made good by the next.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
+from tidelog.broker.consensus.engine import Engine
+from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.journal_truncation import JournalBounds, JournalTruncation, JournalUsage
-from tidelog.replication.paxos.events import Applied, Event, Proposed, Truncate
-from tidelog.replication.paxos.node import PaxosNode
+from tidelog.broker.paxos.links import Links
+from tidelog.replication.paxos.events import Applied, Proposed, Truncate
 from tidelog.replication.paxos.state import Kind
 from tidelog.storage.slot_store import SlotStore
 
@@ -19,25 +20,17 @@ REPORT_S = 0.5
 
 
 class JournalTruncator:
-    """One replica's. `report` tells the leader, if there is another; `live` are the engine ids that are waited for."""
+    """Reports how far one replica's log is durable, and has the journals truncated where it leads."""
 
     def __init__(
-        self,
-        node: PaxosNode,
-        store: SlotStore,
-        step: Callable[[Event], None],
-        durable_offset: Callable[[], int],
-        report: Callable[[int], None],
-        live: Callable[[], list[int]],
-        settings: JournalBounds,
+        self, engine: Engine, store: SlotStore, applied: AppliedLog, links: Links, bounds: JournalBounds
     ) -> None:
-        self._node = node
+        self._engine = engine
+        self._node = engine.node
         self._store = store
-        self._step = step
-        self._durable_offset = durable_offset
-        self._report = report
-        self._live = live
-        self._truncation = JournalTruncation(settings)
+        self._applied = applied
+        self._links = links
+        self._truncation = JournalTruncation(bounds)
         self._on_its_way: int | None = None
         """The position of a TRUNCATE."""
         self._timer: asyncio.TimerHandle | None = None
@@ -49,8 +42,9 @@ class JournalTruncator:
 
     def _tell(self) -> None:
         self._timer = None
-        self._report(self._durable_offset())
-        self.heard(self._node.node, self._durable_offset())
+        durable_offset = self._applied.durable_offset
+        self._links.report((self._node.node, *self._engine.former_ids), durable_offset)
+        self.heard(self._node.node, durable_offset)
 
     def heard(self, engine_id: int, durable_offset: int) -> None:
         """A replica's log is durable up to there."""
@@ -58,9 +52,9 @@ class JournalTruncator:
         usage = self._usage()
         if self._node.coordinator is None or self._on_its_way is not None or not self._truncation.is_due(usage):
             return
-        begin = self._position_of(self._truncation.covered(self._node.quorum, self._live(), usage))
+        begin = self._position_of(self._truncation.covered(self._node.quorum, self._links.live(), usage))
         if self._truncation.is_worth_it(begin - self._node.replica.begin, usage):
-            self._step(Truncate(begin))
+            self._engine.step(Truncate(begin))
 
     def durable_end_of(self, engine_id: int) -> int:
         """As it was heard last; -1 if it was not."""

@@ -113,7 +113,7 @@ class PaxosReplica:
             self._links.routes,
             entropy,
             self._engine_id,
-            self._on_reign_ended,
+            self,
         )
         self.applying = Applying(
             self.partition_id,
@@ -124,15 +124,7 @@ class PaxosReplica:
             lambda: membership.is_known,
             self._on_copied,
         )
-        self._truncator = JournalTruncator(
-            node,
-            files.store,
-            self.engine.step,
-            lambda: self.applied.durable_offset,
-            self._report_durable,
-            self._links.live,
-            context.journal_bounds,
-        )
+        self._truncator = JournalTruncator(self.engine, files.store, self.applied, self._links, context.journal_bounds)
         self._proposer = Proposer(self.engine, self._links, lambda: self.is_out_of_room, self._lags)
         self._spawn = context.spawn
         self._writing_facts: asyncio.Task[None] | None = None
@@ -157,7 +149,6 @@ class PaxosReplica:
             partition.close()
         self.leader = None
         self.voting.close()
-        self.voting.ballots.give_up()
         self.engine.close()
         self._truncator.close()
         self.applied.close()
@@ -286,9 +277,8 @@ class PaxosReplica:
 
     @property
     def knows_members(self) -> bool:
-        """True of an elected leader without an open change: then nobody but `voters` is in force, or can be before it
-        changes them itself."""
-        return self.voting.is_leading and not self.voting.is_changing and self.voting.membership.is_settled
+        """As `Voting.is_settled`."""
+        return self.voting.is_settled
 
     @property
     def lost_engine_id(self) -> int:
@@ -358,7 +348,7 @@ class PaxosReplica:
             case Elected() | Lost() | VotersFound():
                 self._on_election(effect)
             case Jumped(floor):
-                self.voting.on_jumped(floor.position)
+                self.voting.membership.on_jumped(floor.position)
                 self.applying.on_jumped(floor.position)
             case StatusChanged():
                 self.voting.ballots.campaign()
@@ -403,17 +393,13 @@ class PaxosReplica:
         self._truncator.durable()
         self.applying.delivery.advance()
 
-    def _report_durable(self, offset: int) -> None:
-        self._links.report((self.engine.node.node, *self.engine.former_ids), offset)
-
     def _on_log_failed(self, reason: str) -> None:
         """One disk: who cannot keep what is applied cannot keep what it promises either."""
         self._disk.fail(reason)
 
     def _on_halted(self) -> None:
         logger.error("a replica has halted", partition=str(self.partition_id), reason=self._files.store.offline_reason)
-        if self.leader is not None:
-            self.leader.stop()
+        self.stop_leader()
 
     def _on_election(self, effect: Elected | Lost | VotersFound) -> None:
         match effect:
@@ -424,14 +410,17 @@ class PaxosReplica:
                 self._truncator.lost()
                 self.voting.on_lost(effect)
             case VotersFound():
-                self.voting.on_found(effect)
+                self.voting.voter_changer.on_found(effect)
 
-    def _on_reign_ended(self, goes_on: bool) -> None:
+    def hold_leader(self) -> None:
+        """As `LeaderHost.hold_leader`."""
         if self.leader is not None:
-            if goes_on:
-                self.leader.hold()
-            else:
-                self.leader.stop()
+            self.leader.hold()
+
+    def stop_leader(self) -> None:
+        """As `LeaderHost.stop_leader`."""
+        if self.leader is not None:
+            self.leader.stop()
 
     # -- what is beside the slots --------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tidelog.broker.broker import NewTopic
-from tidelog.broker.metadata.metadata import MetadataDamaged
+from tidelog.broker.metadata.bootstrap import MetadataDamaged
 from tidelog.model.errors import TidelogError
 from tidelog.sim.cluster.disk_strikes import METADATA
 from tidelog.sim.cluster.watch import Watch

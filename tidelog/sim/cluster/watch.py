@@ -14,7 +14,7 @@ from tidelog.broker.consensus.campaign import Campaigner
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.elected_log import ElectedLog
 from tidelog.broker.consensus.engine import Engine
-from tidelog.broker.metadata.metadata import ClusterMetadata
+from tidelog.broker.metadata.bootstrap import MetadataBootstrap
 from tidelog.controller.records import decode_record
 from tidelog.replication.election import Election, Role
 from tidelog.replication.election_events import ElectionEvent, LostReign, PreVoteAnswer, Resign, Tell, Tick
@@ -26,7 +26,6 @@ from tidelog.replication.paxos.voters import decode_voters
 from tidelog.sim.cluster.truth import Entry
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.patching import patched
-from tidelog.storage.slot_store import StoredSlots
 
 
 class Watch:
@@ -51,7 +50,7 @@ class Watch:
                 (Delivery, "installed", self._installed),
                 (Engine, "_carry_out", self._carried_out),
                 (Campaigner, "step", self._campaigned),
-                (ClusterMetadata, "_check_alone", self._checked),
+                (MetadataBootstrap, "check_alone", self._checked),
             ):
                 stack.enter_context(_seeing(owner, name, seen))
             stack.enter_context(self._seeing_elections())
@@ -86,8 +85,9 @@ class Watch:
         self._truth.note("snapshot installed", position)
         self._truth.saw("snapshot installed")
 
-    def _checked(self, metadata: ClusterMetadata, stored: StoredSlots) -> None:
-        self.unreadable[metadata._node_id] = [slot.position for slot in stored.slots if slot.is_faulty]
+    def _checked(self, bootstrap: MetadataBootstrap, log: ElectedLog) -> None:
+        slots = bootstrap.member.stored.slots
+        self.unreadable[log.node_id] = [slot.position for slot in slots if slot.is_faulty]
 
     # -- the engine --------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,8 @@ class Watch:
 
 def _has_open_voters(log: ElectedLog) -> bool:
     slots = log.engine.node.replica.slots.values()
-    return log._joining != 0 or any(slot.value.kind is Kind.VOTERS and not slot.learned for slot in slots)
+    is_unlearned = any(slot.value.kind is Kind.VOTERS and not slot.learned for slot in slots)
+    return log.leadership.voter_changer.is_changing or is_unlearned
 
 
 def _is_refusal(effect: object) -> bool:

@@ -346,6 +346,25 @@ def test_voters_are_remembered_over_a_truncation_and_a_loss_of_power() -> None:
     play(story, spares=1)
 
 
+def test_a_change_that_the_new_voter_does_not_join_is_given_up_in_time() -> None:
+    """No election is there to end the attempt: the old voters would be held up for ever."""
+
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        stage.cut = {(1, 2)}
+        try:
+            await stage.change(1, add=2)
+        except ControllerLost:
+            pass
+        else:
+            raise AssertionError("nobody can have agreed")
+        await until(lambda: stage.sites[1].replica.leader is not None and stage.sites[1].replica.leader.is_serving)
+        assert stage.sites[1].replica.voters.ids == (1,) and stage.sites[1].replica.knows_members
+        assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
+
+    play(story, replicas=1, spares=1)
+
+
 def test_a_change_without_a_majority_comes_to_nothing_and_ends_nothing() -> None:
     async def story(stage: Stage) -> None:
         await stage.lead(1)

@@ -1,0 +1,178 @@
+"""Founding a log, and joining one, from new disks: what is judged from which answers, and what a crash leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from tests.unit.broker.consensus.stage import Site, Stage, play
+from tests.unit.broker.isr.stage import until
+from tidelog.broker.consensus.founding import Address, LogOrigin, NamedVoter, find_origin
+from tidelog.broker.consensus.messages import QuorumDescribed
+from tidelog.config.errors import ConfigError
+from tidelog.model.cluster import Voter
+from tidelog.replication.paxos.state import Status
+from tidelog.replication.paxos.voters import VoterSet, encode_voters
+from tidelog.sim.kit.environment import SimEntropy
+from tidelog.sim.kit.loop import run
+from tidelog.sim.kit.seeds import stream
+
+NAMED = [NamedVoter(node, ("h", node)) for node in (1, 2, 3)]
+
+
+def described(node: int) -> QuorumDescribed:
+    """What a new disk says of itself."""
+    return QuorumDescribed(node, f"disk-{node}", "", 0, (), b"", -1, tuple(map(str, NAMED)))
+
+
+def belonging(node: int, cluster_id: str, known: VoterSet, position: int = 0) -> QuorumDescribed:
+    """What a member of a log says."""
+    return replace(described(node), cluster_id=cluster_id, voters=encode_voters(known), voters_position=position)
+
+
+def origin(
+    me: int, answers: Sequence[QuorumDescribed], named: Sequence[NamedVoter] = NAMED, silent_rounds: int = 0
+) -> LogOrigin:
+    """What a disk judges by these answers; in the first rounds nobody answers."""
+    asked: dict[Address, int] = {}
+    found: list[LogOrigin] = []
+
+    async def ask(address: Address) -> QuorumDescribed:
+        asked[address] = asked.get(address, 0) + 1
+        if asked[address] <= silent_rounds:
+            raise TimeoutError
+        return next(answer for answer in answers if answer.node_id == address[1])
+
+    async def main() -> None:
+        contacts = [("h", answer.node_id) for answer in answers]
+        entropy = SimEntropy(stream("founding", str(me)))
+        found.append(await find_origin(NAMED[me - 1], f"disk-{me}", named, contacts if not named else (), ask, entropy))
+
+    run(main)
+    return found[0]
+
+
+def voters(*ids: int) -> VoterSet:
+    return VoterSet(tuple(Voter(one, one, f"disk-{one}", "h", one) for one in ids), max(ids) + 1)
+
+
+def test_all_founders_come_to_the_same_log_without_being_told() -> None:
+    judged = [origin(me, [described(node) for node in (1, 2, 3) if node != me]) for me in (1, 2, 3)]
+    assert judged[0] == judged[1] == judged[2]
+    assert judged[0].is_founder and judged[0].voters == voters(1, 2, 3)
+    other_disk = origin(1, [described(2), replace(described(3), incarnation="other")])
+    assert other_disk.cluster_id != judged[0].cluster_id, "the id is drawn from what the founders are"
+
+
+def test_nobody_is_founder_before_all_have_answered() -> None:
+    judged = origin(1, [described(2), described(3)], silent_rounds=4)
+    assert judged.is_founder and judged.voters.ids == (1, 2, 3)
+
+
+def test_a_new_disk_joins_if_anybody_is_of_a_log_and_goes_by_the_newest_voters() -> None:
+    answers = [belonging(2, "c", voters(1, 2)), belonging(3, "c", voters(2, 4), position=7)]
+    for named in (NAMED, []):
+        judged = origin(1, answers, named)
+        assert (judged.is_founder, judged.cluster_id, judged.voters.ids) == (False, "c", (2, 4))
+
+
+def test_logs_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ConfigError, match="several clusters"):
+        origin(1, [belonging(node, f"c{node}", voters(2)) for node in (2, 3)])
+    with pytest.raises(ConfigError, match="differs between brokers"):
+        origin(1, [replace(described(2), configured_voters=("2@h:2",)), described(3)])
+
+
+def test_a_founding_that_lost_a_disk_in_its_midst_is_refused() -> None:
+    begun = ((1, "another"), (2, "disk-2"), (3, "disk-3"))
+    with pytest.raises(ConfigError, match="cannot be ended"):
+        origin(1, [replace(described(2), cluster_id="c", founders=begun), described(3)])
+
+
+# -- with disks ------------------------------------------------------------------------------------------------------
+
+
+def status(site: Site) -> Status | None:
+    return None if site.log is None else site.log.status
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_founders_that_crash_at_any_moment_found_one_log(seed: int) -> None:
+    async def story(stage: Stage) -> None:
+        starts = [site.boot() for site in stage.sites.values()]
+        await asyncio.sleep(stage.rng.uniform(0.05, 0.5))
+        site = stage.rng.choice(list(stage.sites.values()))
+        await site.crash()
+        await asyncio.sleep(stage.rng.uniform(0, 1))
+        await site.boot()
+        await asyncio.wait(starts)
+        await stage.agree(1, 2, 3)
+        assert len({site.member.cluster_id for site in stage.sites.values() if site.member is not None}) == 1
+        await stage.check_serves()
+
+    play(story, founders=3, seed=seed)
+
+
+def test_founders_resume_the_founding_when_all_crash_in_its_midst() -> None:
+    async def story(stage: Stage) -> None:
+        for site in stage.sites.values():
+            site.boot()
+        async with asyncio.timeout(60):
+            while Status.STARTING not in map(status, stage.sites.values()):
+                await asyncio.sleep(0.0001)
+        assert Status.VOTING not in map(status, stage.sites.values())
+        for site in stage.sites.values():
+            await site.crash()
+        for site in stage.sites.values():
+            site.boot()
+        await stage.agree(1, 2, 3)
+        await stage.check_serves()
+
+    play(story, founders=3)
+
+
+def test_a_founder_that_was_wiped_joins_as_another_voter_and_never_votes_as_itself() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.found()
+        await stage.agree(1, 2, 3)
+        await stage.sites[1].crash()
+        stage.sites[1].wipe()
+        await stage.sites[1].boot()
+        again = stage.sites[1]
+        await until(lambda: again.voter_ids == (1, 2, 3))
+        assert again.member is not None and not again.member.is_founder
+        assert again.running.voting_id == 0 and status(again) is Status.EMPTY
+        leader = await stage.leader()
+        added = await enlisted(again, 4)
+        await leader.run(leader.running.change_voters(add=added, remove=1))
+        await stage.agree(2, 3, 4)
+        await stage.check_serves()
+
+    play(story, founders=3)
+
+
+async def enlisted(site: Site, voter_id: int) -> Voter:
+    site.act(lambda: site.running.leadership.enlist(voter_id))
+    await until(lambda: site.running.voting_id == voter_id)
+    return Voter(voter_id, site.node_id, site.running.described([]).incarnation, *site.address)
+
+
+def test_a_disk_that_joined_remembers_whom_to_ask() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.found()
+        joining = stage.sites[4]
+        await joining.boot()
+        await joining.crash()
+        stage.silent.update((1, 2, 3))
+        async with asyncio.timeout(60):
+            await joining.boot()
+        assert joining.member is not None and not joining.member.is_new and joining.member.contacts is not None
+        assert not joining.running.membership.is_known, "it knows whom to ask, not who voted where the log begins"
+        stage.silent.clear()
+        await until(lambda: joining.running.membership.is_known)
+        await stage.check_serves()
+
+    play(story, founders=3, spares=1)

@@ -1,0 +1,189 @@
+"""One member's part in who leads its log: elected or not, under which number, and by which voters.
+
+The election (`replication.election`) says when to try, the engine whether it was won, and the voters in force whom to
+ask (`voter_change`). This leads from one to the next; what a leader does with its log is not its affair.
+
+    election -> campaign -> Elect -> Elected -> is something unread? -> Won -> leading
+                                     Lost    -> LostReign -> the election waits, and tries again
+"""
+
+from __future__ import annotations
+
+from tidelog.broker.consensus.campaign import Campaigner
+from tidelog.broker.consensus.delivery import Delivery
+from tidelog.broker.consensus.engine import Engine
+from tidelog.broker.consensus.founding import founders_of
+from tidelog.broker.consensus.listener import LogListener
+from tidelog.broker.consensus.log_member import LogContext, LogMember
+from tidelog.broker.consensus.messages import ElectionFrame
+from tidelog.broker.consensus.routes import Routes
+from tidelog.broker.consensus.voter_change import VoterChanger
+from tidelog.model.errors import NotController
+from tidelog.replication.election import Election
+from tidelog.replication.election_events import LostReign, Promised, Reconfigured, StepAside, Won
+from tidelog.replication.paxos.events import Demote, Elect, Elected, Enlist, Lost, VotersFound
+from tidelog.replication.paxos.numbers import next_number
+from tidelog.replication.paxos.state import Status
+from tidelog.replication.paxos.voters import Membership, learner_id
+
+
+class Leadership:
+    """The `Candidate` of a log's voters, and the host of its campaigns."""
+
+    def __init__(
+        self,
+        member: LogMember,
+        engine: Engine,
+        membership: Membership,
+        routes: Routes,
+        delivery: Delivery,
+        context: LogContext,
+        listener: LogListener,
+    ) -> None:
+        self.number = 0
+        """The number of this member's reign; 0 if it does not lead."""
+        self._member = member
+        self._engine = engine
+        self._routes = routes
+        self._delivery = delivery
+        self._listener = listener
+        self._attempt = 0
+        """The number under which this member leads, or tries to."""
+        metadata = engine.node.replica.metadata
+        election = Election(
+            engine.node.node,
+            membership.quorum(),
+            context.settings,
+            now_s=context.clock.monotonic_s(),
+            has_voted_before=metadata.status is Status.VOTING,  # who granted a lease need not have promised
+            uniform=context.entropy.uniform,
+            promised=metadata.promised,
+        )
+        self.campaigner = Campaigner(election, self, context.clock)
+        self.voter_changer = VoterChanger(engine, membership, routes, self, refusal=NotController)
+
+    @property
+    def is_drained(self) -> bool:
+        """True of a leader without anything in flight."""
+        coordinator = self._engine.node.coordinator
+        return coordinator is not None and coordinator.is_drained
+
+    def resign(self) -> None:
+        """Stops leading, if it does: somebody is elected anew, and at once."""
+        self.campaigner.step(StepAside(None))
+
+    def close(self) -> None:
+        """Lets no timer fire any more, and ends all waits."""
+        self.campaigner.close()
+        self.voter_changer.close()
+
+    def enlist(self, voter_id: int) -> None:
+        """The log gave this disk an id to vote under; its vote counts when a voter set names it. An id that other
+        voters have come after is used up, unless it is in force."""
+        membership = self.voter_changer.membership
+        is_named = membership.voter_of(self._member.node_id, self._member.incarnation) is not None
+        if voter_id < membership.voters.next_voter_id and not is_named:
+            return
+        self._member.voter_id = voter_id
+        if self.engine_id != self._engine.node.node:
+            self.voter_changer.reconfigure()
+        self._engine.step(Enlist())
+
+    # -- as the change of voters sees it -----------------------------------------------------------------------------
+
+    @property
+    def engine_id(self) -> int:
+        """As `Candidate.engine_id`. A voter that was removed keeps its id: somebody who has not heard of it may need
+        its vote to settle what came before."""
+        member = self._member
+        voter = self.voter_changer.membership.voter_of(member.node_id, member.incarnation)
+        return voter.voter_id if voter is not None else member.voter_id or learner_id(member.node_id)
+
+    def next_number(self) -> int:
+        """As `Candidate.next_number`."""
+        led = self.campaigner.election.number  # of a leader, this engine may have heard nothing
+        return max(self._engine.node.next_number(), next_number(led, self._engine.node.node))
+
+    def hold(self) -> None:
+        """As `Candidate.hold`: whoever would append is refused."""
+        if self.number:
+            self.number = 0
+            self._listener.deposed()
+
+    def end_reign(self) -> None:
+        """As `Candidate.end_reign`."""
+        self._attempt = 0
+        self.hold()
+
+    def seek_election(self) -> None:
+        """As `Candidate.seek_election`: a leader, or a candidate, campaigns at once."""
+        self.campaigner.step(Reconfigured(self.engine_id, self.voter_changer.membership.quorum()))
+
+    # -- as the campaigner sees it -----------------------------------------------------------------------------------
+
+    @property
+    def current_id(self) -> int:
+        """As `CampaignHost.current_id`."""
+        return self._engine.node.node
+
+    def post(self, to: int, frame: ElectionFrame) -> None:
+        """As `CampaignHost.post`."""
+        self._routes.post(to, frame)
+
+    def demote(self) -> None:
+        """As `CampaignHost.demote`."""
+        self._engine.step(Demote())
+
+    def campaign(self) -> None:
+        """As `CampaignHost.campaign`."""
+        if not self.voter_changer.membership.is_known:
+            self.campaigner.step(LostReign(self._attempt))
+            return
+        number = self._attempt = self.next_number()
+        if self.voter_changer.is_overtaken(number):
+            return  # it campaigns again already, among the old voters
+        self.campaigner.step(Promised(number))
+        self._engine.step(Elect(number))
+
+    def leader_changed(self, leader: int | None) -> None:
+        """As `CampaignHost.leader_changed`."""
+        if leader is None or leader == self._engine.node.node:
+            self._listener.leader_changed(None if leader is None else self._member.node_id)
+        else:
+            self._listener.leader_changed(self._routes.node_of(leader))
+
+    # -- what the engine says ----------------------------------------------------------------------------------------
+
+    def on_effect(self, effect: Elected | Lost | VotersFound) -> None:
+        match effect:
+            case Elected(number):
+                self._on_elected(number)
+            case Lost(number):
+                self.on_lost(number)
+            case VotersFound():
+                self.voter_changer.on_found(effect)
+
+    def _on_elected(self, number: int) -> None:
+        if self.voter_changer.write(number):
+            return
+        replica = self._engine.node.replica
+        if replica.voters_position < 0:  # the founders are the log's first value, for all to read
+            self.voter_changer.append(founders_of(replica.metadata, self.voter_changer.membership.voters))
+            return
+        if self._delivery.position < replica.applied.position:
+            self._engine.step(Demote())  # something agreed on cannot be read here yet: others can do better
+            return
+        self.campaigner.step(Won(number))
+        if self._attempt == number:
+            self.number = number
+            self._listener.leading(number)
+            self.voter_changer.settle()
+
+    def on_lost(self, number: int) -> None:
+        """A reign, or an attempt, of this member's has ended, or cannot begin."""
+        is_change_over = self.voter_changer.lose(number)
+        if number == self._attempt:
+            self.end_reign()
+            self.campaigner.step(LostReign(number))
+        if is_change_over:
+            self.voter_changer.reconfigure()

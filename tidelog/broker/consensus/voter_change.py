@@ -1,0 +1,237 @@
+"""The voters of one log, and the one way in which they change, for every owner of an engine.
+
+`Membership` (`replication.paxos.voters`) says who decides; this has the engine go by it. A leader changes the voters
+from C to C', which differ by one voter more, one less, or one in the place of another, in a chain of named steps:
+
+    change -> hold -> join -> write -> settle
+
+*Why no two quorums decide differently, and what a crash leaves.* Every candidate needs promises of a majority of C as
+long as it has not applied VOTERS(C'), the value that puts C' in force. Let n be the number of the reign in `write`.
+
+hold     The leader takes no more values, and waits until all of its own are applied. Only majorities of C decide. The
+         engine demands it once more: it refuses VOTERS while anything of the reign is not applied, and anything behind
+         them. A crash leaves nothing: the change is in this process's memory alone.
+
+join     The reign ends. Under n, a fresh number, a majority of C *and* one of C' have to elect this leader again. (The
+         number is fresh because each has one quorum from its promises to its last write, and C' promised nothing to the
+         reign before.) Every quorum of n meets every quorum of C, so n finds what those chose, and they find what n
+         writes, as in plain Paxos. A crash leaves a number that is used up: the next candidate is one of C.
+
+write    VOTERS(C') is the only value of n behind its barrier, and its last. It is chosen when majorities of C and of C'
+         have accepted it. Until then nobody goes by C' alone, because nobody has applied it. A crash leaves it with
+         some voters. A later candidate of C either meets none of them: then it is not chosen, another value comes to
+         its position, and C' never is in force. Or it finds it, ends with `VotersFound`, and needs both majorities too.
+
+settle   Whoever applies VOTERS(C') goes by C', and this leader is elected again, under a fresh number, by C' alone. A
+         candidate that still goes by C meets, in each majority of C, somebody who accepted VOTERS(C') under n: with a
+         smaller number it is refused; with a larger one it is told, and joins C' to its quorum. A promise counts for a
+         candidate of C' only if its sender has VOTERS(C') on disk, so from this election on a majority of C' knows that
+         it decides, and C is not needed any more. A crash before leaves VOTERS(C') chosen: anybody who applies it goes
+         on from here, with majorities of both until this election is won.
+
+A change that is not written yet is given up when its reign, its time, or its caller ends: n was elected or not, and
+wrote nothing. One that is written is not: it may be chosen, and the log tells. The voters of one id are one disk for
+ever (`VoterSet.check_step`), so a disk that forgot its promises is in no majority. That this stays true over several
+changes, with candidates that missed them all, is proved in docs/replication-paxos.md ("Changing the voters").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.broker.consensus.engine import Engine
+from tidelog.broker.consensus.inflight import fail, resolve
+from tidelog.broker.consensus.routes import Routes
+from tidelog.model.errors import ControllerLost, TidelogError
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Append, Applied, VotersFound
+from tidelog.replication.paxos.state import Kind
+from tidelog.replication.paxos.voters import (
+    InvalidVoters,
+    Membership,
+    Phase,
+    VoterSet,
+    decode_voters,
+    encode_voters,
+)
+
+CHANGE_S_MAX = 10.0
+
+
+class Candidate(Protocol):
+    """The owner of the engine, as whoever leads, or may be elected to. Who elects is the owner's affair."""
+
+    @property
+    def engine_id(self) -> int:
+        """The id that this disk should go by, as the membership is now."""
+        ...
+
+    def next_number(self) -> int | None:
+        """The number of the next attempt to be elected; None if there is no other."""
+        ...
+
+    def hold(self) -> None:
+        """Takes no more values: a change of the voters begins."""
+        ...
+
+    def end_reign(self) -> None:
+        """Ends the reign, or the attempt, that is under way: other voters decide now."""
+        ...
+
+    def seek_election(self) -> None:
+        """Tries to be elected again by the voters that decide now; leads no more if this node is none of them."""
+        ...
+
+
+class VoterChanger:
+    """Has one engine go by the voters of its log, and changes them where it leads."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        membership: Membership,
+        routes: Routes,
+        candidate: Candidate,
+        *,
+        refusal: Callable[[str], TidelogError],
+    ) -> None:
+        """`refusal` makes the owner's error for a change that has surely not begun."""
+        self.membership = membership
+        self._engine = engine
+        self._routes = routes
+        self._candidate = candidate
+        self._refusal = refusal
+        self._outcome: asyncio.Future[None] | None = None
+        self._is_closed = False
+        routes.set_voters(membership.voters)
+
+    @property
+    def is_changing(self) -> bool:
+        """True while a caller of `change` waits."""
+        return self._outcome is not None
+
+    def close(self) -> None:
+        """Ends the wait for a change. What is written may still be chosen."""
+        self._is_closed = True
+        fail(self._outcome, ControllerLost("this broker is stopping; whether the voters change is unknown"))
+
+    # -- the change, by the leader -----------------------------------------------------------------------------------
+
+    async def change(self, voters: VoterSet, number: int) -> None:
+        """Has these vote in place of those in force, from whom they differ by one step. `number` is the leader's.
+
+        Returns when they have elected this node; if it is not one of them, when they are in force. Raises the owner's
+        refusal if nothing has begun, `ControllerLost` if it may have.
+        """
+        if self.is_changing:
+            raise self._refusal("this broker changes the voters already; try again")
+        try:
+            self.membership.begin(voters, number)
+        except InvalidVoters as error:
+            raise self._refusal(f"the voters cannot be changed now: {error}") from error
+        self._outcome = asyncio.get_running_loop().create_future()
+        self._candidate.hold()
+        self._join_if_drained()
+        try:
+            async with asyncio.timeout(CHANGE_S_MAX):
+                await self._outcome
+        except TimeoutError:
+            raise ControllerLost("the voters could not be changed in time; whether they will is unknown") from None
+        finally:
+            self._outcome = None
+            self._give_up_unless_written()
+
+    def _join_if_drained(self) -> None:
+        coordinator = self._engine.node.coordinator
+        if self.membership.phase is not Phase.DRAINING or coordinator is None or not coordinator.is_drained:
+            return
+        number = self._candidate.next_number()
+        if number is not None:
+            self.membership.join(number)
+            self.reconfigure()
+
+    def write(self, number: int) -> bool:
+        """Appends the new voters if this node was elected under `number` for that; True if so: the reign ends there."""
+        voters = self.membership.write(number)
+        if voters is not None:
+            self.append(voters)
+        return voters is not None
+
+    def append(self, voters: VoterSet) -> None:
+        """Proposes these voters as the last value of this reign."""
+        self._engine.step(Append(0, self._engine.payloads.hold(encode_voters(voters)), Kind.VOTERS))
+
+    def settle(self) -> None:
+        """Ends the wait: this node is elected, by the voters in force alone."""
+        if self.membership.phase is None:
+            resolve(self._outcome)
+
+    def lose(self, number: int) -> bool:
+        """Ends the change that depends on the reign, or attempt, under `number`. True if other voters decide without
+        it: `reconfigure` is due."""
+        if self.membership.changing_under != number:
+            return False
+        fail(self._outcome, ControllerLost("the reign ended while the voters changed; whether they will is unknown"))
+        return self.membership.on_lost(number)
+
+    def is_overtaken(self, number: int) -> bool:
+        """Gives the change up if this node has to campaign under another number than it joined the voters for, since
+        another candidate's came between. True if so: it campaigns among the old voters instead."""
+        joined_under = self.membership.changing_under
+        if joined_under in (0, number) or not self.lose(joined_under):
+            return False
+        self.reconfigure()
+        return True
+
+    def _give_up_unless_written(self) -> None:
+        """A change that came to nothing in time must not hold up the voters in force."""
+        is_unwritten = self.membership.phase in (Phase.DRAINING, Phase.JOINING)
+        if is_unwritten and not self._is_closed and self.lose(self.membership.changing_under):
+            self.reconfigure()
+
+    # -- what the log says, at every node ----------------------------------------------------------------------------
+
+    def on_applied(self, applied: Applied) -> bool:
+        """Takes note of the next position, and again of voters whose payload has come. True if others decide now."""
+        voters = None
+        if applied.value.kind is Kind.VOTERS:
+            payload = self._engine.payload_of(applied.position, applied.value)
+            if payload is None and applied.verdict is Verdict.APPLIED:
+                self.membership.on_unread(applied.position)
+                return False
+            voters = None if payload is None else decode_voters(payload)
+        is_changed = self.membership.on_applied(applied.position, voters, applied.verdict)
+        if is_changed:
+            self.reconfigure()
+        self._join_if_drained()
+        return is_changed
+
+    def on_repaired(self, position: int) -> bool:
+        """Takes note of a payload that has come. True if others decide now."""
+        slot = self._engine.node.replica.slots.get(position)
+        if slot is None or slot.value.kind is not Kind.VOTERS:
+            return False
+        return self.on_applied(Applied(position, slot.value, Verdict.APPLIED))
+
+    def on_found(self, found: VotersFound) -> None:
+        """Joins voters to the quorum that ended an attempt, because they may be in force."""
+        payload = self._engine.payload_of(found.position, found.value)
+        if payload is not None and self.membership.on_found(found.position, found.value, decode_voters(payload)):
+            self.reconfigure()
+
+    def on_snapshot(self, voters: VoterSet, position: int, end: int) -> None:
+        """Goes by the voters that a snapshot of all below `end` names; their value stands at `position`."""
+        if self.membership.on_snapshot(voters, position, end):
+            self.reconfigure()
+
+    def reconfigure(self) -> None:
+        """Has the engine go by what the membership says now; a leader is elected anew among those who decide."""
+        self._candidate.end_reign()
+        self._routes.set_voters(self.membership.voters)
+        me = self._candidate.engine_id
+        self._engine.step(self.membership.reconfigure(me))
+        self._candidate.seek_election()
+        if me not in self.membership.quorum():
+            resolve(self._outcome)
