@@ -26,7 +26,7 @@ from tidelog.replication.election_events import (
 )
 
 LASTING = (Reconfigured, Promised, Listeners)
-"""What must not be missed by an election that has not begun: nobody says it again."""
+"""Events that an election must not miss before it begins: nobody says them again."""
 
 
 class CampaignHost(Protocol):
@@ -55,7 +55,7 @@ class CampaignHost(Protocol):
 
 
 class Campaigner:
-    """One voter's or learner's part in the elections. All methods are for the event loop's thread."""
+    """Plays one voter's or learner's part in the elections. All methods are for the event loop's thread."""
 
     def __init__(self, election: Election, host: CampaignHost, clock: Clock) -> None:
         self.election = election

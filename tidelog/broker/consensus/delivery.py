@@ -1,4 +1,4 @@
-"""What is chosen, on its way to the state machine: in order, each position once, and never without its payload.
+"""Brings what is chosen to the state machine: in order, each position once, and never without its payload.
 
 The engine applies values by their identity alone, and may jump over positions that every peer has truncated. The state
 machine behind can do neither. So whatever lacks its payload holds up those behind it until a peer's copy has come, and
@@ -36,7 +36,7 @@ class Delivery:
 
     @property
     def needs_snapshot(self) -> int | None:
-        """Where a snapshot must reach at least, if nothing else can close the gap."""
+        """The position that a snapshot must reach at least, if nothing else can close the gap."""
         following = self._waiting[0].position if self._waiting else self._end
         if following > self.position:
             return following

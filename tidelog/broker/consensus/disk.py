@@ -53,7 +53,7 @@ class StateMachine(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """Of what it was given."""
+        """The end of what it was given."""
         ...
 
     @property
@@ -77,7 +77,7 @@ class _Write(NamedTuple):
 
 
 class ReplicaDisk:
-    """One replica's. `run` is its task; `on_stored` and `on_failed` are the engine's to set."""
+    """Stores what one engine persists. `run` is its task; `on_stored` and `on_failed` are the engine's to set."""
 
     def __init__(
         self,
@@ -108,11 +108,11 @@ class ReplicaDisk:
         self._retry: asyncio.TimerHandle | None = None
         self._put_off: asyncio.TimerHandle | None = None
         self._end = store.durable_end
-        """Where the journal ends, by what the last put returned."""
+        """The journal's end, by what the last put returned."""
 
     @property
     def log(self) -> SlotStore:
-        """What the log writer flushes."""
+        """The log that the log writer flushes."""
         return self._store
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class ReplicaDisk:
         return self._state_machine is None or self._state_machine.durable_offset >= unwritten.covers
 
     def _first_run(self) -> list[_Unwritten]:
-        """What is written next in one go: slots that follow each other, or another record alone."""
+        """Returns what is written next in one go: slots that follow each other, or another record alone."""
         run: list[_Unwritten] = []
         for unwritten in self._unwritten:
             if len(run) == TOGETHER_MAX or isinstance(unwritten.record, Metadata | Prefix):

@@ -1,4 +1,4 @@
-"""One member of a log that elects its own leader: what is agreed on, and, at the leader, the way to agree on more.
+"""A member of a log that elects its own leader: it knows what is agreed on, and, where it leads, agrees on more.
 
 The metadata log of a cluster is one, and so is a log by itself (`tidelog.standalone`). Entries are bytes to it. Every
 member runs the same parts. The engine (`replication.paxos`) keeps the log with those of the other members; the
@@ -126,7 +126,7 @@ class ElectedLog:
 
     @property
     def membership(self) -> Membership:
-        """Who votes, as far as it is known here."""
+        """The voters, as far as they are known here."""
         return self._voter_changer.membership
 
     @property
@@ -146,7 +146,7 @@ class ElectedLog:
 
     @property
     def status(self) -> Status:
-        """What this broker's disk may do."""
+        """The right of this broker's disk to vote, or to found."""
         return self.engine.node.replica.metadata.status
 
     @property
@@ -161,7 +161,7 @@ class ElectedLog:
         return self.status is Status.VOTING or self.engine.node.node > NODE_MAX
 
     def described(self, named: Sequence[NamedVoter]) -> QuorumDescribed:
-        """What another that starts wants to know of this member and its log."""
+        """Describes this member and its log to another that starts."""
         membership = self.membership
         return QuorumDescribed(
             self.node_id,

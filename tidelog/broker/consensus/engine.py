@@ -64,17 +64,17 @@ Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
 LogEffect = (
     Applied | Chosen | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged | Halted
 )
-"""What the owner of an engine hears of."""
+"""The effects that the owner of an engine hears of."""
 
 
 class EngineListener(Protocol):
-    """Who owns the engine, and is told what its log does."""
+    """The owner of an engine, which is told what its log does."""
 
     def on_effect(self, effect: LogEffect) -> None: ...
 
 
 class Engine:
-    """One replica of one log. All methods are for the event loop's thread."""
+    """Runs one replica of one log. All methods are for the event loop's thread."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Engine:
             self.payloads.trim(is_any_open=self.node.replica.applied.position < self.node.replica.end)
 
     def payload_of(self, position: int, value: Value) -> bytes | None:
-        """As `buffer_of`, in bytes of its own."""
+        """Returns the same as `buffer_of`, in bytes of its own."""
         payload = self.buffer_of(position, value)
         return None if payload is None else bytes(payload)
 
@@ -164,7 +164,7 @@ class Engine:
             return self._restore(position, value)
 
     def _restore(self, position: int, value: Value) -> Buffer | None:
-        """What the journal has lost the state machine may have; the digest proves that it is the same."""
+        """Takes what the journal has lost from the state machine; the digest proves that it is the same."""
         payload = self.disk.applied_copy(value)
         if payload is not None:
             self.payloads.hold_as(value.digest, payload)
@@ -236,7 +236,7 @@ class Engine:
             self._notices_due = asyncio.get_running_loop().call_later(self._notice_s, self._give_notice)
 
     def _give_notice(self) -> None:
-        """Of all that waits."""
+        """Sends all notices that wait."""
         if self._notices_due is not None:
             self._notices_due.cancel()
             self._notices_due = None
@@ -245,7 +245,7 @@ class Engine:
             self._post(to, PaxosFrame(self.node.node, to, first, notices=tuple(rest)), ())
 
     def _send_learned(self, to: int, message: LearnResponse) -> None:
-        """As many of the slots as one frame may carry; what cannot be read goes as faulty, for it is chosen."""
+        """Sends as many of the slots as one frame may carry; what cannot be read goes as faulty, for it is chosen."""
         slots: list[Slot] = []
         found: list[Buffer] = []
         total = 0

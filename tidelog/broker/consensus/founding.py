@@ -114,7 +114,7 @@ async def find_origin(
 
 
 async def ask_member(peers: PeerNode, address: Address) -> QuorumDescribed:
-    """What the broker at this address knows of its log. Raises as `PeerNode.request_at`."""
+    """Asks the broker at this address what it knows of its log. Raises as `PeerNode.request_at`."""
     answer = await peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
     assert isinstance(answer.message, QuorumDescribed)
     return answer.message

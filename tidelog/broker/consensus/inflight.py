@@ -34,14 +34,14 @@ W = TypeVar("W", bound=Waiter)
 
 
 class InFlightProposal(Generic[W]):
-    """One value, and the requests that it answers."""
+    """A value without an outcome yet, and the requests that it answers."""
 
     __slots__ = ("accepted_by", "durability", "value", "waiters")
 
     def __init__(self, value: Value, durability: str = "fsynced") -> None:
         self.value = value
         self.durability = durability
-        """What may be said of the quorum that holds it: fsynced, or replicated."""
+        """The promise that the quorum that holds it keeps: fsynced, or replicated."""
         self.waiters: list[W] = []
         self.accepted_by: tuple[int, ...] = ()
         """Engine ids of that quorum; empty while it is not known."""

@@ -1,4 +1,4 @@
-"""One member's part in who leads its log: elected or not, under which number, and by which voters.
+"""Leadership of a log, as one member has it or not: under which number, and by which voters.
 
 The election (`replication.election`) says when to try, the engine whether it was won, and the voters in force whom to
 ask (`voter_change`). This leads from one to the next; what a leader does with its log is not its affair.
@@ -93,49 +93,49 @@ class Leadership:
 
     @property
     def engine_id(self) -> int:
-        """As `Candidate.engine_id`. A voter that was removed keeps its id: somebody who has not heard of it may need
+        """The id of `Candidate.engine_id`. A voter that was removed keeps its id: one who has not heard of it may need
         its vote to settle what came before."""
         member = self._member
         voter = self.voter_changer.membership.voter_of(member.node_id, member.incarnation)
         return voter.voter_id if voter is not None else member.voter_id or learner_id(member.node_id)
 
     def next_number(self) -> int:
-        """As `Candidate.next_number`."""
+        """Implements `Candidate.next_number`."""
         led = self.campaigner.election.number  # of a leader, this engine may have heard nothing
         return max(self._engine.node.next_number(), next_number(led, self._engine.node.node))
 
     def hold(self) -> None:
-        """As `Candidate.hold`: whoever would append is refused."""
+        """Implements `Candidate.hold`: whoever would append is refused."""
         if self.number:
             self.number = 0
             self._listener.deposed()
 
     def end_reign(self) -> None:
-        """As `Candidate.end_reign`."""
+        """Implements `Candidate.end_reign`."""
         self._attempt = 0
         self.hold()
 
     def seek_election(self) -> None:
-        """As `Candidate.seek_election`: a leader, or a candidate, campaigns at once."""
+        """Implements `Candidate.seek_election`: a leader, or a candidate, campaigns at once."""
         self.campaigner.step(Reconfigured(self.engine_id, self.voter_changer.membership.quorum()))
 
     # -- as the campaigner sees it -----------------------------------------------------------------------------------
 
     @property
     def current_id(self) -> int:
-        """As `CampaignHost.current_id`."""
+        """Implements `CampaignHost.current_id`."""
         return self._engine.node.node
 
     def post(self, to: int, frame: ElectionFrame) -> None:
-        """As `CampaignHost.post`."""
+        """Implements `CampaignHost.post`."""
         self._routes.post(to, frame)
 
     def demote(self) -> None:
-        """As `CampaignHost.demote`."""
+        """Implements `CampaignHost.demote`."""
         self._engine.step(Demote())
 
     def campaign(self) -> None:
-        """As `CampaignHost.campaign`."""
+        """Implements `CampaignHost.campaign`."""
         if not self.voter_changer.membership.is_known:
             self.campaigner.step(LostReign(self._attempt))
             return
@@ -146,7 +146,7 @@ class Leadership:
         self._engine.step(Elect(number))
 
     def leader_changed(self, leader: int | None) -> None:
-        """As `CampaignHost.leader_changed`."""
+        """Implements `CampaignHost.leader_changed`."""
         if leader is None or leader == self._engine.node.node:
             self._listener.leader_changed(None if leader is None else self._member.node_id)
         else:

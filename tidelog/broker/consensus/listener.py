@@ -1,4 +1,4 @@
-"""Who is told what a log agrees on."""
+"""The listener of a log, which is told what the log agrees on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LogListener(Protocol):
         ...
 
     def voters_applied(self, voters: VoterSet, position: int) -> None:
-        """Who votes on this log from now on."""
+        """These vote on this log from now on."""
         ...
 
     def leading(self, number: int) -> None:
@@ -27,7 +27,7 @@ class LogListener(Protocol):
         ...
 
     def leader_changed(self, node_id: int | None) -> None:
-        """Who leads, as far as this broker knows."""
+        """The leader is this one, as far as this broker knows."""
         ...
 
     def halted(self) -> None:

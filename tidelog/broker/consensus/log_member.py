@@ -1,4 +1,4 @@
-"""One disk as a member of one log that elects its own leader: what it must remember besides the log's slots.
+"""A disk as a member of a log that elects its own leader, and what it must remember besides the log's slots.
 
 A member knows who voted where its log begins only if it founded the log, or has a snapshot. All others know whom to
 ask, and no more: until the log itself says who votes, they are no candidates.
@@ -22,7 +22,7 @@ from tidelog.storage.slot_store import SlotStore, StoredSlots
 
 
 class LogFacts(msgspec.Struct, frozen=True):
-    """What a member's disk remembers of itself; two copies of it are kept (`SlotStore.store_facts`)."""
+    """The facts that a member's disk remembers of itself; two copies of it are kept (`SlotStore.store_facts`)."""
 
     node_id: int
     cluster_id: str
@@ -37,13 +37,13 @@ class LogFacts(msgspec.Struct, frozen=True):
 
 
 def facts_of(stored: StoredSlots) -> LogFacts | None:
-    """What a disk remembers; None if it is new, and nobody has initialised it."""
+    """Reads what a disk remembers; None if it is new, and nobody has initialised it."""
     return None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=LogFacts)
 
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    """What a member of a log runs on."""
+    """The means that a member of a log runs on."""
 
     notify: Notify
     log_writer: LogWriter
@@ -65,7 +65,7 @@ class LogMember:
         self.voter_id = facts.voter_id
         """Under which this disk votes, voted, or will; 0 if it never got one. Durable before it is used (`Enlist`)."""
         self.metadata = facts.metadata if self.cluster_id else Metadata(store.incarnation)
-        """What the engine begins with."""
+        """The metadata that the engine begins with."""
         self.contacts: VoterSet | None = decode_voters(facts.contacts) if facts.contacts else None
         """The newest voters that are known: whom to ask."""
         self._founders = facts.founders
@@ -117,5 +117,5 @@ class LogMember:
         )
 
     def described_as_new(self, named: list[NamedVoter]) -> QuorumDescribed:
-        """What a broker that starts is told by one that may found a cluster with it."""
+        """Tells a broker that starts what one that may found a cluster with it knows."""
         return QuorumDescribed(self.node_id, self.incarnation, "", 0, (), b"", -1, tuple(map(str, named)))

@@ -1,4 +1,4 @@
-"""What brokers tell each other about the metadata log.
+"""Messages of brokers about the metadata log.
 
 `PaxosFrame` and `ElectionFrame` are one-way: the cores behind them repeat what matters. Sender and addressee are engine
 ids, not node ids: an answer that was meant for a disk since lost reaches nobody, because the new disk has another id.
@@ -22,7 +22,7 @@ class PaxosFrame(msgspec.Struct, frozen=True, tag=True):
     sizes: tuple[int, ...] = ()
     """The length of each payload, in the order of `values_of`."""
     notices: tuple[Learned, ...] = ()
-    """What is chosen by now, told along with the message, and before it."""
+    """Notices of what is chosen by now, told along with the message, and before it."""
 
 
 class ElectionFrame(msgspec.Struct, frozen=True, tag=True):
@@ -38,11 +38,11 @@ class DescribeQuorum(msgspec.Struct, frozen=True, tag=True):
 
 
 class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
-    """What the answering broker knows."""
+    """Answers with what the broker knows."""
 
     node_id: int
     incarnation: str
-    """Of its metadata log's disk."""
+    """The incarnation of its metadata log's disk."""
     cluster_id: str
     """Empty if it belongs to no cluster yet."""
     voter_id: int
@@ -52,9 +52,9 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     voters: bytes
     """The newest voter set that it has applied, encoded; empty if it knows none."""
     voters_position: int
-    """Of that set, in the log."""
+    """The position of that set in the log."""
     configured_voters: tuple[str, ...]
-    """Its `cluster.voters`."""
+    """The setting `cluster.voters` there."""
 
 
 class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):

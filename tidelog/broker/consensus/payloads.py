@@ -18,11 +18,11 @@ from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.state import Value
 
 HELD_BYTES_MAX = 16 << 20
-"""Of a replica that proposes nothing: a window of large values."""
+"""The bound of a replica that proposes nothing: a window of large values."""
 
 
 class Payloads:
-    """Of one replica. Bounded by the engine: a window of its own values, and what was open at an election."""
+    """Payloads of one replica, bounded by the engine: a window of its own values, and what was open at an election."""
 
     def __init__(self) -> None:
         self._held: dict[bytes, Buffer] = {}
@@ -47,7 +47,7 @@ class Payloads:
         return self._held.get(digest)
 
     def release(self, digest: bytes) -> None:
-        """Nobody will ask for this one any more."""
+        """Forgets a payload that nobody will ask for any more."""
         self._bytes -= len(self._held.pop(digest, b""))
 
     def trim(self, *, is_any_open: bool) -> None:

@@ -1,4 +1,4 @@
-"""Which broker goes by which engine id.
+"""Routes from engine ids to brokers.
 
 Voters are named with their node in the voter set. A learner's id tells its node, and so does every message: an id whose
 set is not applied here yet, a voter's to be, is known from the connection that its first message came on.
@@ -18,7 +18,7 @@ Notify = Callable[[int, PaxosFrame | ElectionFrame, Sequence[Buffer]], object]
 
 
 class Routes:
-    """One broker's book of the others."""
+    """The book that one broker keeps of the others."""
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify

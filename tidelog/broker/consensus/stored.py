@@ -1,4 +1,4 @@
-"""What a disk keeps of an engine's slots, beside position, number and payload; and what an engine starts from."""
+"""The part of a slot that a disk keeps beside position, number and payload; and what an engine starts from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.storage.slot_store import StoredSlots
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored of a slot, but for its position, its number and its payload."""
+    """The stored part of a slot, but for its position, its number and its payload."""
 
     value: Value
     learned: bool
@@ -20,7 +20,7 @@ encode_identity = msgspec.msgpack.Encoder().encode
 
 
 def stored_log(stored: StoredSlots, metadata: Metadata) -> StoredLog:
-    """What the engine starts from. An identity that cannot be read leaves position and number: faulty, of no kind."""
+    """Returns what the engine starts from. An identity that cannot be read leaves position and number: faulty."""
     floor = Prefix() if stored.floor is None else msgspec.msgpack.decode(stored.floor[1], type=Prefix)
     slots: list[Slot] = []
     for slot in stored.slots:

@@ -43,7 +43,7 @@ class MetadataDamaged(InternalError):
 
 
 class MetadataBootstrap:
-    """One start of one broker. `open_disk` first; then `begin` if the disk is new, else both checks."""
+    """Starts one broker's metadata. `open_disk` first; then `begin` if the disk is new, else both checks."""
 
     def __init__(self, config: BrokerConfig, manager: LogManager, peers: PeerNode, entropy: Entropy) -> None:
         self.named = [NamedVoter(node, (host, port)) for node, host, port in config.named_voters]

@@ -68,7 +68,7 @@ class MetadataListener(Protocol):
 
 
 class ClusterMetadata:
-    """One broker's. `open`, then `start`; `close` at the end. Its `image` is replaced whole with every change."""
+    """Keeps one broker's copy: `open`, then `start`; `close` at the end. Each change replaces `image` whole."""
 
     def __init__(
         self,
@@ -199,12 +199,12 @@ class ClusterMetadata:
     # -- as the active controller uses it ----------------------------------------------------------------------------
 
     async def append(self, records: Sequence[MetadataRecord]) -> int:
-        """As `ElectedLog.append`: records, all or none; returns the first one's offset."""
+        """Appends records, all or none, as `ElectedLog.append`; returns the first one's offset."""
         payload = b"\n".join(encode_record(record) for record in records)
         return (await self._log.append(payload, len(records))).value.base_offset
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """As `ElectedLog.change_voters`. A new voter must be ready to vote before its vote may be needed."""
+        """Changes the voters as `ElectedLog.change_voters`. A new one must be ready before its vote may be needed."""
         if add is not None:
             try:
                 answer = await self._peers.request(add.node_id, DescribeQuorum(), deadline_s=ASK_S_MAX)
@@ -216,7 +216,7 @@ class ClusterMetadata:
         await self._log.change_voters(add=add, remove=remove)
 
     def resign(self) -> None:
-        """As `Leadership.resign`."""
+        """Resigns as `Leadership.resign`."""
         self._log.leadership.resign()
 
     def mark(self) -> None:
@@ -231,7 +231,7 @@ class ClusterMetadata:
 
     @property
     def has_lease(self) -> bool:
-        """As `ElectedLog.has_lease`."""
+        """True while `ElectedLog.has_lease` is."""
         return self._log.has_lease
 
     @property
@@ -293,7 +293,7 @@ class ClusterMetadata:
             await self._log.truncate(begin)
 
     async def _give_up_image(self) -> None:
-        """What this broker believes is not what the others agreed on: it must fetch their image, from its start."""
+        """Drops an image that is not what the others agreed on: this broker must fetch theirs, from its start."""
         await self._context.log_writer.perform(self._manager.remove_snapshots)
         self._listener.fail("this broker's metadata differ from what a majority agreed on; start it again")
 
@@ -315,7 +315,7 @@ class ClusterMetadata:
     # -- as other brokers use it -------------------------------------------------------------------------------------
 
     def described(self) -> QuorumDescribed:
-        """What a broker that starts wants to know.
+        """Describes this broker to one that starts.
 
         Raises `NotController` until this broker itself knows: taken for new, it would make another found a cluster
         beside the one that its own disk remembers.
@@ -327,7 +327,7 @@ class ClusterMetadata:
         return self._member.described_as_new(self._bootstrap.named)
 
     def snapshot_part(self, asked: FetchSnapshot) -> Answer:
-        """As `SnapshotKeeper.part`."""
+        """Answers as `SnapshotKeeper.part`."""
         return self._keeper.part(asked)
 
     def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> None:

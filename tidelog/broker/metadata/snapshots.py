@@ -33,11 +33,11 @@ logger = structlog.get_logger("tidelog.quorum")
 
 
 class SnapshotVoters(msgspec.Struct, frozen=True):
-    """What a snapshot says beside the image, of the log whose beginning it stands for."""
+    """The voters that a snapshot names beside the image, where the log that goes on from it begins."""
 
     voters: VoterSet
     voters_position: int
-    """Of the value in the log that made them the voters; -1 if they are the founders."""
+    """The position of the value that made them the voters; -1 if they are the founders."""
 
 
 class Ask(Protocol):
@@ -47,7 +47,7 @@ class Ask(Protocol):
 
 
 class SnapshotKeeper:
-    """One broker's snapshots, on disk and on the wire. Positions are the log's, exclusive."""
+    """Keeps one broker's snapshots, on disk and on the wire. Positions are the log's, exclusive."""
 
     def __init__(
         self, store: SnapshotStore, perform: Callable[[Callable[[], None]], Awaitable[None]], entropy: Entropy
@@ -58,7 +58,7 @@ class SnapshotKeeper:
         self.newest: tuple[int, str] = (0, "")
         """The image's position in the newest snapshot here, and its root hash."""
         self.positions: dict[int, int] = {}
-        """Where in the log the snapshots taken by this process lie, by their image's position."""
+        """The log positions of the snapshots taken by this process, by their image's position."""
 
     def load(self) -> tuple[ClusterImage, int, SnapshotVoters] | None:
         """The newest that is whole: image, position, voters. Blocking. Raises `SnapshotUnreadable`, `OSError`."""

@@ -41,7 +41,7 @@ from tidelog.replication.paxos.state import Kind, Value
 from tidelog.storage.partition_log import PartitionLog
 
 FLUSH_S = 1.0
-"""Whoever has caught up must look so: well below the reconciler's `BEHIND_S`, with the time that a report takes."""
+"""A second is well below the voter reconciler's `BEHIND_S`, so that a replica that has caught up looks so."""
 FLUSH_BYTES = 8 << 20
 """Far less than a journal may hold, and no more than producers can wait for."""
 RETRY_S = 0.1

@@ -45,7 +45,7 @@ def epoch_of(number: int) -> int:
 
 
 class BallotNumbers:
-    """One replica's attempts to lead, and the numbers that it makes them under."""
+    """Attempts of one replica to lead, and the numbers that it makes them under."""
 
     def __init__(self, engine: Engine, membership: Membership, entropy: Entropy, *, engine_id: int) -> None:
         self._engine = engine
@@ -93,7 +93,7 @@ class BallotNumbers:
         self._engine.step(Elect(number))
 
     def next_number(self) -> int | None:
-        """Of the next attempt in this leader epoch; None if there is no other."""
+        """Returns the number of the next attempt in this leader epoch; None if there is no other."""
         issued = self._engine.node.replica.metadata.issued
         if self.leader_epoch is None or epoch_of(issued) > self.leader_epoch:
             return None

@@ -1,4 +1,4 @@
-"""What a Paxos replica is told when it is made: which one it is, and how it reaches the others."""
+"""The context of a Paxos replica when it is made: which one it is, and how it reaches the others."""
 
 from __future__ import annotations
 
@@ -43,14 +43,13 @@ def voters_of(members: Sequence[Member]) -> VoterSet:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaIdentity:
-    """Which replica of which partition this is."""
+    """Identity of a replica: its partition and its broker."""
 
     topic: str
     partition_id: PartitionId
     node_id: int
     engine_id: int
-    """That the controller gave this disk, as a member or as one that is wanted; 0 if none: it learns, and has no vote.
-    """
+    """The id that the controller gave this disk, as a member or a wanted one; 0 if it has no vote, and learns."""
 
 
 class Peers(Protocol):
@@ -79,7 +78,7 @@ class ReplicaPeers(Peers, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What all Paxos replicas of a broker share."""
+    """The means that all Paxos replicas of a broker share."""
 
     facilities: Facilities
     peers: ReplicaPeers

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from tidelog.replication.quorum import Quorum
 
 HOPELESS = 4
-"""Whoever is so many times the journal's bound behind is waited for no more."""
+"""A replica that is so many times the journal's bound behind is waited for no more."""
 
 WORTH_SHARE = 4
-"""One slot in so many at least is given up at a time."""
+"""At least one slot in so many is given up at a time."""
 
 
 class JournalBounds(NamedTuple):
@@ -31,7 +31,7 @@ class JournalBounds(NamedTuple):
 
 
 class JournalUsage(NamedTuple):
-    """What a journal holds now."""
+    """The bytes and slots that a journal holds now."""
 
     journal_bytes: int
     slots: int
@@ -50,7 +50,7 @@ class JournalTruncation:
         self._durable[engine_id] = durable_offset
 
     def durable_end_of(self, engine_id: int) -> int:
-        """As it was heard last; -1 if it was not."""
+        """Returns how far it was heard to be durable last; -1 if it was not."""
         return self._durable.get(engine_id, -1)
 
     def truncated(self, usage: JournalUsage) -> None:

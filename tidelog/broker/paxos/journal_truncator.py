@@ -57,7 +57,7 @@ class JournalTruncator:
             self._engine.step(Truncate(begin))
 
     def durable_end_of(self, engine_id: int) -> int:
-        """As it was heard last; -1 if it was not."""
+        """Returns how far it was heard to be durable last; -1 if it was not."""
         return self._truncation.durable_end_of(engine_id)
 
     def _usage(self) -> JournalUsage:

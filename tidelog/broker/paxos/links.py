@@ -1,4 +1,4 @@
-"""One replica's way to the others: which broker goes by which engine id, and what is sent there."""
+"""The way of one replica to the others: which broker goes by which engine id, and what is sent there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Links:
         self, identity: ReplicaIdentity, peers: ReplicaPeers, voters: Callable[[], VoterSet], stats: Stats
     ) -> None:
         self.leader_node = -1
-        """By the metadata; -1 if nobody leads."""
+        """The leader by the metadata; -1 if nobody leads."""
         self.routes = Routes(self._notify)
         self._where = identity.partition_id
         self._node_id = identity.node_id
@@ -88,7 +88,7 @@ class Links:
 
     @property
     def voter_count(self) -> int:
-        """Of those in force."""
+        """The number of voters in force."""
         return len(self._voters().voters)
 
     def others(self) -> list[int]:

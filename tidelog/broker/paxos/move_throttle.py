@@ -33,7 +33,7 @@ from tidelog.transport.peer import Answer
 
 
 class MoveThrottle:
-    """One broker's."""
+    """Holds the Paxos replicas of one broker to the rate of moves."""
 
     def __init__(self, node_id: int, throttle: Throttle) -> None:
         self._node_id = node_id
@@ -54,7 +54,7 @@ class MoveThrottle:
     def outgoing(
         self, node_id: int, message: PartitionFrame, payloads: Sequence[Buffer]
     ) -> tuple[PartitionFrame, Sequence[Buffer]] | None:
-        """What may be sent of this message now; None if nothing may."""
+        """Returns what may be sent of this message now; None if nothing may."""
         frame, partition_id = message.frame, where(message)
         if isinstance(frame.message, LearnRequest) and self.is_held(partition_id, self._node_id):
             return (message, payloads) if self._throttle.receiving.allowance() > 0 else None
@@ -103,7 +103,7 @@ class ThrottledPeers:
         self._move_throttle = move_throttle
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
-        """As `Peers.notify`; what may not be sent now is as good as lost."""
+        """Sends as `Peers.notify`; what may not be sent now is as good as lost."""
         if isinstance(message, PartitionFrame):
             allowed = self._move_throttle.outgoing(node_id, message, payload)
             if allowed is None:
@@ -112,7 +112,7 @@ class ThrottledPeers:
         return self._peers.notify(node_id, message, payload)
 
     async def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Answer:
-        """As `Peers.ask`, and `Overloaded`."""
+        """Asks as `Peers.ask`; raises `Overloaded` besides."""
         partition_id = PartitionId(TopicId(message.topic_id), message.partition)
         size = min(message.bytes_max, await self._move_throttle.may_receive(partition_id, deadline_s))
         asked = ReadApplied(message.topic_id, message.partition, message.offset, size)
@@ -121,11 +121,11 @@ class ThrottledPeers:
         return answer
 
     def is_live(self, node_id: int) -> bool:
-        """As `Peers.is_live`."""
+        """Tells the same as `Peers.is_live`."""
         return self._peers.is_live(node_id)
 
     def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
-        """As `ReplicaPeers.is_held`."""
+        """Implements `ReplicaPeers.is_held`."""
         return self._move_throttle.is_held(partition_id, node_id)
 
 

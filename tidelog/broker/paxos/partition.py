@@ -41,11 +41,11 @@ from tidelog.storage.partition_log import LogSettings
 WINDOW = 16
 """Values of producers in flight. A DELETE may be, besides."""
 VALUE_BYTES_MAX = 1 << 20
-"""Of a value that more than one request goes into."""
+"""The size of a value that more than one request goes into."""
 
 
 class PaxosPartition(LedPartition):
-    """One leader epoch of one partition; made when the metadata names this broker, serves once it is elected."""
+    """Leads a partition for one leader epoch; made when the metadata names this broker, serves once it is elected."""
 
     group_bytes_max = VALUE_BYTES_MAX
 
@@ -112,7 +112,7 @@ class PaxosPartition(LedPartition):
 
     @property
     def producers(self) -> ProducerTable:
-        """Of all that is applied or on its way."""
+        """The producers of all that is applied or in flight."""
         return self._producers if self.is_writable else self.log.producers
 
     @property
@@ -132,7 +132,7 @@ class PaxosPartition(LedPartition):
 
     @property
     def appended_end(self) -> int:
-        """Of what is applied or on its way. Offsets that a void value has left out may lie between it and the next."""
+        """The end of what is applied or in flight. A void value may leave offsets out between it and the next."""
         return self._appended_end if self._is_serving or self._is_held else self.log.log_end_offset
 
     @property

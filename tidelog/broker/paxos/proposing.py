@@ -13,7 +13,7 @@ from tidelog.replication.paxos.state import Value
 
 
 class Proposer:
-    """One replica's; its leaders share it. `lags` tells by node how many records each other voter's log lacks."""
+    """Proposes for the leaders of one replica, which share it. `lags` counts by node what others' logs lack."""
 
     def __init__(
         self, engine: Engine, links: Links, is_out_of_room: Callable[[], bool], lags: Callable[[], dict[int, int]]
@@ -46,7 +46,7 @@ class Proposer:
         raise LeaderNotAvailable("this broker cannot delete anything now; nothing was deleted, try again")
 
     def next_offset(self) -> int:
-        """Of the coordinator. Raises `LeaderNotAvailable`."""
+        """Returns the coordinator's next offset. Raises `LeaderNotAvailable`."""
         coordinator = self._engine.node.coordinator
         if coordinator is None:
             raise LeaderNotAvailable("this broker is not elected now; nothing was appended")

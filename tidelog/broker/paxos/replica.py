@@ -1,4 +1,4 @@
-"""One replica of a Paxos partition, on every broker that holds one, leader or not.
+"""A replica of a Paxos partition, on every broker that holds one, leader or not.
 
 Two things are on its disk. The *journal* (`SlotStore`) is the acceptor's: what it has promised, and what it accepted at
 which position. The *log* is what came of it: the applied prefix, batch behind batch, the same bytes as everywhere.
@@ -216,7 +216,7 @@ class PaxosReplica:
         self._links.set_members(voters, nodes)
 
     async def change_voters(self, voters: VoterSet) -> None:
-        """As `Voting.change`."""
+        """Changes the voters as `Voting.change`."""
         await self.voting.change(voters)
 
     # -- from other replicas -------------------------------------------------------------------------------------------
@@ -253,12 +253,12 @@ class PaxosReplica:
 
     @property
     def is_halted(self) -> bool:
-        """Its disk has failed: it takes no part any more."""
+        """True if its disk has failed: it takes no part any more."""
         return self.engine.node.replica.is_halted
 
     @property
     def is_out_of_room(self) -> bool:
-        """Its disk is full: it takes part when there is room again. Who leads meanwhile acknowledges nothing."""
+        """True if its disk is full: it takes part when there is room again. A leader acknowledges nothing meanwhile."""
         return self._disk.is_out_of_room or self.applied.is_out_of_room
 
     @property
@@ -272,12 +272,12 @@ class PaxosReplica:
 
     @property
     def voters(self) -> VoterSet:
-        """Those in force in the log, as far as it is known here."""
+        """The voters in force in the log, as far as they are known here."""
         return self.voting.membership.voters
 
     @property
     def knows_members(self) -> bool:
-        """As `Voting.is_settled`."""
+        """True while `Voting.is_settled` is."""
         return self.voting.is_settled
 
     @property
@@ -309,11 +309,11 @@ class PaxosReplica:
         return self._truncator.durable_end_of(engine_id)
 
     def is_silent(self, engine_id: int) -> bool:
-        """As `Links.is_silent`: a vote that nobody casts."""
+        """True of a vote that nobody casts (`Links.is_silent`)."""
         return self._links.is_silent(engine_id)
 
     def _lags(self) -> dict[int, int]:
-        """By node, how many records each other voter's log lacks that are in the log here, as far as it was heard."""
+        """Returns by node how many records of the log here each other voter's lacks, as far as it was heard."""
         end = self.log.log_end_offset
         others = [voter for voter in self.voters.voters if voter.node_id != self.node_id]
         return {voter.node_id: max(0, end - max(0, self.durable_end_of(voter.voter_id))) for voter in others}
@@ -324,11 +324,11 @@ class PaxosReplica:
         return self.engine.node.coordinator is not None
 
     def mark_journal(self) -> None:
-        """As `SlotStore.mark`."""
+        """Marks the journal (`SlotStore.mark`)."""
         self._files.store.mark()
 
     def floor(self) -> Floor:
-        """What the journal begins with, for a replica that is behind it."""
+        """Returns what the journal begins with, for a replica that is behind it."""
         return self._history.floor(self.engine.node.replica.floor)
 
     # -- what the engine says ----------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ class PaxosReplica:
         self.applying.delivery.advance()
 
     def _on_log_failed(self, reason: str) -> None:
-        """One disk: who cannot keep what is applied cannot keep what it promises either."""
+        """Fails the journal too: a disk that cannot keep what is applied cannot keep what it promises either."""
         self._disk.fail(reason)
 
     def _on_halted(self) -> None:
@@ -413,12 +413,12 @@ class PaxosReplica:
                 self.voting.voter_changer.on_found(effect)
 
     def hold_leader(self) -> None:
-        """As `LeaderHost.hold_leader`."""
+        """Implements `LeaderHost.hold_leader`."""
         if self.leader is not None:
             self.leader.hold()
 
     def stop_leader(self) -> None:
-        """As `LeaderHost.stop_leader`."""
+        """Implements `LeaderHost.stop_leader`."""
         if self.leader is not None:
             self.leader.stop()
 

@@ -1,4 +1,4 @@
-"""What other brokers have to say to the Paxos replicas of this one, and where it goes.
+"""The door for what other brokers say to the Paxos replicas of this one.
 
 A frame is taken by its engine at once, or, if there is no such replica now, is as good as lost; but a question of one
 that is being reassigned waits for its turn (`move_throttle`), one of each.
@@ -24,13 +24,13 @@ TURN_S_MAX = 2.0
 
 
 class PaxosService:
-    """One broker's. `replica` finds what it has of a partition."""
+    """Serves one broker's replicas. `replica` finds what it has of a partition."""
 
     def __init__(self, replica: Callable[[PartitionId], PaxosReplica | None], move_throttle: MoveThrottle) -> None:
         self._replica = replica
         self._move_throttle = move_throttle
         self._early: dict[tuple[PartitionId, int], asyncio.TimerHandle] = {}
-        """Whose questions wait."""
+        """The questions that wait, by partition and asker."""
 
     def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> bool:
         """Takes a message that needs no answer; False if it is none of these."""

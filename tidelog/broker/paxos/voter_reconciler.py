@@ -43,7 +43,7 @@ from tidelog.replication.paxos.voters import VoterSet
 LOOK_S = 0.2
 ANSWER_S_MAX = 5.0
 BEHIND_S = 2.0
-"""Who has all that was there so long ago counts as caught up."""
+"""A replica that has all that was there so long ago counts as caught up."""
 PATIENCE_S = 5.0
 """After that somebody else may try to be elected."""
 AT_ONCE = 1_000
@@ -54,11 +54,11 @@ logger = structlog.get_logger("tidelog.paxos")
 
 @dataclass
 class _Watch:
-    """What was seen of one partition in this leader epoch."""
+    """Observations of one partition in this leader epoch."""
 
     leader_epoch: int
     since_s: float
-    """Nobody was elected since then, or whoever was had no room on its disk."""
+    """The time since when nobody was elected, or whoever was had no room on its disk."""
     marked_s: float
     old_end: int | None = None
     new_end: int | None = None
@@ -80,7 +80,7 @@ class _Watch:
 
 
 class VoterReconciler:
-    """One broker's. `run` is its task."""
+    """Reconciles the voters of the logs that one broker leads. `run` is its task."""
 
     def __init__(self, context: ProtocolContext, roles: PaxosRoles) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""One replica as a candidate: what it does when the controller names it, and when the voters of its log change.
+"""A replica as a candidate: what it does when the controller names it, and when the voters of its log change.
 
 Who votes in a partition's log the log alone says; the metadata says whom the controller wants. A change is made as in
 every log (`consensus.voter_change`), within one leader epoch: each reign of it has an attempt of that epoch
@@ -33,7 +33,7 @@ class LeaderHost(Protocol):
 
 
 class Voting:
-    """One replica's `Candidate`."""
+    """The `Candidate` of one replica."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Voting:
         self.ballots.give_up()
 
     async def change(self, voters: VoterSet) -> None:
-        """As `VoterChanger.change`, with `LeaderNotAvailable` for what has not begun."""
+        """Changes the voters as `VoterChanger.change`, with `LeaderNotAvailable` for what has not begun."""
         if not self.is_leading:
             raise LeaderNotAvailable("this broker cannot change the voters now; try again")
         await self.voter_changer.change(voters, self.ballots.attempt)
@@ -89,19 +89,19 @@ class Voting:
 
     @property
     def engine_id(self) -> int:
-        """As `Candidate.engine_id`: the controller gives the ids."""
+        """The id of `Candidate.engine_id`: the controller gives the ids."""
         return self._engine.node.node
 
     def next_number(self) -> int | None:
-        """As `Candidate.next_number`."""
+        """Implements `Candidate.next_number`."""
         return self.ballots.next_number()
 
     def hold(self) -> None:
-        """As `Candidate.hold`."""
+        """Implements `Candidate.hold`."""
         self._host.hold_leader()
 
     def end_reign(self) -> None:
-        """As `Candidate.end_reign`."""
+        """Implements `Candidate.end_reign`."""
         self.ballots.begin_anew()
         if self.voter_changer.is_changing:
             self._host.hold_leader()
@@ -109,7 +109,7 @@ class Voting:
             self._host.stop_leader()
 
     def seek_election(self) -> None:
-        """As `Candidate.seek_election`."""
+        """Implements `Candidate.seek_election`."""
         if self._engine.node.node in self.membership.quorum():
             self.ballots.campaign()
         else:
