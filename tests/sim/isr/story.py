@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.parts import Parts
-from tidelog.sim.isr.plans import Topic
 from tidelog.sim.isr.process import Process
 from tidelog.sim.isr.repairing import Repairing
+from tidelog.sim.isr.scenario import Topic
 from tidelog.sim.isr.world import LAG_MS_MAX
 
 

@@ -37,10 +37,10 @@ def test_a_failure_says_how_to_see_it_again(
         told = capsys.readouterr().out
         seed = told.partition("\nnetwork seed ")[2].partition(":")[0]
         assert f"again: python -m tidelog.sim.isr --mix network --seed {seed} --trace" in told
-        plan = told.rpartition("--plan '")[2].partition("'\n")[0]
-        assert run(monkeypatch, "--plan", plan, "--trace", parts=parts) == 1
+        scenario = told.rpartition("--scenario '")[2].partition("'\n")[0]
+        assert run(monkeypatch, "--scenario", scenario, "--trace", parts=parts) == 1
         assert "failed: candidates are complete" in capsys.readouterr().out
-    assert run(monkeypatch, "--plan", plan) == 0, "and it is the planted bug's doing"
+    assert run(monkeypatch, "--scenario", scenario) == 0, "and it is the planted bug's doing"
 
 
 @pytest.mark.slow

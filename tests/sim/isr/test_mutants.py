@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.isr.mutants import MUTANTS, planted
-from tidelog.sim.isr.plans import draw_plan
-from tidelog.sim.isr.run import run_plan
+from tidelog.sim.isr.run import run_scenario
+from tidelog.sim.isr.scenario import draw_scenario
 
 SEEDS_MAX = 300
 WHERE = {
@@ -37,7 +37,7 @@ TOLD = ("denials of any epoch", "denials of any life", "no new reign when a repl
 def test_each_rule_is_needed(name: str) -> None:
     mix, first = WHERE.get(name, ("crashes", 0))
     with planted(MUTANTS[name]) as parts:
-        outcomes = (run_plan(draw_plan(mix, seed), parts) for seed in range(first, first + SEEDS_MAX))
+        outcomes = (run_scenario(draw_scenario(mix, seed), parts) for seed in range(first, first + SEEDS_MAX))
         found = next((outcome for outcome in outcomes if outcome.failure is not None), None)
     assert found is not None, "nobody noticed"
-    assert run_plan(found.plan).failure is None, "and it is the mutant that was found"
+    assert run_scenario(found.scenario).failure is None, "and it is the mutant that was found"

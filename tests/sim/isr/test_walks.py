@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tidelog.sim.isr.plans import MIXES, draw_plan
-from tidelog.sim.isr.run import run_plan, run_seeds
+from tidelog.sim.isr.run import run_scenario, run_seeds
+from tidelog.sim.isr.scenario import MIXES, draw_scenario
 from tidelog.sim.isr.sometimes import SOMETIMES
 
 RUNS = 30
@@ -36,14 +36,16 @@ def test_many_runs_reach_what_is_hard_to_reach(mix: str, monkeypatch: pytest.Mon
 
 
 def test_a_seed_is_a_run() -> None:
-    first, again = run_plan(draw_plan("swarm", 17)), run_plan(draw_plan("swarm", 17))
+    first, again = run_scenario(draw_scenario("swarm", 17)), run_scenario(draw_scenario("swarm", 17))
     assert (first.trace, first.counters) == (again.trace, again.counters)
-    assert len({run_plan(draw_plan("swarm", seed)).trace for seed in range(10)}) == 10
+    assert len({run_scenario(draw_scenario("swarm", seed)).trace for seed in range(10)}) == 10
 
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
-    program = "from tidelog.sim.isr.run import *; print([run_plan(draw_plan('swarm', n)).trace for n in range(8)])"
+    program = (
+        "from tidelog.sim.isr.run import *; print([run_scenario(draw_scenario('swarm', n)).trace for n in range(8)])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONHASHSEED": "77"}, capture_output=True, check=True
     )
-    assert done.stdout.decode().strip() == str([run_plan(draw_plan("swarm", seed)).trace for seed in range(8)])
+    assert done.stdout.decode().strip() == str([run_scenario(draw_scenario("swarm", seed)).trace for seed in range(8)])

@@ -24,6 +24,12 @@ def test_seeds_are_run_and_counted(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "5 runs, " in capsys.readouterr().out
 
 
+def test_the_sum_is_an_object(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--runs", "2", "--json") == 0
+    told = msgspec.json.decode(capsys.readouterr().out)
+    assert (told["runs"], told["failures"], told["amount"] > 0) == (2, [], True)
+
+
 def test_a_run_is_told_event_by_event(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "--seed", "3", "--trace") == 0
     by_seed = capsys.readouterr().out

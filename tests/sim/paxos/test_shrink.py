@@ -22,8 +22,8 @@ def test_a_failing_scenario_is_made_smaller_and_fails_as_before() -> None:
         smaller = shrink(found)
         again = run_scenario(smaller)
     assert again.verdict == found.verdict
-    assert len(smaller.plan) < len(found.scenario.plan) / 2
-    assert again.events < found.events
+    assert len(smaller.steps) < len(found.scenario.steps) / 2
+    assert again.amount < found.amount
     assert run_scenario(smaller).failure is None, "it is the mutant that fails, not the smaller scenario"
 
 
@@ -39,15 +39,15 @@ def test_a_scenario_travels_as_text() -> None:
 def test_only_what_is_needed_is_left() -> None:
     """With a failure that needs two of the actions and one of the messages, and nothing else."""
     scenario = draw_scenario(3)
-    needed = {scenario.plan[2], scenario.plan[-1]}
+    needed = {scenario.steps[2], scenario.steps[-1]}
 
     def fails(candidate: Scenario) -> bool:
-        return needed <= set(candidate.plan) and 7 not in candidate.dropped and candidate.swarm.window > 1
+        return needed <= set(candidate.steps) and 7 not in candidate.dropped and candidate.swarm.window > 1
 
     shrinking = Shrinking(scenario, fails)
-    shrinking.run("plan", simpler)
+    shrinking.run(simpler)
     lose_messages(shrinking, 20)
     smaller = shrinking.scenario
-    assert set(smaller.plan) == needed
+    assert set(smaller.steps) == needed
     assert smaller.dropped == tuple(n for n in range(1, 21) if n != 7)
     assert (smaller.swarm.loss, smaller.swarm.late, smaller.swarm.window) == (0.0, 0.0, 2)

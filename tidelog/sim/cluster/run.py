@@ -55,7 +55,7 @@ def shrink(scenario: Scenario, *, runs_max: int = SHRINK_RUNS_MAX) -> Scenario:
     def fails(candidate: Scenario) -> bool:
         return bool(broken & _broken_rules(run_scenario(candidate)))
 
-    return Shrinking(scenario, fails, runs_max=runs_max).run("steps", simpler)
+    return Shrinking(scenario, fails, runs_max=runs_max).run(simpler)
 
 
 def _broken_rules(outcome: Outcome) -> set[str]:

@@ -26,7 +26,7 @@ from tidelog.controller.isr_leadership import min_isr
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId
-from tidelog.sim.isr.plans import Topic
+from tidelog.sim.isr.scenario import Topic
 
 TOPIC, TOPIC_ID = "walks", "walks-id"
 

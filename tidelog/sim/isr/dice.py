@@ -1,4 +1,4 @@
-"""The randomness of one step of a plan: drawn from the step's own number, so that steps can be left out of a plan."""
+"""The randomness of one step of a scenario: drawn from the step's own number, so that steps can be left out."""
 
 from __future__ import annotations
 

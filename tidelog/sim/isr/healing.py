@@ -11,7 +11,7 @@ ROUND_MS = 10
 
 
 class Healing:
-    """Of one world, once its plan is over."""
+    """The end of one run, once its steps are taken."""
 
     def __init__(self, world: World, dice: Dice) -> None:
         self._world = world

@@ -9,8 +9,8 @@ from tidelog.sim.isr.controller import SimController, first_heartbeat, registrat
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.disk import Disk
 from tidelog.sim.isr.parts import Parts
-from tidelog.sim.isr.plans import Topic
 from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.scenario import Topic
 from tidelog.sim.isr.truth import Truth
 from tidelog.sim.isr.wire import CONTROLLER, Wire
 

@@ -19,8 +19,8 @@ from tidelog.sim.isr.controller import partition_of
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.disk import Entry, lineage_of
 from tidelog.sim.isr.parts import Parts
-from tidelog.sim.isr.plans import Topic
 from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.scenario import Topic
 from tidelog.sim.isr.truth import Violation
 from tidelog.sim.isr.world import World
 

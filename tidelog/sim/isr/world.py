@@ -36,8 +36,8 @@ from tidelog.sim.isr.controller import TOPIC_ID, partition_of
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.membership import Membership
 from tidelog.sim.isr.parts import Parts
-from tidelog.sim.isr.plans import Topic
 from tidelog.sim.isr.process import Process
+from tidelog.sim.isr.scenario import Topic
 from tidelog.sim.isr.wire import CONTROLLER
 
 LAG_MS_MAX = 60

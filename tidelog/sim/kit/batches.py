@@ -43,14 +43,6 @@ class Outcome(Protocol):
 R = TypeVar("R", bound=Outcome)
 
 
-def verdict_of(failure: Exception | None) -> str:
-    """What failed, in a few words; empty if nothing did. Runs that fail alike have the same."""
-    if failure is None:
-        return ""
-    text = str(failure).partition("\n")[0]
-    return text.partition(":")[0] if ":" in text else f"{type(failure).__name__} {text}"
-
-
 @dataclass(slots=True)
 class Batch(Generic[R]):
     """What many runs came to."""

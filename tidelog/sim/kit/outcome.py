@@ -1,16 +1,54 @@
-"""What one seed came to, and how what brokers log is counted."""
+"""What one run came to, and how what brokers log is counted."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class Scenario(Protocol):
+    """What determines a run, as far as all scenarios are alike: each is a `msgspec.Struct`."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def steps(self) -> tuple[Any, ...]: ...
+
+
+S = TypeVar("S", bound=Scenario)
+
+
+@dataclass(frozen=True)  # without slots, so that it can be made by its alias for one kind of scenario
+class ScenarioOutcome(Generic[S]):
+    """What a scenario of pure cores came to."""
+
+    scenario: S
+    amount: int
+    """How much was done, in whatever tells most about such a run: events, batches committed."""
+    trace: int
+    """Equal for equal scenarios, in every process."""
+    counters: Counter[str]
+    failure: Exception | None = None
+
+    @property
+    def seed(self) -> int:
+        return self.scenario.seed
+
+    @property
+    def verdict(self) -> str:
+        """What failed, in a few words; empty if nothing did. Runs that fail alike have the same."""
+        if self.failure is None:
+            return ""
+        text = str(self.failure).partition("\n")[0]
+        return text.partition(":")[0] if ":" in text else f"{type(self.failure).__name__} {text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a seed came to."""
+    """What a seed came to, with whole brokers or storage."""
 
     seed: int
     violations: tuple[str, ...]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
-import msgspec
 from msgspec import structs
 
-S = TypeVar("S", bound=msgspec.Struct)
+from tidelog.sim.kit.outcome import S
+
 T = TypeVar("T")
 
 
@@ -30,16 +30,12 @@ class Shrinking(Generic[S]):
         self._fails = fails
         self._runs_max = runs_max
 
-    def run(self, field: str, simpler: Callable[[S], Iterable[S]] = lambda _: ()) -> S:
-        """Leaves out steps, which the scenario has in `field`, and simplifies, until neither changes anything."""
-
-        def build(scenario: S, steps: tuple[Any, ...]) -> S:
-            return structs.replace(scenario, **{field: steps})
-
+    def run(self, simpler: Callable[[S], Iterable[S]] = lambda _: ()) -> S:
+        """Leaves out steps and simplifies, until neither changes anything."""
         before = None
         while before != self.scenario and self.runs < self._runs_max:
             before = self.scenario
-            self.leave_out(getattr(self.scenario, field), build)
+            self.leave_out(self.scenario.steps, _with_steps)
             self.simplify(simpler)
         return self.scenario
 
@@ -47,9 +43,7 @@ class Shrinking(Generic[S]):
         """Leaves out as many items as it can; `build` makes a scenario with those that are kept."""
         kept, size = tuple(items), len(items)
         while size >= 1:
-            for stop in range(
-                len(kept), 0, -size
-            ):  # from the end on, so what goes does not shift what is still to come
+            for stop in range(len(kept), 0, -size):  # from the end on: what goes does not shift what is still to come
                 fewer = kept[: max(0, stop - size)] + kept[stop:]
                 if self._try(build(self.scenario, fewer)):
                     kept = fewer
@@ -69,3 +63,7 @@ class Shrinking(Generic[S]):
             return False
         self.scenario = candidate
         return True
+
+
+def _with_steps(scenario: S, steps: tuple[Any, ...]) -> S:
+    return cast("S", structs.replace(cast("Any", scenario), steps=steps))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from tidelog.sim.kit import batches
-from tidelog.sim.kit.batches import Batch, Progress, verdict_of
+from tidelog.sim.kit.batches import Batch, Progress
+from tidelog.sim.kit.outcome import ScenarioOutcome
 from tidelog.sim.kit.shrink import Shrinking
 from tidelog.sim.paxos.drawing import draw_scenario
 from tidelog.sim.paxos.healing import Healing
@@ -20,29 +20,12 @@ from tidelog.sim.paxos.sometimes import SOMETIMES
 from tidelog.sim.paxos.story import Story
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Of one run."""
+@dataclass(frozen=True)
+class Outcome(ScenarioOutcome[Scenario]):
+    """What one run came to."""
 
-    scenario: Scenario
-    trace: int
-    events: int
-    messages: int
-    counters: Counter[str]
-    failure: Exception | None = None
-
-    @property
-    def seed(self) -> int:
-        return self.scenario.seed
-
-    @property
-    def amount(self) -> int:
-        return self.events
-
-    @property
-    def verdict(self) -> str:
-        """What failed, in a word or two; empty if nothing did."""
-        return verdict_of(self.failure)
+    messages: int = 0
+    """How many were sent."""
 
 
 def run_scenario(
@@ -62,7 +45,7 @@ def run_scenario(
         sim.judge_disks()
     except Exception as error:  # noqa: BLE001 - whatever it was, the scenario has failed
         failure = error
-    return Outcome(scenario, sim.trace, sim.events, sim.network.sent, sim.truth.counters, failure)
+    return Outcome(scenario, sim.events, sim.trace, sim.truth.counters, failure, sim.network.sent)
 
 
 def run_seeds(
@@ -86,7 +69,7 @@ def shrink(outcome: Outcome, invariants: tuple[type[Invariant], ...] = INVARIANT
 
     assert outcome.verdict, "there is nothing to shrink"
     shrinking = Shrinking(outcome.scenario, fails)
-    messages = run_scenario(shrinking.run("plan", simpler), invariants).messages
+    messages = run_scenario(shrinking.run(simpler), invariants).messages
     lose_messages(shrinking, messages)
     return shrinking.scenario
 

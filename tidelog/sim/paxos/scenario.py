@@ -56,7 +56,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
     seed: int
     swarm: Swarm
-    plan: tuple[tuple[int, Action], ...]
+    steps: tuple[tuple[int, Action], ...]
     """Actions by their time."""
     dropped: tuple[int, ...] = ()
     """Messages that are lost, by their ordinals: for making a failing run smaller."""

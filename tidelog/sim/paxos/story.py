@@ -76,7 +76,7 @@ class Story:
             self.start(node)
         sim.run_until(0 if self._swarm.is_founded else sim.rng.randrange(6 * self._swarm.round_trip))
         begin = sim.now
-        for time, action in sim.scenario.plan:
+        for time, action in sim.scenario.steps:
             sim.run_until(begin + time)
             self._perform(action)
         sim.run_until(sim.now + self._swarm.round_trip)

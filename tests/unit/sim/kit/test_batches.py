@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.sim.kit.ran import Ran
 from tidelog.sim.kit import batches
-from tidelog.sim.kit.batches import Batch, run_seeds, spread, verdict_of
+from tidelog.sim.kit.batches import Batch, run_seeds, spread
 
 
 def run(seed: int) -> Ran:
@@ -52,16 +52,3 @@ def test_a_large_batch_tells_what_never_happened(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_work_is_done_in_the_order_of_the_items(jobs: int) -> None:
     assert list(spread(abs, range(-3, 3), jobs, chunk_items=2)) == [3, 2, 1, 0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("failure", "verdict"),
-    [
-        (None, ""),
-        (ValueError("leaders are unique: 1 and 2\n: more"), "leaders are unique"),
-        (KeyError("position"), "KeyError 'position'"),
-        (AssertionError(), "AssertionError "),
-    ],
-)
-def test_a_verdict_is_what_failed_and_not_where(failure: Exception | None, verdict: str) -> None:
-    assert verdict_of(failure) == verdict

@@ -1,4 +1,4 @@
-"""Fault mixes: what can go wrong in a run, and how often. One seed of one mix is one plan.
+"""Fault mixes: what can go wrong in a run, and how often. One seed of one mix is one scenario.
 
 Each mix is about one kind of trouble, with a little of what makes it matter; `swarm` draws for each seed which kinds
 there are at all (Groce et al., ISSTA 2012): a run with a bit of everything rarely shows what two or three do to each
@@ -75,8 +75,8 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     dice: int
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """Give it to `run_plan`, and the same happens again."""
+class Scenario(msgspec.Struct, frozen=True):
+    """Give it to `run_scenario`, and the same happens again."""
 
     mix: str
     seed: int
@@ -84,8 +84,8 @@ class Plan(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
 
 
-def draw_plan(mix: str, seed: int) -> Plan:
-    """The plan of this seed. Raises `KeyError` if there is no such mix."""
+def draw_scenario(mix: str, seed: int) -> Scenario:
+    """Returns the scenario of this seed. Raises `KeyError` if there is no such mix."""
     rng = stream(seed, f"isr/{mix}")
     replicas = rng.choice((2, 3, 3, 3, 4))
     topic = Topic(
@@ -103,4 +103,4 @@ def draw_plan(mix: str, seed: int) -> Plan:
             tamed = rng.choice(TAMED if MIXES[mix] else (0.0, 0.0, *TAMED)) * calmer
             odds[name] = odds.get(name, 0.0) + weight * tamed
     drawn = rng.choices(list(odds), list(odds.values()), k=STEPS)
-    return Plan(mix, seed, topic, tuple(Step(name, rng.getrandbits(32)) for name in drawn))
+    return Scenario(mix, seed, topic, tuple(Step(name, rng.getrandbits(32)) for name in drawn))
