@@ -50,6 +50,7 @@ lint: setup ## Check format, rules, types, layers, determinism and spelling
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.lint_determinism
 	$(BIN)/python -m tools.lint_regexes
+	$(BIN)/python -m tools.lint_dependencies
 	$(BIN)/python -m tools.lint_prose
 	$(BIN)/codespell
 
