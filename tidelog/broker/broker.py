@@ -26,7 +26,7 @@ from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
 from tidelog.broker.membership.administration import Administration
 from tidelog.broker.membership.controller_channel import ControllerChannel
-from tidelog.broker.membership.registration import Registration, Situation, leave_clean_mark, take_clean_mark
+from tidelog.broker.membership.registration import HeartbeatState, Registration, leave_clean_mark, take_clean_mark
 from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.metadata.metadata import ClusterMetadata
 from tidelog.broker.partitions.led_partition import LedPartition
@@ -38,6 +38,7 @@ from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Purgatory, Watchers
+from tidelog.broker.runtime.resources import Resources
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
@@ -51,7 +52,7 @@ from tidelog.controller.commands import (
 from tidelog.controller.partition_commands import UnfitReplica
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic
-from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ids import NodeId, PartitionId, TopicId
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Hello, PeerNode
@@ -122,35 +123,24 @@ class Broker:
             clock,
             lease,
             self._hello.incarnation,
-            self._situation,
-            self._tell_applied,
-            self._unfit,
+            self,
         )
-        self.admin = Administration(self._channel, entropy, runner, lambda: self.image, self._in_force)
-        self.data = DataPlane(
-            self.node_id,
-            config,
-            self._manager,
-            self.log_writer,
-            self.purgatory,
-            self.stats,
-            clock,
-            entropy,
-            lease,
-            self._peers,
-            self._channel,
-            image=lambda: self.image,
-            own_epoch=self._own_epoch,
-            is_admitted=self._is_admitted,
-            in_force=self._in_force,
-            on_metadata_applied=self._on_metadata_applied,
-            topic_removed=self._registration.report_removed,
-            failed=self.failed.set,
+        self.admin = Administration(self._channel, entropy, runner, lambda: self.image, self.in_force)
+        resources = Resources(
+            node_id=self.node_id,
+            config=config,
+            clock=clock,
+            entropy=entropy,
+            stats=self.stats,
+            purgatory=self.purgatory,
+            manager=self._manager,
+            log_writer=self.log_writer,
+            lease=lease,
+            peers=self._peers,
         )
+        self.data = DataPlane(resources, self._channel, self)
         self._routing = Routing(self, self._peers)
-        self.groups = Groups(
-            self, config, clock, entropy, self.stats, self._routing, self.admin, failed=self.failed.set
-        )
+        self.groups = Groups(self, config, clock, entropy, self.stats, self._routing, self.admin, failed=self.on_failed)
         """Consumer groups: what is asked of their coordinators, wherever those are."""
         self.group_lags = GroupLags(self)
         self.rest_consumers = RestConsumers(
@@ -201,7 +191,7 @@ class Broker:
         self._spawn("registration", self._registration.run())
         self._registration.on_metadata_applied()
         await self._registration.is_live.wait()
-        await self._in_force(self.image.position)
+        await self.in_force(self.image.position)
         self._report_unknown_topics()
         for name, task in self.data.upkeep(self._metadata.mark).items():
             self._spawn(name, task)
@@ -239,7 +229,7 @@ class Broker:
         )
         admitted = await self._registration.register(command)
         self._introduce(self._metadata.cluster_id, admitted.broker_epoch)
-        await self._in_force(admitted.position)
+        await self.in_force(admitted.position)
 
     def _report_unknown_topics(self) -> None:
         known = [topic.topic_id for topic in self.image.topics.values()]
@@ -321,11 +311,11 @@ class Broker:
         """True if this broker decides for the cluster."""
         return self._controller.is_active
 
-    def _is_admitted(self, image: ClusterImage) -> bool:
+    def is_admitted(self, image: ClusterImage) -> bool:
         broker = image.brokers.get(self.node_id)
         return broker is not None and broker.incarnation == self._hello.incarnation
 
-    def _own_epoch(self) -> int:
+    def own_epoch(self) -> int:
         return self._registration.epoch
 
     @property
@@ -372,7 +362,7 @@ class Broker:
         self._metadata.peer_down(node_id)
         self._controller.on_peer_down(node_id)
 
-    def _on_metadata_applied(self) -> None:
+    def on_metadata_applied(self) -> None:
         """This broker is in line with more of the metadata."""
         self.groups.on_metadata_applied()
         self._routing.on_metadata_applied()
@@ -382,20 +372,28 @@ class Broker:
     def _readable_topics(self) -> list[str]:
         return [topic.name for topic in self.image.topics.values() if not topic.is_internal]
 
-    def _situation(self) -> Situation:
-        return Situation(self.data.replicas.position, self._metadata.snapshot)
+    def heartbeat_state(self) -> HeartbeatState:
+        return HeartbeatState(self.data.replicas.position, self._metadata.snapshot)
 
-    def _unfit(self) -> tuple[UnfitReplica, ...]:
+    def unfit(self) -> tuple[UnfitReplica, ...]:
         return self.data.unfit()
 
-    def _tell_applied(self, report: MetadataApplied) -> None:
+    def on_topic_removed(self, topic_id: TopicId) -> None:
+        """For the replicas: nothing is left here of a deleted topic."""
+        self._registration.report_removed(topic_id)
+
+    def on_failed(self) -> None:
+        """For the replicas: this broker must not go on; its log says why."""
+        self.failed.set()
+
+    def report_applied(self, report: MetadataApplied) -> None:
         leader = self._channel.leader
         if leader == self.node_id:
             self._controller.note_applied(report)
         elif leader is not None:
             self._peers.notify(leader, report)
 
-    async def _in_force(self, position: int) -> bool:
+    async def in_force(self, position: int) -> bool:
         """Returns when this broker is in line with the metadata up to `position`, or after a while: False then."""
         loop = asyncio.get_running_loop()
         try:

@@ -14,8 +14,8 @@ registers: whoever registers with it has on its disk all that it ever acknowledg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -47,12 +47,26 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    """What a heartbeat tells."""
+class HeartbeatState:
+    """What a heartbeat tells the controller."""
 
     position: int
     """How far the metadata is applied, and this broker in line with it."""
     snapshot: tuple[int, str]
+
+
+class Member(Protocol):
+    """The broker, as far as its registration knows it."""
+
+    def heartbeat_state(self) -> HeartbeatState: ...
+
+    def unfit(self) -> tuple[UnfitReplica, ...]:
+        """Replicas here that the cluster should not count on."""
+        ...
+
+    def report_applied(self, report: MetadataApplied) -> None:
+        """Tells the controller how far the metadata is in force here. It may get lost."""
+        ...
 
 
 class Registration:
@@ -66,11 +80,9 @@ class Registration:
         clock: Clock,
         lease: Lease,
         incarnation: str,
-        situation: Callable[[], Situation],
-        notify: Callable[[MetadataApplied], None],
-        unfit: Callable[[], tuple[UnfitReplica, ...]],
+        member: Member,
     ) -> None:
-        """`lease` is renewed by answered heartbeats; `unfit` are replicas here that should not be counted on."""
+        """`lease` is renewed by answered heartbeats."""
         self.incarnation = incarnation
         """Of this process."""
         self.epoch = -1
@@ -82,9 +94,7 @@ class Registration:
         self._channel = channel
         self._clock = clock
         self._lease = lease
-        self._situation = situation
-        self._notify = notify
-        self._unfit = unfit
+        self._member = member
         self._command: RegisterBroker
         self._wake = asyncio.Event()
         self._removed: dict[TopicId, None] = {}
@@ -124,11 +134,11 @@ class Registration:
     def on_metadata_applied(self) -> None:
         """More of the metadata is in force here: the controller is told at once, since answers wait for it."""
         self._take_lease()
-        position = self._situation().position
+        position = self._member.heartbeat_state().position
         if self.epoch < 0 or position <= self._told:
             return
         self._told = position
-        self._notify(MetadataApplied(self._command.node_id, self.epoch, position))
+        self._member.report_applied(MetadataApplied(self._command.node_id, self.epoch, position))
         if not self.is_live.is_set():
             self._wake.set()
 
@@ -177,14 +187,14 @@ class Registration:
         self._is_heard = error is None
 
     async def _beat(self, seconds_max: float, *, wants_shutdown: bool = False) -> HeartbeatAnswered:
-        situation = self._situation()
+        state = self._member.heartbeat_state()
         heartbeat = BrokerHeartbeat(
             self._command.node_id,
             self.epoch,
-            situation.position,
+            state.position,
             wants_shutdown,
-            situation.snapshot[0],
-            situation.snapshot[1],
+            state.snapshot[0],
+            state.snapshot[1],
         )
         sent_s = self._clock.monotonic_s()
         answer = await self._channel.submit(heartbeat, HeartbeatAnswered, seconds_max=seconds_max)
@@ -198,7 +208,7 @@ class Registration:
 
     def _take_lease(self) -> None:
         """A broker that was fenced is live again with its first heartbeat, before it knows who leads in its place."""
-        if self._owed is not None and self._situation().position >= self._owed[0]:
+        if self._owed is not None and self._member.heartbeat_state().position >= self._owed[0]:
             self._lease.renew(self._owed[1])
             self._owed = None
 
@@ -209,7 +219,7 @@ class Registration:
             await self._channel.submit(command, Done, seconds_max=seconds_max)
             for topic_id in removed:
                 self._removed.pop(topic_id, None)
-        unfit = self._unfit()
+        unfit = self._member.unfit()
         if unfit:
             report = ReportUnfitReplicas(self._command.node_id, self.epoch, unfit)
             await self._channel.submit(report, Done, seconds_max=seconds_max)

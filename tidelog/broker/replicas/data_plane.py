@@ -6,9 +6,9 @@ something is damaged -> Repairer, with other replicas' copies
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tidelog.broker.isr.runtime import IsrRuntime
 from tidelog.broker.membership.controller_channel import ControllerChannel
@@ -25,18 +25,11 @@ from tidelog.broker.repair.verifying import Verifier
 from tidelog.broker.replicas.housekeeping import Housekeeper
 from tidelog.broker.replicas.removal import Removal
 from tidelog.broker.replicas.replicas import Replicas
-from tidelog.broker.runtime.lease import Lease
-from tidelog.broker.runtime.log_writer import LogWriter
-from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.broker.runtime.resources import Resources
 from tidelog.broker.runtime.role_tasks import RoleTasks
-from tidelog.broker.runtime.stats import Stats
-from tidelog.config.schema import BrokerConfig
 from tidelog.controller.partition_commands import UnfitReplica
 from tidelog.model.cluster import ISR, PAXOS, ClusterImage
-from tidelog.model.ids import NodeId, PartitionId, TopicId
-from tidelog.model.ports import Clock, Entropy
-from tidelog.storage.log_manager import LogManager
-from tidelog.transport.peer import PeerNode
+from tidelog.model.ids import PartitionId, TopicId
 
 RUNTIMES: Final[Mapping[str, Callable[[ProtocolContext], ProtocolRuntime]]] = MappingProxyType(
     {ISR: IsrRuntime, PAXOS: PaxosRuntime}
@@ -44,66 +37,70 @@ RUNTIMES: Final[Mapping[str, Callable[[ProtocolContext], ProtocolRuntime]]] = Ma
 """The commit protocols that topics may have, as a broker does its part in them."""
 
 
+class ReplicaHost(Protocol):
+    """The broker, as far as its replicas know it."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    def own_epoch(self) -> int:
+        """Returns the epoch of its registration."""
+        ...
+
+    def is_admitted(self, image: ClusterImage) -> bool:
+        """True if an image has this very process as its node's broker."""
+        ...
+
+    async def in_force(self, position: int) -> bool:
+        """Waits a while until this broker is in line with the metadata up to a position; False if it is not."""
+        ...
+
+    def on_metadata_applied(self) -> None:
+        """This broker is in line with more of the metadata."""
+        ...
+
+    def on_topic_removed(self, topic_id: TopicId) -> None:
+        """Nothing is left here of a deleted topic."""
+        ...
+
+    def on_failed(self) -> None:
+        """A role ended with an error that nobody foresaw."""
+        ...
+
+
 class DataPlane:
     """The data of one broker's partitions. `tasks` run from when the metadata is open; `close` when they have ended."""
 
-    def __init__(
-        self,
-        node_id: NodeId,
-        config: BrokerConfig,
-        manager: LogManager,
-        log_writer: LogWriter,
-        purgatory: Purgatory,
-        stats: Stats,
-        clock: Clock,
-        entropy: Entropy,
-        lease: Lease,
-        peers: PeerNode,
-        channel: ControllerChannel,
-        *,
-        image: Callable[[], ClusterImage],
-        own_epoch: Callable[[], int],
-        is_admitted: Callable[[ClusterImage], bool],
-        in_force: Callable[[int], Awaitable[bool]],
-        on_metadata_applied: Callable[[], None],
-        topic_removed: Callable[[TopicId], None],
-        failed: Callable[[], None],
-    ) -> None:
-        """The callbacks are the broker's: its metadata, its registration's epoch, whether an image has this very
-        process as its node's broker; waiting for a position, and being told of each change of it; a deleted topic of
-        which nothing is left; an error that nobody foresaw."""
-        self._node_id = node_id
-        self._config = config
-        self._log_writer = log_writer
-        self._purgatory = purgatory
-        self._stats = stats
-        self._clock = clock
+    def __init__(self, resources: Resources, channel: ControllerChannel, host: ReplicaHost) -> None:
+        self._resources = resources
+        node_id, config, clock, stats = resources.node_id, resources.config, resources.clock, resources.stats
+        log_writer, peers = resources.log_writer, resources.peers
         self._throttle = Throttle(node_id, config, clock, stats)
-        self._logs = ReplicaLogs(manager, clock, stats, self._damaged)
-        self.copies = Copies(self._holder, own_epoch, peers)
+        self._logs = ReplicaLogs(resources.manager, clock, stats, self._damaged)
+        self.copies = Copies(self._holder, host.own_epoch, peers)
         """Answers other brokers' questions about damaged batches."""
-        self._repairer = Repairer(node_id, self._holder, image, self.copies, log_writer, stats)
+        self._repairer = Repairer(node_id, self._holder, lambda: host.image, self.copies, log_writer, stats)
         context = ProtocolContext(
             node_id=node_id,
             config=config,
             clock=clock,
-            entropy=entropy,
+            entropy=resources.entropy,
             stats=stats,
             log_writer=log_writer,
-            purgatory=purgatory,
-            lease=lease,
+            purgatory=resources.purgatory,
+            lease=resources.lease,
             logs=self._logs,
-            tasks=RoleTasks(failed),
+            tasks=RoleTasks(host.on_failed),
             throttle=self._throttle,
             copies=self.copies,
             repairer=self._repairer,
             peers=peers,
             channel=channel,
-            image=image,
-            own_epoch=own_epoch,
-            in_force=in_force,
+            image=lambda: host.image,
+            own_epoch=host.own_epoch,
+            in_force=host.in_force,
             newest=self._newest,
-            on_metadata_applied=on_metadata_applied,
+            on_metadata_applied=host.on_metadata_applied,
         )
         self.protocols = {name: runtime(context) for name, runtime in RUNTIMES.items()}
         self.replicas = Replicas(
@@ -111,9 +108,9 @@ class DataPlane:
             config,
             self._logs,
             {name: protocol.roles for name, protocol in self.protocols.items()},
-            on_metadata_applied,
-            Removal(node_id, manager, log_writer, topic_removed),
-            is_admitted,
+            host.on_metadata_applied,
+            Removal(node_id, resources.manager, log_writer, host.on_topic_removed),
+            host.is_admitted,
         )
         self.scrubber = BackgroundScrubber(lambda: dict(self.replicas.holders), log_writer, config, stats)
         self.verifier = Verifier(node_id, self._holder, log_writer, peers)
@@ -136,9 +133,9 @@ class DataPlane:
         housekeeper = Housekeeper(
             self.replicas.partitions,
             self.replicas.holders,
-            self._log_writer,
-            self._config,
-            self._clock,
+            self._resources.log_writer,
+            self._resources.config,
+            self._resources.clock,
             mark_others,
         )
         return {"housekeeping": housekeeper.run(), "scrubbing": self.scrubber.run()}
@@ -167,7 +164,9 @@ class DataPlane:
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
         """Returns this broker's copy of a partition, leader or not; None if it holds none, or cannot open it."""
         replica = self.replicas.readable.get(partition_id)
-        return None if replica is None else LocalCopy(replica, self._node_id, self._purgatory, self._stats)
+        if replica is None:
+            return None
+        return LocalCopy(replica, self._resources.node_id, self._resources.purgatory, self._resources.stats)
 
     # -- for the parts ----------------------------------------------------------------------------------------------
 

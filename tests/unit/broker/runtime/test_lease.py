@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -11,12 +12,13 @@ import pytest
 from tests.unit.broker.conftest import batch
 from tests.unit.broker.isr.stage import Stage, play
 from tidelog.broker.isr.partition import Partition
-from tidelog.broker.membership.registration import Registration, Situation
+from tidelog.broker.membership.registration import HeartbeatState, Registration
 from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.config.schema import BrokerConfig
-from tidelog.controller.commands import HeartbeatAnswered, RegisterBroker
+from tidelog.controller.commands import HeartbeatAnswered, MetadataApplied, RegisterBroker
+from tidelog.controller.partition_commands import UnfitReplica
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.sim.kit.environment import SimClock
 from tidelog.sim.kit.loop import run
@@ -47,21 +49,37 @@ class Controller:
         return HeartbeatAnswered(7, False, False)
 
 
+@dataclass
+class Member:
+    """A broker that is in line with the metadata up to `position`."""
+
+    position: int
+
+    def heartbeat_state(self) -> HeartbeatState:
+        return HeartbeatState(self.position, (-1, ""))
+
+    def unfit(self) -> tuple[UnfitReplica, ...]:
+        return ()
+
+    def report_applied(self, report: MetadataApplied) -> None:
+        """Nobody listens."""
+
+
 def test_a_broker_that_is_live_again_waits_for_what_was_decided_meanwhile() -> None:
     """It was fenced while it was cut off, and the answer that forgives this comes before the news who leads now."""
 
     async def story() -> None:
         clock = SimClock(asyncio.get_running_loop())
         lease = Lease(clock, 1_000)
-        position = 6
+        member = Member(6)
         registration: Any = Registration(
             BrokerConfig(), cast("Any", None), cast("Any", Controller()), clock, lease, "incarnation",
-            lambda: Situation(position, (-1, "")), lambda _: None, tuple,
+            member,
         )  # fmt: skip
         registration._command = RegisterBroker(1, "incarnation", "disk", {}, "h", 2)
         await registration._beat(1.0)
         assert registration.is_live.is_set() and not lease.is_held
-        position = 7
+        member.position = 7
         registration.on_metadata_applied()
         assert lease.is_held
 

@@ -1,0 +1,31 @@
+"""What every room of a broker works with. Made once, by `Broker`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.broker.runtime.lease import Lease
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.broker.runtime.stats import Stats
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.ids import NodeId
+from tidelog.model.ports import Clock, Entropy
+from tidelog.storage.log_manager import LogManager
+from tidelog.transport.peer import PeerNode
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """One broker's settings, ports, disk and connections."""
+
+    node_id: NodeId
+    config: BrokerConfig
+    clock: Clock
+    entropy: Entropy
+    stats: Stats
+    purgatory: Purgatory
+    manager: LogManager
+    log_writer: LogWriter
+    lease: Lease
+    peers: PeerNode
