@@ -28,7 +28,7 @@ class Identity(NamedTuple):
 
 
 def identity_at(log: PartitionLog, offset: int) -> Identity:
-    """What this log knows of the batch that holds `offset`."""
+    """Tells what this log knows of the batch that holds `offset`."""
     entry = next(log.entries(offset), None)
     if isinstance(entry, Row) and entry.base_offset <= offset:
         return Identity(entry.base_offset, entry.epoch, entry.digest)
@@ -36,7 +36,7 @@ def identity_at(log: PartitionLog, offset: int) -> Identity:
 
 
 def find_copy(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:
-    """What this log has of a batch, and its bytes if they are whole. Reads one batch. Raises `Overloaded`."""
+    """Tells what this log has of a batch, and its bytes if they are whole. Reads one batch. Raises `Overloaded`."""
     if wanted.offset < log.log_start_offset:
         return Holding.DELETED, b""
     if wanted.offset >= log.log_end_offset:

@@ -1,4 +1,4 @@
-"""What a log knows of its own damage, until it is repaired or truncated."""
+"""The damage that a log knows of, until it is repaired or truncated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DamageList:
         """Called when something is found damaged that was not known to be."""
 
     def ranges(self) -> list[Damage]:
-        """What is known to be damaged, from opening, reading and scrubbing, in order of offsets."""
+        """Returns what is known to be damaged, from opening, reading and scrubbing, in order of offsets."""
         return list(self._ranges)
 
     def __bool__(self) -> bool:
@@ -59,4 +59,4 @@ def _without(known: Damage, start: int, end: int) -> list[Damage]:
 
 
 def _nobody() -> None:
-    """Nobody listens yet."""
+    """Does nothing: no listener is set yet."""

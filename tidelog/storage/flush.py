@@ -1,4 +1,4 @@
-"""What a log has written and not yet flushed, and the flush that makes it durable.
+"""The writes of a log that are not yet flushed, and the flush that makes them durable.
 
 A flush takes everything that was written so far in one go; what is written while it runs waits for the next. So one
 fsync a file serves all that gathered during the one before it, and the event loop never blocks:
@@ -21,7 +21,7 @@ from tidelog.storage.open_files import OpenFiles
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """One flush: everything appended below `sequence`. `run` may be called on another thread."""
+    """A flush covers everything appended below `sequence`. `run` may be called on another thread."""
 
     files: dict[str, File]
     directory: str | None
@@ -38,7 +38,7 @@ class Flush:
 
     @property
     def syncs(self) -> list[Callable[[], None]]:
-        """One fsync for each file, to be done in any order, or at the same time."""
+        """Returns one fsync for each file, to be done in any order, or at the same time."""
         return [file.sync for file in self.files.values()]
 
     @property
@@ -123,7 +123,7 @@ class Flusher:
         state.durable_offset = flush.offset
 
     def flush(self) -> None:
-        """A flush in one go. Blocking; no other may be under way."""
+        """Flushes in one go. Blocking; no other may be under way."""
         flush = self.begin()
         try:
             flush.run()

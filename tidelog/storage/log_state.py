@@ -1,4 +1,4 @@
-"""Where a log stands: its segments, its tail, and how far it is durable. The parts of a `PartitionLog` share this.
+"""The state of a log: its segments, its tail, and how far it is durable. The parts of a `PartitionLog` share it.
 
 Each part is one verb on this state: `LogReader` reads, `Appender` appends and rolls, `Flusher` makes durable, `Deleter`
 deletes a prefix, `Truncator` drops a suffix, `Mender` and `Scrubber` see to damage. No part calls back into the whole.
@@ -25,7 +25,7 @@ from tidelog.storage.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What a log needs of its topic's configuration."""
+    """A log needs this of its topic's configuration."""
 
     segment_bytes: int
     """A segment that has reached this is rolled before the next append; one gathered append is never split."""
@@ -51,7 +51,7 @@ class LogFiles:
 
 
 class FoundLog(NamedTuple):
-    """What the loader has found of a log. All of it is durable."""
+    """The loader finds this of a log. All of it is durable."""
 
     incarnation: str
     segments: list[Segment]

@@ -26,9 +26,9 @@ ROWS_LEFT_MAX = 4_096
 
 
 class PartitionLog(LogState):
-    """One replica's log of one partition. Single-threaded, but for `Flush.run`, `Piece.run` and `store_metainfo`.
+    """Keeps the records of one replica of one partition. `tidelog.storage.loader.load_log` makes it.
 
-    Made by `tidelog.storage.loader.load_log`.
+    Single-threaded, but for `Flush.run`, `Piece.run` and `store_metainfo`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class PartitionLog(LogState):
             self._deleter.remove_doomed()
 
     def flush(self) -> None:
-        """A flush in one go. Blocking; no other may be under way."""
+        """Flushes in one go. Blocking; no other may be under way."""
         self._flusher.flush()
         if self.offline_reason is None:
             self._deleter.remove_doomed()

@@ -31,7 +31,7 @@ from tidelog.storage.segment import Damage, Segment
 
 
 class Repair(Enum):
-    """What became of a copy."""
+    """A copy was put back, or this is why not."""
 
     DONE = "done"
     """The batch is in its place and can be read."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class SegmentSummary(NamedTuple):
-    """What retention needs to know of a segment; `max_timestamp` is -1 if it holds none."""
+    """Retention knows this of a segment; `max_timestamp` is -1 if it holds none."""
 
     base_offset: int
     end_offset: int

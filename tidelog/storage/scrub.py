@@ -24,7 +24,7 @@ PIECE_ROWS = 512
 
 @dataclass(slots=True)
 class ScrubStep:
-    """What one piece came to."""
+    """A piece came to this."""
 
     bytes_read: int = 0
     bad_rows: int = 0
@@ -59,7 +59,7 @@ class Piece:
 
 
 class Scrubber:
-    """Where the scrubbing of a log stands."""
+    """Goes through a log, piece by piece, and remembers how far it is."""
 
     def __init__(self, state: LogState, reader: LogReader, offset: int = 0, *, with_rows: bool = True) -> None:
         """The first round begins at `offset`; without `with_rows` only batches are looked at."""
@@ -71,7 +71,7 @@ class Scrubber:
         self._slot = 0
 
     def begin(self, budget_bytes: int) -> Piece | None:
-        """What comes next: of batches some `budget_bytes`, but at least one. None at the end of a round.
+        """Returns the next piece: of batches some `budget_bytes`, but at least one. None at the end of a round.
 
         Raises `Overloaded`."""
         state = self._state
@@ -93,7 +93,7 @@ class Scrubber:
                 return piece
 
     def _part(self) -> Segment | Damage | None:
-        """What holds the next offset that is durable now."""
+        """Returns the part that holds the next offset that is durable now."""
         if self._offset >= self._state.durable_offset:
             return None
         parts = self._reader.parts(self._offset)

@@ -52,7 +52,7 @@ class Extent(NamedTuple):
     data: bytes
     next_offset: int
     damage: Damage | None
-    """What stopped the read, if damage did."""
+    """Damage that stopped the read, if any did."""
 
 
 class Segment:

@@ -48,7 +48,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatState:
-    """What a heartbeat tells the controller."""
+    """A heartbeat tells the controller this."""
 
     position: int
     """How far the metadata is applied, and this broker in line with it."""
@@ -70,7 +70,7 @@ class Member(Protocol):
 
 
 class Registration:
-    """One process's. `run` is its task; it needs `register` first."""
+    """Keeps one process registered. `run` is its task; it needs `register` first."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What every room of a broker works with. Made once, by `Broker`."""
+"""The resources that every room of a broker works with. `Broker` makes them, once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.transport.peer import PeerNode
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """One broker's settings, ports, disk and connections."""
+    """Holds the settings, ports, disk and connections of one broker."""
 
     node_id: NodeId
     config: BrokerConfig
