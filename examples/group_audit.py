@@ -1,14 +1,14 @@
 """What a consumer group has promised, held against all that was seen of it from outside.
 
 Seen are: what the brokers acknowledged to producers; every handout of every consumer, with the monotonic time just
-after it; the log of `__consumer_offsets`, in which every place and every assignment of the group stands in order; and
-what the coordinator said the places were. The rules are the rows of the table:
+after it; the log of `__consumer_offsets`, in which every committed offset and every assignment of the group stands in
+order; and what the coordinator said the committed offsets were. The rules are the rows of the table:
 
 - **Handed out.** Every acknowledged record was handed out by some consumer, as it was sent.
-- **No place passes a record that nobody was handed.** Whenever a place was seen, every record before it had been handed
-  out, also those of which no producer knows whether they are there. A consumer tells of a handout before it can commit,
-  so there is no tolerance in this.
-- **No place goes back.** Nobody seeks here, so each place in the log is at least the one before it.
+- **No offset passes a record that nobody was handed.** Whenever an offset was seen, every record before it had been
+  handed out, also those of which no producer knows whether they are there. A consumer tells of a handout before it can
+  commit, so there is no tolerance in this.
+- **No offset goes back.** Nobody seeks here, so each offset in the log is at least the one before it.
 - **One owner in each epoch.** No partition was given to two members in one epoch, and at no position of the log did two
   members hold it, what one is still to give up included.
 - **No two at one time.** A *turn* is what one consumer handed out of a partition from being assigned it on; from its
@@ -18,7 +18,7 @@ The last rule has a limit that no lease can remove. A consumer looks at its leas
 stopped (SIGSTOP) between the two wakes up after its lease with the records already in its hands. From outside such a
 handout cannot be told from a wrong one; it is a call that began before a stop and returned after it, so each stop
 excuses one at most, which is counted by itself. The commit that would follow is refused, which is what the epochs are
-for, and so the rule about places has no such excuse.
+for, and so the rule about offsets has no such excuse.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-Place = tuple[int, int]
+Location = tuple[int, int]
 """Partition and offset."""
 Pause = tuple[float, float]
 
@@ -48,7 +48,7 @@ class Turn:
 
 
 class Seen(NamedTuple):
-    """A place of the group, and when it was there at the latest."""
+    """A committed offset of the group, and when it was there at the latest."""
 
     at_s: float
     partition: int
@@ -96,17 +96,17 @@ class Story:
     """All that was seen of one run."""
 
     def __init__(self, group: str) -> None:
-        self.acknowledged: dict[Place, int] = {}
-        self.handed_out: Counter[Place] = Counter()
-        self.first_s: dict[Place, float] = {}
+        self.acknowledged: dict[Location, int] = {}
+        self.handed_out: Counter[Location] = Counter()
+        self.first_s: dict[Location, float] = {}
         """When each record was handed out first."""
-        self.numbers: dict[Place, int] = {}
+        self.numbers: dict[Location, int] = {}
         self.different: list[str] = []
         self.turns: list[Turn] = []
         self._turn: dict[tuple[str, int], Turn] = {}
-        self.places: list[Seen] = []
+        self.offsets: list[Seen] = []
         self.followed: dict[int, int] = {}
-        """The newest place of each partition in the group's log."""
+        """The newest offset of each partition in the group's log."""
         self.went_back: list[str] = []
         self._group = group
         self.ownership = Ownership(group)
@@ -129,14 +129,14 @@ class Story:
     def follow(self, key: Mapping[str, Any], value: Mapping[str, Any] | None, at_s: float) -> None:
         """The next record of the group's log."""
         self.ownership.apply(key, value)
-        if key["kind"] != "place" or key["group"] != self._group or value is None:
+        if key["kind"] != "offset" or key["group"] != self._group or value is None:
             return
         partition, offset = value["partition"], value["offset"]
         before = self.followed.get(partition, 0)
         if offset < before:
             self.went_back.append(f"partition {partition}: from {before} to {offset}, by {value['member_id']}")
         self.followed[partition] = offset
-        self.places.append(Seen(at_s, partition, offset))
+        self.offsets.append(Seen(at_s, partition, offset))
 
     def _begin_turn(self, member: str, partition: int) -> Turn:
         turn = self._turn[member, partition] = Turn(member, partition)
@@ -149,42 +149,42 @@ class Story:
         turn = self._turn.get((member, partition)) or self._begin_turn(member, partition)
         turn.handouts.append((asked_s, at_s))
         for offset, number in records:
-            place = (partition, offset)
-            self.handed_out[place] += 1
-            self.first_s[place] = min(at_s, self.first_s.get(place, inf))
-            if self.numbers.setdefault(place, number) != number:
-                self.different.append(f"partition {partition} offset {offset}: {self.numbers[place]} and {number}")
+            at = (partition, offset)
+            self.handed_out[at] += 1
+            self.first_s[at] = min(at_s, self.first_s.get(at, inf))
+            if self.numbers.setdefault(at, number) != number:
+                self.different.append(f"partition {partition} offset {offset}: {self.numbers[at]} and {number}")
 
     @property
-    def not_handed_out(self) -> list[Place]:
+    def not_handed_out(self) -> list[Location]:
         """Acknowledged records that nobody was given yet."""
-        return [place for place in self.acknowledged if place not in self.handed_out]
+        return [at for at in self.acknowledged if at not in self.handed_out]
 
     def audit(
         self,
-        found: Mapping[Place, int],
-        places: Mapping[int, int],
+        found: Mapping[Location, int],
+        offsets: Mapping[int, int],
         pauses: Mapping[str, list[Pause]],
         stable_s: float,
     ) -> Audit:
-        """Holds all of it against the rules. `found` is what the partitions hold in the end, by number; `places` are
+        """Holds all of it against the rules. `found` is what the partitions hold in the end, by number; `offsets` are
         those of the group after all have left; `pauses` are the times for which consumers were stopped."""
         known = {**self.acknowledged, **found}
-        different = [place for place, number in self.numbers.items() if known.get(place, number) != number]
+        different = [at for at, number in self.numbers.items() if known.get(at, number) != number]
         overlaps, excused = overlaps_of(self.turns, pauses)
         return Audit(
             story=self,
             missing=len(self.not_handed_out),
             different=len(self.different) + len(different),
             passed=[*self._passed(found)],
-            behind=len({partition for partition, offset in found if places.get(partition, 0) <= offset}),
+            behind=len({partition for partition, offset in found if offsets.get(partition, 0) <= offset}),
             conflicts=self.ownership.conflicts,
             overlaps=overlaps,
             excused=excused,
             stable_s=stable_s,
         )
 
-    def _passed(self, found: Mapping[Place, int]) -> Iterator[str]:
+    def _passed(self, found: Mapping[Location, int]) -> Iterator[str]:
         """Places beyond a record that had not been handed out by then."""
         offsets: dict[int, list[int]] = defaultdict(list)
         for partition, offset in sorted({*found, *self.acknowledged}):
@@ -194,10 +194,10 @@ class Story:
             for partition, those in offsets.items()
         }
         """Of each record: when it and all before it had been handed out."""
-        for at_s, partition, place in self.places:
-            before = bisect_left(offsets[partition], place)
+        for at_s, partition, offset in self.offsets:
+            before = bisect_left(offsets[partition], offset)
             if before and since[partition][before - 1] > at_s:
-                yield f"partition {partition}: place {place} at {at_s:.3f}"
+                yield f"partition {partition}: offset {offset} at {at_s:.3f}"
 
 
 def overlaps_of(turns: Iterable[Turn], pauses: Mapping[str, list[Pause]]) -> tuple[list[str], int]:
@@ -241,7 +241,7 @@ class Audit:
     different: int
     passed: list[str]
     behind: int
-    """Partitions whose place in the end is not the end: consumers that left in good order have committed all."""
+    """Partitions whose offset in the end is not the end: consumers that left in good order have committed all."""
     conflicts: list[str]
     overlaps: list[str]
     excused: int
@@ -269,7 +269,7 @@ class Audit:
             "repetitions": story.handed_out.total() - len(story.handed_out),
             "assignments": story.ownership.assignments,
             "partitions_assigned": story.told["assigned"],
-            "places_seen": len(story.places),
+            "offsets_seen": len(story.offsets),
             "calls_failed": story.told["failed"],
             "acknowledged_not_handed_out": self.missing,
             "different": self.different,
@@ -295,14 +295,14 @@ class Audit:
         repeated, share = figures["records_repeated"], figures["records_repeated"] / max(1, len(story.handed_out))
         table.add_row("  more than once", f"{repeated:,} ({share:.2%})")
         table.add_row("partitions given to a member", f"{story.ownership.assignments:,}")
-        table.add_row("places seen", f"{len(story.places):,}")
+        table.add_row("committed offsets seen", f"{len(story.offsets):,}")
         for name, count in sorted(story.errors.items()):
             table.add_row(f"calls that raised {name}", f"{count:,}")
         table.add_row("acknowledged and never handed out", _zero(self.missing))
         table.add_row("handed out otherwise than sent", _zero(self.different))
-        table.add_row("places beyond what was handed out", _zero(len(self.passed)))
-        table.add_row("places that went back", _zero(len(story.went_back)))
-        table.add_row("partitions whose last place is not the end", _zero(self.behind))
+        table.add_row("offsets beyond what was handed out", _zero(len(self.passed)))
+        table.add_row("offsets that went back", _zero(len(story.went_back)))
+        table.add_row("partitions whose last offset is not the end", _zero(self.behind))
         table.add_row("owned by two members in an epoch", _zero(len(self.conflicts)))
         table.add_row("handed out by two at a time", _zero(len(self.overlaps)))
         table.add_row("  but by a process that was stopped in the act", f"{self.excused:,}")

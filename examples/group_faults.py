@@ -31,7 +31,7 @@ from pathlib import Path
 from flights import PROTOCOLS, read_flights
 from flights_audit import number_of
 from flights_faults import SETTINGS, links
-from group_audit import Audit, Pause, Place, Seen, Story
+from group_audit import Audit, Location, Pause, Seen, Story
 from group_crew import Crew, Line, Member, MemberFailed
 from rich.console import Console
 from rich.progress import Progress
@@ -111,13 +111,13 @@ class Run:
 
     async def _settle(self, number: int, delivery: Delivery) -> None:
         with contextlib.suppress(TidelogError):
-            place = await delivery
-            assert place.offset is not None
-            self.story.acknowledged[place.partition, place.offset] = number
+            receipt = await delivery
+            assert receipt.offset is not None
+            self.story.acknowledged[receipt.partition, receipt.offset] = number
 
-    async def read_all(self) -> dict[Place, int]:
+    async def read_all(self) -> dict[Location, int]:
         """What the partitions hold, when nobody writes any more: each record's number. Raises `TimeoutError`."""
-        found: dict[Place, int] = {}
+        found: dict[Location, int] = {}
         partitions = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
         async with asyncio.timeout(WAIT_S_MAX), self._reader(*partitions) as consumer:
             ends = await consumer.end_offsets(partitions)
@@ -147,7 +147,7 @@ class Run:
                         self.story.follow(json.loads(record.key or b"{}"), value, time.monotonic())
 
     async def watch(self) -> None:
-        """Asks for the group's places now and then, until it is cancelled."""
+        """Asks for the group's offsets now and then, until it is cancelled."""
         async with AdminClient(self._cluster.bootstrap) as admin:
             while True:
                 with contextlib.suppress(TidelogError):
@@ -155,10 +155,10 @@ class Run:
                 await asyncio.sleep(10 * LOOK_S)
 
     async def look(self, admin: AdminClient) -> dict[int, int]:
-        """The group's places, by partition."""
+        """The group's offsets, by partition."""
         lags = await admin.group_lags(GROUP)
         now_s = time.monotonic()
-        self.story.places += [Seen(now_s, lag.partition_id, lag.current_offset) for lag in lags]
+        self.story.offsets += [Seen(now_s, lag.partition_id, lag.current_offset) for lag in lags]
         return {lag.partition_id: lag.current_offset for lag in lags}
 
     async def until_stable(self, admin: AdminClient) -> None:
@@ -197,9 +197,9 @@ class Run:
             await self._drain()
             await self.crew.end()
             found = await self.read_all()
-            places = await self.look(admin)
-            await self._caught_up(places, following, watching)
-        return self.story.audit(found, places, self.pauses, stable_s)
+            offsets = await self.look(admin)
+            await self._caught_up(offsets, following, watching)
+        return self.story.audit(found, offsets, self.pauses, stable_s)
 
     async def _drain(self) -> None:
         """Until everything that was acknowledged is handed out, or it takes too long, which the audit tells."""
@@ -209,10 +209,10 @@ class Run:
                     self.crew.check()
                     await asyncio.sleep(10 * LOOK_S)
 
-    async def _caught_up(self, places: dict[int, int], *tasks: asyncio.Task[None]) -> None:
-        """Until what follows the log has read the last places in it. Raises what has ended it, and `TimeoutError`."""
+    async def _caught_up(self, offsets: dict[int, int], *tasks: asyncio.Task[None]) -> None:
+        """Until what follows the log has read the last offsets in it. Raises what has ended it, and `TimeoutError`."""
         async with asyncio.timeout(WAIT_S_MAX):
-            while not places.items() <= self.story.followed.items():
+            while not offsets.items() <= self.story.followed.items():
                 for task in tasks:
                     if task.done():
                         task.result()

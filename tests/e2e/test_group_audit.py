@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from group_audit import Audit, Ownership, Place, Seen, Story
+from group_audit import Audit, Location, Ownership, Seen, Story
 
 COUNT = 10
 STABLE_S = 3.0
@@ -32,8 +32,8 @@ def current(member: str, held: dict[int, int], revoking: dict[int, int] | None =
     return key, {**key, "member_epoch": 9, "held": topics(held), "revoking": topics(revoking or {})}
 
 
-def place(offset: int) -> Any:
-    key = {"kind": "place", "group": "g", "topic": "t", "partition": 0}
+def offset(offset: int) -> Any:
+    key = {"kind": "offset", "group": "g", "topic": "t", "partition": 0}
     return key, {**key, "offset": offset, "member_id": "a"}
 
 
@@ -42,8 +42,8 @@ class Played:
 
     def __init__(self) -> None:
         self.story = Story("g")
-        self.found: dict[Place, int] = {(0, offset): 100 + offset for offset in range(COUNT)}
-        self.places = {0: COUNT}
+        self.found: dict[Location, int] = {(0, offset): 100 + offset for offset in range(COUNT)}
+        self.offsets = {0: COUNT}
         self.pauses: dict[str, list[tuple[float, float]]] = {}
         self.lines = [
             ("a", assigned(0)),
@@ -55,17 +55,17 @@ class Played:
         ]
         self.seen = [Seen(1.5, 0, 3), Seen(6.0, 0, 10)]
         self.log: Log = [current("a", {0: 1}), current("a", {}, {0: 1}), current("a", {}), current("b", {0: 2})]
-        self.log += [place(3), place(3), place(7)]
+        self.log += [offset(3), offset(3), offset(7)]
         self.stable_s = STABLE_S
         self.story.acknowledged.update(self.found)
 
     def audit(self) -> Audit:
         for member, line in self.lines:
             self.story.tell(member, line)
-        self.story.places += self.seen
+        self.story.offsets += self.seen
         for key, value in self.log:
             self.story.follow(key, value, 6.0)
-        return self.story.audit(self.found, self.places, self.pauses, self.stable_s)
+        return self.story.audit(self.found, self.offsets, self.pauses, self.stable_s)
 
 
 def test_all_is_well_and_what_came_twice_is_counted() -> None:
@@ -80,7 +80,7 @@ def lose(played: Played) -> None:
 
 
 def never_know(played: Played) -> None:
-    """A record that no producer was told of: it need not be handed out, but a place may not pass it."""
+    """A record that no producer was told of: it need not be handed out, but a offset may not pass it."""
     lose(played)
     del played.story.acknowledged[0, 8]
 
@@ -94,7 +94,7 @@ def commit_beyond(played: Played) -> None:
 
 
 def stay_behind(played: Played) -> None:
-    played.places[0] = COUNT - 1
+    played.offsets[0] = COUNT - 1
 
 
 def alter(played: Played) -> None:
@@ -120,7 +120,7 @@ def own_one_epoch_twice(played: Played) -> None:
 
 
 def go_back(played: Played) -> None:
-    played.log.append(place(6))
+    played.log.append(offset(6))
 
 
 def settle_late(played: Played) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.model.ids import TopicPartition
 from tidelog.placement.rebalance import Assignment, Plan, plan_rebalance
-from tidelog.placement.striped import UsableBroker, place
+from tidelog.placement.striped import UsableBroker, assigned_replicas
 
 Lists = list[tuple[int, ...]]
 
@@ -59,7 +59,7 @@ def clusters(draw: st.DrawFn, *, brokers_max: int, partitions_max: int, is_strip
     factor_max = min(len(old), len(stay), 4)
     partitions = draw(st.integers(1, partitions_max))
     if is_striped:
-        lists = [tuple(held) for held in place(old, range(partitions), draw(st.integers(1, factor_max)))]
+        lists = [tuple(held) for held in assigned_replicas(old, range(partitions), draw(st.integers(1, factor_max)))]
     else:
         nodes = [broker.node_id for broker in old]
         held = st.integers(1, factor_max).flatmap(

@@ -161,8 +161,8 @@ class ReassignmentDescription(msgspec.Struct, frozen=True):
 class BrokerDescription(msgspec.Struct, frozen=True):
     """A registered broker and its HTTP address.
 
-    A fenced one is not heard of now, and leads nothing. `broker_epoch` is its registration's place in the metadata log;
-    `voter_id` is None if it does not vote on that log.
+    A fenced one is not heard of now, and leads nothing. `broker_epoch` is the position of its registration in the
+    metadata log; `voter_id` is None if it does not vote on that log.
     """
 
     broker_id: int
@@ -208,7 +208,7 @@ class ClusterDescription(msgspec.Struct, frozen=True):
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True):
-    """One place that could decide a setting's value."""
+    """A source that could decide a setting's value."""
 
     name: str
     value: str | None

@@ -3,7 +3,7 @@
 The replicas are walked side by side, range by range, up to the lowest of their high watermarks. Each reads and checks
 its own batches and answers with a checksum of what its catalog names; so a few bytes for each range cross the network.
 Where checksums differ, the batches of that range are named and the first that differs is found. What is damaged the
-brokers repair by themselves; after the walk each damaged place is looked at again, until it is whole or time is up.
+brokers repair by themselves; after the walk each damaged batch is looked at again, until it is whole or time is up.
 """
 
 from __future__ import annotations

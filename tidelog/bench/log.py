@@ -86,8 +86,8 @@ def run_log(options: LogOptions, progress: Callable[[int, int], None] | None = N
     total = sum(map(len, options.runs))
     runs: list[LogRun] = []
     with ExitStack() as stack:
-        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-benchmark-", dir=options.directory))
-        children = [_start(stack, node, options, place) for node in range(1, options.replicas + 1)]
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-benchmark-", dir=options.directory))
+        children = [_start(stack, node, options, directory) for node in range(1, options.replicas + 1)]
         ports = [_hear(child, int) for child in children]
         for child in children:
             _tell(child, ports)
@@ -119,8 +119,8 @@ async def _run_against(options: LogOptions, report: Callable[[int, int], None]) 
     return runs
 
 
-def _start(stack: ExitStack, node: int, options: LogOptions, place: str) -> subprocess.Popen[bytes]:
-    arguments = [str(node), str(Path(place) / str(node))]
+def _start(stack: ExitStack, node: int, options: LogOptions, directory: str) -> subprocess.Popen[bytes]:
+    arguments = [str(node), str(Path(directory) / str(node))]
     child = subprocess.Popen(
         [sys.executable, "-m", "tidelog.bench.log_replica", *arguments],
         stdin=subprocess.PIPE,

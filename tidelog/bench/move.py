@@ -187,9 +187,9 @@ async def _fill(bootstrap: str, options: MoveOptions, written: _Written) -> None
 
 
 async def _acknowledge(delivery: Delivery, numbers: dict[int, int], number: int) -> None:
-    place = await delivery
-    assert place.offset is not None
-    numbers[place.offset] = number
+    receipt = await delivery
+    assert receipt.offset is not None
+    numbers[receipt.offset] = number
 
 
 async def _load(bootstrap: str, written: _Written, over: asyncio.Event) -> None:

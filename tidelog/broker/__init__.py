@@ -1,1 +1,1 @@
-"""The broker: partition runtimes, controller, HTTP listener, and the one place that wires them."""
+"""The broker: partition runtimes, controller, HTTP listener, and the assembly that wires them."""

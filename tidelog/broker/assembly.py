@@ -1,4 +1,4 @@
-"""The one place that builds and wires a broker process, and decides the order of start and stop.
+"""Assembly of a broker process: builds and wires its parts, and decides the order of start and stop.
 
 Start: disk, broker, listener (so that port 0 becomes a number), then the broker joins its cluster under that address
 and is ready; until then it may be stopped as at any time. Stop: the listener ends its waits and takes no more requests,

@@ -106,8 +106,8 @@ class Dependencies:
         for number, node in enumerate(self.nodes):
             last: dict[str, tuple[int, str]] = {}
             for key, _, value in node.act.polled():
-                place = versions.log(key).places.get(value, -1)
-                last[key] = max(last.get(key, (-1, "")), (place, value))
+                offset = versions.log(key).offsets.get(value, -1)
+                last[key] = max(last.get(key, (-1, "")), (offset, value))
             for key, (_, value) in last.items():
                 writer = self._writers.get((key, value))
                 if writer is not None and writer != number:

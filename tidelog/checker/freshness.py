@@ -64,9 +64,9 @@ def realtime_lag(run: Run) -> Lag:
             highest[key] = max(offset, highest.get(key, -1))
         for key, offset in highest.items():
             offsets, times = proofs[key]
-            place = bisect_right(offsets, offset)
-            if place < len(offsets):
-                worst = max(worst, Lag(act.invoked_s - times[place], key, offset + 1, str(act)))
+            index = bisect_right(offsets, offset)
+            if index < len(offsets):
+                worst = max(worst, Lag(act.invoked_s - times[index], key, offset + 1, str(act)))
     return worst
 
 
@@ -84,7 +84,7 @@ def _proofs(run: Run) -> dict[str, tuple[list[int], list[float]]]:
     for key, times in first.items():
         offsets = sorted(times)
         earliest = [times[offset] for offset in offsets]
-        for place in reversed(range(len(earliest) - 1)):
-            earliest[place] = min(earliest[place], earliest[place + 1])
+        for index in reversed(range(len(earliest) - 1)):
+            earliest[index] = min(earliest[index], earliest[index + 1])
         proofs[key] = offsets, earliest
     return proofs

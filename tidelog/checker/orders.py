@@ -28,7 +28,7 @@ class Position:
     is_subscriber: bool = False
 
     def moves(self, act: Act) -> None:
-        """Other partitions, or other places in them."""
+        """Other partitions, or other offsets in them."""
         if act.outcome == "fail":
             return
         match act.f:
@@ -84,20 +84,20 @@ def _polls(act: Act, position: Position, versions: Versions) -> Iterator[Anomaly
 def _sends(act: Act, position: Position, versions: Versions) -> Iterator[Anomaly]:
     last: dict[str, int] = {}
     for send in act.sends:
-        place = versions.place(send.key, send.offset, send.value)
-        if place is None:
+        offset = versions.offset_of(send.key, send.offset, send.value)
+        if offset is None:
             continue
         log = versions.log(send.key)
         if send.key in last:
             before = last[send.key]
-            yield from _step("int-send-skip", "int-nonmonotonic-send", send.key, act, before, place, log.steps)
+            yield from _step("int-send-skip", "int-nonmonotonic-send", send.key, act, before, offset, log.steps)
         elif _follows(act, position, send):
             _, before = position.sent[send.key]
-            if log.steps(before, place) < 1:
-                text = f"{act}: {send.value} is at {place}, and what was sent before it at {before}"
+            if log.steps(before, offset) < 1:
+                text = f"{act}: {send.value} is at {offset}, and what was sent before it at {before}"
                 yield Anomaly("nonmonotonic-send", send.key, text)
-        last[send.key] = place
-    position.sent.update((key, (act, place)) for key, place in last.items())
+        last[send.key] = offset
+    position.sent.update((key, (act, offset)) for key, offset in last.items())
 
 
 def _follows(act: Act, position: Position, send: Send) -> bool:

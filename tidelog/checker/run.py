@@ -2,7 +2,7 @@
 
 What a loss takes away is forgotten here, so that no rule needs to know of losses: acknowledgements that only memory
 kept become unknown outcomes, and what was seen of a partition that shows what is not on disk yet is set aside. The same
-goes for partitions that are gone. Acknowledgements of nobody (`none`) promise nothing in the first place.
+goes for partitions that are gone. Acknowledgements of nobody (`none`) promise nothing.
 """
 
 from __future__ import annotations

@@ -55,16 +55,16 @@ def missing(run: Run, versions: Versions) -> Iterator[Anomaly]:
     for key, writers in versions.writers.items():
         log, read, damaged = versions.log(key), versions.read.get(key, set()), run.damaged.get(key, ())
         start = run.start(key)
-        bound = max((log.places[value] for value in read if value in log.places), default=-1)
+        bound = max((log.offsets[value] for value in read if value in log.offsets), default=-1)
         for value, writer in writers.items():
             if value in read or not versions.is_committed(writer):
                 continue
-            place = log.last_place(value) if value in log.places else None
-            if place is None and _is_excused(writer, key, value, start, damaged):
+            offset = log.last_offset(value) if value in log.offsets else None
+            if offset is None and _is_excused(writer, key, value, start, damaged):
                 continue
-            if place is not None and start <= place <= bound:
-                yield Anomaly("lost-write", key, f"{value} of {writer}, at {place}, while {bound} was read")
-            elif writer.outcome == "ok" and (place is None or place >= start):
+            if offset is not None and start <= offset <= bound:
+                yield Anomaly("lost-write", key, f"{value} of {writer}, at {offset}, while {bound} was read")
+            elif writer.outcome == "ok" and (offset is None or offset >= start):
                 yield Anomaly("unseen", key, f"{value} of {writer} is acknowledged, and was never read")
 
 

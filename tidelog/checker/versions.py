@@ -19,7 +19,7 @@ class KeyLog:
         self.shown: dict[int, str] = {}
         self.conflicts: dict[int, set[str]] = {}
         """Offsets with several values, and these."""
-        self.places: dict[str, int] = {}
+        self.offsets: dict[str, int] = {}
         """The first offset of each value."""
         self.repeated: dict[str, set[int]] = {}
         """Values at several offsets, and these."""
@@ -29,17 +29,17 @@ class KeyLog:
         shown = self.shown.setdefault(offset, value)
         if shown != value:
             self.conflicts.setdefault(offset, {shown}).add(value)
-        place = self.places.setdefault(value, offset)
-        if place != offset:
-            self.repeated.setdefault(value, {place}).add(offset)
-            self.places[value] = min(place, offset)
+        first = self.offsets.setdefault(value, offset)
+        if first != offset:
+            self.repeated.setdefault(value, {first}).add(offset)
+            self.offsets[value] = min(first, offset)
 
     def rank(self) -> None:
         """To be called when all values are added."""
         self.ranks = {offset: rank for rank, offset in enumerate(sorted(self.shown))}
 
-    def last_place(self, value: str) -> int:
-        return max(self.repeated[value]) if value in self.repeated else self.places[value]
+    def last_offset(self, value: str) -> int:
+        return max(self.repeated[value]) if value in self.repeated else self.offsets[value]
 
     def steps(self, before: int | None, after: int | None) -> int:
         """How far apart two offsets are; 1, if one of them is nowhere."""
@@ -48,10 +48,10 @@ class KeyLog:
         return self.ranks[after] - self.ranks[before]
 
     def order(self) -> Iterator[str]:
-        """Each value once, at its first place."""
+        """Each value once, at its first offset."""
         for offset in self.ranks:
             value = self.shown[offset]
-            if self.places[value] == offset:
+            if self.offsets[value] == offset:
                 yield value
 
 
@@ -83,9 +83,9 @@ class Versions:
             return any(send.value in self.read.get(send.key, ()) for send in act.sends)
         return act.outcome == "ok"
 
-    def place(self, key: str, offset: int | None, value: str) -> int | None:
+    def offset_of(self, key: str, offset: int | None, value: str) -> int | None:
         """Where a record that was sent is."""
-        return self.log(key).places.get(value) if offset is None else offset
+        return self.log(key).offsets.get(value) if offset is None else offset
 
     def _note(self, act: Act) -> None:
         for send in act.sends:

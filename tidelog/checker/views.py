@@ -44,9 +44,9 @@ def acknowledged_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
 def _missing(
     view: View, replica: int | None, act: Act, offset: int | None, value: str, records: dict[int, str]
 ) -> Anomaly:
-    place = "nowhere" if offset is None else f"not at {offset}"
+    where = "nowhere" if offset is None else f"not at {offset}"
     found = "" if offset is None else f", where {records.get(offset, 'nothing')} is"
-    text = f"{value} of {act} was acknowledged ({act.durability}), and is {place} {_on(replica)}{found}"
+    text = f"{value} of {act} was acknowledged ({act.durability}), and is {where} {_on(replica)}{found}"
     return Anomaly("acknowledged-missing", view.key, f"{text}; the log holds {view.start} to {view.high_watermark}")
 
 
@@ -98,7 +98,7 @@ def bounds(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def equal_replicas(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """What two replicas have at the same offset is the same, and they end at the same place."""
+    """What two replicas have at the same offset is the same, and they end at the same offset."""
     first: dict[str, tuple[View, int | None, dict[int, str]]] = {}
     for view, replica in run.views:
         if view.key not in first:

@@ -2,5 +2,5 @@
 
 Commands are thin. They read the command line, call what a Python program would call (`AdminClient`, `Producer`,
 `Consumer`, `tidelog.broker.assembly`), and show the outcome: a table for people, one JSON document for programs.
-`main` decides what is imported and what an exit status means; `terminal` is the one place that writes.
+`main` decides what is imported and what an exit status means; `terminal` alone writes.
 """

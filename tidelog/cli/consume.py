@@ -132,7 +132,7 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
         client_id="tidelog-consume",
     )
     async with connected(client, bootstrap) as consumer:
-        await _place(consumer, reading)
+        await _seek(consumer, reading)
         with _reader_watched():
             async for records in _batches(consumer, reading):
                 await _write(b"".join(map(show, records)))
@@ -149,7 +149,7 @@ async def _write(output: bytes) -> None:
         raise ReaderGone from None
 
 
-async def _place(consumer: Consumer, reading: _Reading) -> None:
+async def _seek(consumer: Consumer, reading: _Reading) -> None:
     """Assigns the partitions, if some were named, and goes to where reading begins."""
     if reading.group is not None:
         await consumer.partitions_for_topic(reading.topic)  # a group would wait for a topic that does not exist

@@ -78,10 +78,10 @@ class StoredLog:
         """True if it is of this topic, by name or id, and this partition; None stands for all."""
         return topic in (None, self.name, self.identity.topic_id) and partition in (None, self.identity.partition)
 
-    def is_at(self, place: Path) -> bool:
+    def is_at(self, path: Path) -> bool:
         """True if this is the log's own directory, or that of the log whose journal it is."""
         where = Path(self.files.root, self.directory)
-        return place == where or (self.is_journal and place == where.parent)
+        return path == where or (self.is_journal and path == where.parent)
 
     def log_bytes(self) -> int:
         """How much there is to read."""
@@ -114,11 +114,11 @@ def stored(data_dir: str) -> Iterator[list[StoredLog]]:
         names = _topic_names(files)
         yield [
             StoredLog(files, directory, identity, names.get(identity.topic_id))
-            for directory, identity in sorted(identities.items(), key=_place)
+            for directory, identity in sorted(identities.items(), key=_in_order)
         ]
 
 
-def _place(found: tuple[str, PartitionId]) -> tuple[bool, str, int, bool]:
+def _in_order(found: tuple[str, PartitionId]) -> tuple[bool, str, int, bool]:
     """Metadata first, then topics and their partitions in order, a journal behind its log."""
     directory, identity = found
     return (identity != METADATA_LOG, identity.topic_id, identity.partition, directory.endswith(JOURNAL))
@@ -128,25 +128,25 @@ def _place(found: tuple[str, PartitionId]) -> tuple[bool, str, int, bool]:
 def containing(path: str) -> Iterator[list[StoredLog]]:
     """The log whose own directory is `path`, and its journal: DATA/topics/TOPIC-ID/PARTITION, DATA/metadata, or the
     directory of a log by itself; or a journal alone. Raises as `stored`."""
-    place = Path(path).resolve()
-    data_dir = _data_dir_of(place)
+    resolved = Path(path).resolve()
+    data_dir = _data_dir_of(resolved)
     if data_dir is not None:
         with stored(str(data_dir)) as logs:
-            found = [log for log in logs if log.is_at(place)]
+            found = [log for log in logs if log.is_at(resolved)]
             if found:
                 yield found
                 return
     raise CommandError(f"{path} is not the directory of a log")
 
 
-def _data_dir_of(place: Path) -> Path | None:
-    if place.name in metadata_directories(DiskFiles(str(place.parent))):
-        return place.parent
-    if place.parent.parent.name == TOPICS:
-        return place.parent.parent.parent
-    if place.name == JOURNAL:
-        return _data_dir_of(place.parent)
-    return place if (place / JOURNAL).is_dir() else None
+def _data_dir_of(path: Path) -> Path | None:
+    if path.name in metadata_directories(DiskFiles(str(path.parent))):
+        return path.parent
+    if path.parent.parent.name == TOPICS:
+        return path.parent.parent.parent
+    if path.name == JOURNAL:
+        return _data_dir_of(path.parent)
+    return path if (path / JOURNAL).is_dir() else None
 
 
 @contextmanager

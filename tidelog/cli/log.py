@@ -249,8 +249,8 @@ def _records(log: StoredLog, dumped: Dumped, data: bytes) -> Objects:
 
 def _print_dumped(log: StoredLog, dumped: Dumped, records: Objects, *, as_json: bool) -> None:
     if as_json:
-        place = {"topic": log.name, "partition": log.identity.partition, "is_journal": log.is_journal}
-        print(json.dumps({**place, **dumped.as_json(), **({"records": records} if records else {})}))
+        identity = {"topic": log.name, "partition": log.identity.partition, "is_journal": log.is_journal}
+        print(json.dumps({**identity, **dumped.as_json(), **({"records": records} if records else {})}))
         return
     print(f"  {dumped}")
     for record in records:

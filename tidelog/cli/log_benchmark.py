@@ -110,7 +110,7 @@ def _read_sizes(path: Path) -> tuple[int, ...]:
 
 
 def parse_size(text: str, where: str) -> int:
-    """Bytes: 100, 100B, 2KB, 2MB; powers of ten. Raises `UsageError`, with the place it stands in."""
+    """Bytes: 100, 100B, 2KB, 2MB; powers of ten. Raises `UsageError`, with its position in the text."""
     match = SIZE.fullmatch(text.strip())
     size = int(match[1]) * UNITS[(match[2] or "B").upper()] if match else 0
     if not 1 <= size <= BYTES_MAX:

@@ -83,9 +83,9 @@ def entry_objects(kind: str, payload: bytes) -> Objects:
 
 def batch_records(log: StoredLog, data: bytes) -> Iterator[dict[str, Any]]:
     """The records of the batches of a topic."""
-    place = TopicPartition(log.name, log.identity.partition)
+    log_partition = TopicPartition(log.name, log.identity.partition)
     for batch in iter_batches(data):
-        yield from map(as_object, consumer_records(place, batch, 0))
+        yield from map(as_object, consumer_records(log_partition, batch, 0))
 
 
 def _bytes(content: bytes) -> dict[str, Any]:

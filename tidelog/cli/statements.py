@@ -7,7 +7,7 @@
     show topics|brokers|groups
 
 After the design of Kafka's replication (2012). Words are words in any case; a broker is `broker-3`, and a semicolon at
-the end does no harm. A sentence that is none is refused with the place where it stops being one and with what could
+the end does no harm. A sentence that is none is refused with the position where it stops being one and with what could
 stand there, which is also what the prompt completes.
 """
 

@@ -61,14 +61,14 @@ class Tally:
         return (
             f"{counted(self.acknowledged, 'record')}, {_megabytes(self.bytes)} MB in {seconds:.2f} s ("
             f"{self.acknowledged / seconds:,.0f} records/s, {_megabytes(self.bytes / seconds)} MB/s)"
-            f"{self._places()}"
+            f"{self._offsets()}"
         )
 
     def shortfall(self) -> str:
         """What to say beside an error."""
         return (
             f"{counted(self.acknowledged, 'record')} acknowledged, {self.refused:,} surely not appended, "
-            f"{self.unknown:,} unknown{self._places()}"
+            f"{self.unknown:,} unknown{self._offsets()}"
         )
 
     def document(self, topic: str) -> dict[str, Any]:
@@ -89,15 +89,15 @@ class Tally:
             ],
         }
 
-    def _places(self) -> str:
+    def _offsets(self) -> str:
         """The range of offsets in each partition; others may have written in between."""
         extents = [
             (partition, extent) for partition, extent in sorted(self._extents.items()) if extent.last_offset is not None
         ]
         if len(self._extents) > PARTITIONS_SHOWN_MAX:
             return f"; in {len(self._extents)} partitions"
-        places = ", ".join(f"{partition}: {extent.first_offset}-{extent.last_offset}" for partition, extent in extents)
-        return f"; offsets {places}" if places else ""
+        offsets = ", ".join(f"{partition}: {extent.first_offset}-{extent.last_offset}" for partition, extent in extents)
+        return f"; offsets {offsets}" if offsets else ""
 
 
 def _megabytes(size: float) -> str:

@@ -1,7 +1,7 @@
 """Settings as an administrator sees them: the value in force, where it came from, and what it would be otherwise.
 
 The shape is Kafka's DescribeConfigs and the `configs` resources of the REST v3 API. A setting's *synonyms* are all the
-places that could decide its value, strongest first; the first one does.
+sources that could decide its value, strongest first; the first one does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ConfigSource(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """One place that could decide a setting's value, and the value it would give."""
+    """A source that could decide a setting's value, and the value it would give."""
 
     name: str
     value: str | None

@@ -1,6 +1,6 @@
 """A broker's settings from their four sources: flag > environment > file > default.
 
-This is the one place that reads a settings file. The environment comes as a mapping from the caller, so that a test,
+This module alone reads a settings file. The environment comes as a mapping from the caller, so that a test,
 or a broker inside a simulation, has one of its own. Every error names the source that the value came from: with four
 of them, "log.segment.bytes is wrong" would only start the search.
 """

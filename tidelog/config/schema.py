@@ -161,7 +161,7 @@ class BrokerConfig(Settings):
     controller_voter_replace_ms: Milliseconds = setting(
         "controller.voter.replace.ms",
         600_000,
-        "A voter that was silent for this long gives its place to another broker that is live, if there is one. (A "
+        "A voter that was silent for this long gives its vote to another broker that is live, if there is one. (A "
         "voter whose disk was replaced gives it up at once.)",
         unit="ms",
     )
@@ -363,9 +363,9 @@ class BrokerConfig(Settings):
     offsets_topic_num_partitions: Count = setting(
         "offsets.topic.num.partitions",
         16,
-        "Partitions of `__consumer_offsets`, which keeps the groups' members and places: as many brokers can share "
-        "the work. In force when the topic is made, by the first request about a group, and never changed after. "
-        "(Kafka: 50.)",
+        "Partitions of `__consumer_offsets`, which keeps the groups' members and committed offsets: as many brokers "
+        "can share the work. In force when the topic is made, by the first request about a group, and never changed "
+        "after. (Kafka: 50.)",
     )
     offsets_topic_replication_factor: Count = setting(
         "offsets.topic.replication.factor",
@@ -382,17 +382,17 @@ class BrokerConfig(Settings):
     offsets_retention_minutes: Count = setting(
         "offsets.retention.minutes",
         10_080,
-        "For how long a group's places are kept once it has no members; for groups that never had any, since each "
-        "place was committed.",
+        "For how long a group's offsets are kept once it has no members; for groups that never had any, since each "
+        "offset was committed.",
         unit="min",
     )
     offsets_retention_check_interval_ms: Milliseconds = setting(
-        "offsets.retention.check.interval.ms", 600_000, "How often places that are too old are looked for.", unit="ms"
+        "offsets.retention.check.interval.ms", 600_000, "How often offsets that are too old are looked for.", unit="ms"
     )
     offset_metadata_max_bytes: Count = setting(
         "offset.metadata.max.bytes",
         4_096,
-        "How much text may come with a committed place.",
+        "How much text may come with a committed offset.",
         unit="bytes",
     )
     group_consumer_session_timeout_ms: Milliseconds = setting(

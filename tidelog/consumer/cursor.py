@@ -78,7 +78,7 @@ class Cursor:
         return self._position
 
     @property
-    def is_placed(self) -> bool:
+    def has_position(self) -> bool:
         """True if it is settled where to read; else only a seek or a reset can tell."""
         return self.reset is not None or self._position is not None
 
@@ -106,7 +106,7 @@ class Cursor:
     @property
     def wants_more(self) -> bool:
         """True if the next fetch, or the look-up of a reset, should begin."""
-        return self.is_placed and len(self._chunks) < CHUNKS_MAX and self.error is None and not self.is_paused
+        return self.has_position and len(self._chunks) < CHUNKS_MAX and self.error is None and not self.is_paused
 
     def add(self, generation: int, data: bytes) -> bool:
         """Takes fetched batches in. False if they are not wanted any more, or hold no whole batch.

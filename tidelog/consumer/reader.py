@@ -191,7 +191,7 @@ class PartitionReader:
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that will be handed out."""
         cursor = self._subscription.cursor(partition)
-        if not cursor.is_placed and self._group is not None and not self._group.is_subscribed:
+        if not cursor.has_position and self._group is not None and not self._group.is_subscribed:
             self._check_usable()
             await self._group.is_ready(None)
         if cursor.reset is not None:

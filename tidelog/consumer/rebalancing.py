@@ -170,21 +170,21 @@ class Rebalancing:
         for cursor in uncommitted:
             if cursor in self._uncommitted:
                 del self._uncommitted[cursor]
-                if not cursor.is_placed:
-                    self._place(cursor, offsets)
+                if not cursor.has_position:
+                    self._seek(cursor, offsets)
                     self._fetcher.wake(cursor)
         still_new = self._new() if self._member.membership.member_id == owner else []
         begun = [partition for partition in fresh if partition in still_new]
         cursors = self._subscription.add(begun, None)
         for cursor in cursors:
             self._begun[cursor.partition] = None
-            self._place(cursor, offsets)
+            self._seek(cursor, offsets)
         await told(self.listener.on_partitions_assigned, begun)
         for cursor in cursors:
             if cursor.partition in self._begun:
                 self._fetcher.begin(cursor)
 
-    def _place(self, cursor: Cursor, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def _seek(self, cursor: Cursor, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """At the group's committed offset; else where `auto_offset_reset` says, or a `seek` will."""
         committed = offsets.get(cursor.partition)
         if committed is not None:

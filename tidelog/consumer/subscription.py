@@ -111,7 +111,7 @@ class Subscription:
             chosen = self._turns
         chosen = [cursor for cursor in chosen if not cursor.is_paused]
         for cursor in chosen:
-            if not cursor.is_placed:
+            if not cursor.has_position:
                 raise InvalidRequest(f"{cursor.partition} has no position, and auto_offset_reset is none: `seek` first")
             error = cursor.take_error()
             if error is not None:

@@ -2,7 +2,7 @@
 
     replicas [1,2,3] to [4,2,3]:  replicas [4,2,3,1], adding [4], removing [1]  ->  4 in sync  ->  replicas [4,2,3]
 
-While a move is under way all its replicas copy, so nothing is in fewer places than before. A move that is replaced by
+While a move is under way all its replicas copy, so nothing has fewer copies than before. A move that is replaced by
 another keeps the first one's targets until the end, as both adding and removing: they may be the ones in sync. A move
 that is called off leaves the original replicas, provided that one of them is in sync.
 

@@ -34,7 +34,7 @@ from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, Topic
 from tidelog.model.errors import InvalidRequest, TopicExists, UnknownTopic
 from tidelog.model.ids import NodeId
 from tidelog.model.names import check_topic_name, is_internal
-from tidelog.placement.striped import UsableBroker, arrange, least_leading, place
+from tidelog.placement.striped import UsableBroker, arrange, assigned_replicas, least_leading
 
 PARTITIONS_MAX = 10_000
 TOPICS_MAX = 10_000
@@ -116,7 +116,7 @@ def assign(image: ClusterImage, partitions: range, replication_factor: int, firs
             "ask for fewer replicas, or add brokers first"
         )
     on_live = min(replication_factor, len(live))
-    assignments = place(live, partitions, on_live, start=_start(image, live, first))
+    assignments = assigned_replicas(live, partitions, on_live, start=_start(image, live, first))
     spare = [broker.node_id for broker in arrange(_usable(fenced))] if replication_factor > on_live else []
     return [
         replicas + _turned(spare, partition)[: replication_factor - on_live]

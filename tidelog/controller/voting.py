@@ -6,7 +6,7 @@ at a time. In this order:
 1. A voter that can never come back goes: its disk was replaced, or its broker was removed.
 2. Voters are added until there are as many as wanted. Two tolerate no failure, just as one does, and twice as many
    disks can fail; so the first step from an odd number is taken only if a candidate for the next one is there as well.
-3. A voter that was silent for `controller.voter.replace.ms` goes, if a candidate can take its place.
+3. A voter that was silent for `controller.voter.replace.ms` goes, if a candidate can replace it.
 
 Nothing changes while the live voters are no majority. Those that go are none of the live ones, so the live voters are a
 majority of the set after a change, too.

@@ -56,7 +56,7 @@ def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: Gro
     records, verdicts = list[GroupLogRecord](), list[CommitVerdict]()
     for offset in request.offsets:
         try:
-            committed = _place(request.group, offset, view, settings, now)
+            committed = _record(request.group, offset, view, settings, now)
             if current is not None:
                 committed = structs.replace(committed, member_id=request.member_id, sequence=request.sequence)
                 _check_owned(current, committed, request.member_epoch)
@@ -97,7 +97,7 @@ def _check_numbers(offset: CommittedOffset, least: int) -> None:
         raise InvalidRequest(f"{offset.topic}-{offset.partition}: {offset.leader_epoch} is no leader epoch")
 
 
-def _place(group: str, offset: CommittedOffset, view: TopicsView, settings: GroupSettings, now: Now) -> OffsetRecord:
+def _record(group: str, offset: CommittedOffset, view: TopicsView, settings: GroupSettings, now: Now) -> OffsetRecord:
     """As nobody's. Raises `UnknownTopic`, `UnknownPartition`, `MetadataTooLong`."""
     seen = _topic(offset, view)
     if len(offset.metadata.encode()) > settings.offset_metadata_bytes_max:
@@ -200,7 +200,7 @@ def set_offsets(shard: Shard, request: SetOffsets, view: TopicsView, settings: G
     for offset in request.offsets:
         _check_numbers(offset, NO_OFFSET)
         if offset.offset != NO_OFFSET:
-            records.append(_place(request.group, offset, view, settings, now))
+            records.append(_record(request.group, offset, view, settings, now))
         elif (offset.topic, offset.partition) in group.offsets:
             records.append(gone(OffsetKey(group.name, offset.topic, offset.partition)))
     return Decision(tuple(records), GroupDone())

@@ -68,10 +68,10 @@ class NewOffset(NamedTuple):
 def plan(reset: Reset, standings: Sequence[Standing]) -> list[NewOffset]:
     """The new committed offsets, in the order given. Raises `UnprocessableBody` if one cannot be shifted, having
     none."""
-    return [NewOffset(one.topic, one.partition, one.current, _place(reset, one)) for one in standings]
+    return [NewOffset(one.topic, one.partition, one.current, _offset(reset, one)) for one in standings]
 
 
-def _place(reset: Reset, standing: Standing) -> int:
+def _offset(reset: Reset, standing: Standing) -> int:
     wanted = _wanted(reset, standing)
     return max(standing.log_start_offset, min(wanted, standing.high_watermark))
 

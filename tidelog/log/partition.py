@@ -34,12 +34,12 @@ class _NewProducerId(msgspec.Struct, frozen=True):
     producer_id: int
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _BatchOffsets(msgspec.Struct, frozen=True):
     base_offset: int | None
 
 
 class _Receipt(msgspec.Struct, frozen=True):
-    batches: tuple[_Place, ...]
+    batches: tuple[_BatchOffsets, ...]
     leader_epoch: int
 
 

@@ -18,7 +18,7 @@ file and in a client's hands is the same bytes (big endian):
     57 record_count        int32   fewer than last_offset_delta + 1 only in a compacted batch
     61 records                     see `batch_codec`; one compressed block if a codec is set
 
-Because base_offset and leader_epoch lie outside the CRC, a leader places a batch in its log without touching the
+Because base_offset and leader_epoch lie outside the CRC, a leader appends a batch to its log without touching the
 checksum that the producer computed: the bytes stay verified end to end. The two stamps that do lie inside
 (`stamp_append_time`, `stamp_producer`) compute it anew. All patches work in place on the one buffer that the request
 was received into; whoever holds a view of it sees them.
@@ -287,7 +287,7 @@ def seal(data: bytearray | memoryview) -> int:
 
 
 def seal_spread(first: bytearray, *rest: Buffer) -> None:
-    """The same, of a batch whose bytes lie in several buffers; the checksum's place is in the first."""
+    """The same, of a batch whose bytes lie in several buffers; the checksum lies in the first."""
     crc: int = crc32c(memoryview(first)[_CRC_START:])
     for buffer in rest:
         crc = crc32c(buffer, crc)

@@ -76,7 +76,8 @@ class BrokerInfo:
     """The addresses that its clients are told, by the names of its listeners, in their order."""
     rack: str | None
     epoch: int
-    """The place of its registration in the metadata log; whoever comes with an older one is a process of the past."""
+    """The position of its registration in the metadata log; whoever comes with an older one is a process of the
+    past."""
     incarnation: str
     """Of its process."""
     peer_host: str

@@ -174,7 +174,7 @@ def _even_replicas(
 
 
 def _replaced(old: tuple[int, ...], holders: Collection[int]) -> tuple[int, ...]:
-    """The old list, with new brokers in the places of those that no longer hold the partition."""
+    """The old list, with new brokers instead of those that no longer hold the partition."""
     new = iter(sorted(node for node in holders if node not in old))
     return tuple(node if node in holders else next(new) for node in old)
 
@@ -183,7 +183,7 @@ def _replaced(old: tuple[int, ...], holders: Collection[int]) -> tuple[int, ...]
 
 
 class _ListRules:
-    """A place in a list goes to a broker that has a copy, other than those in the places before."""
+    """A slot in a list goes to a broker that has a copy, other than those in the slots before."""
 
     def __init__(self, candidates: Sequence[tuple[int, ...]]) -> None:
         self._candidates = candidates
@@ -232,9 +232,9 @@ def _even_choice(
     return [next(iter(holders)) for holders in balancer.holders]
 
 
-def _swapped(replicas: tuple[int, ...], place: int, node: int) -> tuple[int, ...]:
-    """The list with `node` in `place`, and who was there where `node` was."""
-    there = replicas[place]
+def _swapped(replicas: tuple[int, ...], slot: int, node: int) -> tuple[int, ...]:
+    """The list with `node` at `slot`, and who was there where `node` was."""
+    there = replicas[slot]
     return tuple({there: node, node: there}.get(other, other) for other in replicas)
 
 

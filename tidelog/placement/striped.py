@@ -33,7 +33,7 @@ class UsableBroker(NamedTuple):
     rack: str | None = None
 
 
-def place(
+def assigned_replicas(
     brokers: Sequence[UsableBroker], partitions: range, replication_factor: int, *, start: int = 0
 ) -> list[list[int]]:
     """The replicas of each partition, preferred leader first. `start` is an index into the brokers as ordered here.

@@ -248,7 +248,7 @@ class Sender:
             self.memory_freed.set()
 
     def _settle(self, request: _Request, receipts: list[BatchReceipt]) -> None:
-        """All is well. A broker knows the places of only the last few batches of a repeated request; the others are
+        """All is well. A broker knows the offsets of only the last few batches of a repeated request; the others are
         found from theirs, since a try appends its batches without a gap. After several tries that may have appended
         something this does not hold, and they stay unknown."""
         if request.unknown_tries == 2:

@@ -1,7 +1,7 @@
 """Which sets of replicas decide: the majorities of one set of members, or of several at once.
 
 All that a quorum must do is to meet every other quorum. Protocol code asks `is_met`, never for a number, so that the
-joint majorities of a membership change (Ongaro's dissertation, 4.3) take the place of a plain majority without its
+joint majorities of a membership change (Ongaro's dissertation, 4.3) replace a plain majority without its
 noticing.
 """
 

@@ -29,24 +29,24 @@ KEYS_REMEMBERED = 100_000
 
 @dataclass(slots=True)
 class Chunk:
-    """Records of one partition that are appended together. `place` says which of the task's in that partition: a
+    """Records of one partition that are appended together. `position` says which of the task's in that partition: a
     number, and what follows a part of the chunk that is there already adds where it begins: `7+300`."""
 
     partition: TopicPartition
-    place: str
+    position: str
     rows: list[Row] = field(default_factory=list)
     size: int = 0
     cuts: list[int] = field(default_factory=list)
     """How many rows there were whenever a batch of Spark's ended."""
 
     def first(self, count: int) -> Chunk:
-        """Its beginning, at the same place."""
-        return Chunk(self.partition, self.place, self.rows[:count])
+        """Its beginning, at the same position."""
+        return Chunk(self.partition, self.position, self.rows[:count])
 
     def after(self, count: int) -> Chunk:
         """What follows that beginning."""
         cuts = [cut - count for cut in self.cuts if cut > count]
-        return Chunk(self.partition, f"{self.place}+{count}", self.rows[count:], cuts=cuts)
+        return Chunk(self.partition, f"{self.position}+{count}", self.rows[count:], cuts=cuts)
 
 
 class Chunker:

@@ -5,8 +5,8 @@ What is repeated is known by *where it belongs*: the query, its batch, the task,
 partition the number of the chunk. Of these a producer id is made, one for each chunk, as brokers make one of an
 `Idempotency-Key`; and of the chunk's *content* its first sequence. The partition's log remembers both:
 
-    same place, same content     appended before: the broker answers as it did then, and appends nothing
-    same place, other content    refused (42209): Spark computed other rows the second time
+    same position, same content     appended before: the broker answers as it did then, and appends nothing
+    same position, other content    refused (42209): Spark computed other rows the second time
 
 The second row is why the content counts. Rows that come out of a shuffle may come in another order when they are
 computed again; skipping the first hundred rows because a hundred were written would lose some and repeat others.
@@ -37,9 +37,9 @@ Row = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 FINGERPRINT_BITS = 31
 
 
-def chunk_producer(scope: str, topic_id: str, partition: int, place: str) -> ProducerId:
-    """The identity of the chunk at this place; `scope` says of which task of which write."""
-    digest = xxhash.xxh3_64_intdigest(f"{scope}/{topic_id}/{partition}/{place}".encode())
+def chunk_producer(scope: str, topic_id: str, partition: int, position: str) -> ProducerId:
+    """The identity of the chunk at this position; `scope` says of which task of which write."""
+    digest = xxhash.xxh3_64_intdigest(f"{scope}/{topic_id}/{partition}/{position}".encode())
     return ProducerId(digest & (KEYED_PRODUCER_BIT - 1) | KEYED_PRODUCER_BIT)
 
 

@@ -95,7 +95,7 @@ class TaskWriter:
         return encode_batch(
             chunk.rows,
             compression=self._options.compression,
-            producer_id=chunk_producer(self._scope, self._topics[topic].topic_id, partition, chunk.place),
+            producer_id=chunk_producer(self._scope, self._topics[topic].topic_id, partition, chunk.position),
             producer_epoch=0,
             base_sequence=fingerprint(chunk.rows),
         )
@@ -123,7 +123,7 @@ class TaskWriter:
             raise _not_repeatable(chunk.partition) from error
 
     def _is_there(self, beginning: Chunk) -> bool:
-        """Of a place where something is: writing the same once more changes nothing, and anything else is refused."""
+        """At a position that is taken: writing the same once more changes nothing, and anything else is refused."""
         try:
             self._post(beginning.partition, self._encode(beginning))
         except IdempotencyKeyReused:

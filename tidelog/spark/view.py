@@ -94,7 +94,7 @@ class ClusterView:
         return {found.key: found.offset for found in self._offsets(asked)}
 
     def record_bytes(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """See `View`: of the batches at that place."""
+        """See `View`: of the batches at that position."""
         return {partition: self._sample(partition, offset) for partition, offset in positions.items()}
 
     def wait_for_news(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:

@@ -42,12 +42,12 @@ class Appender:
         now_ms: int,
         *,
         may_skip: bool = False,
-        places: Sequence[tuple[int, int]] = (),
+        identities: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Writes batches, whose offsets and epoch are assigned, behind the end: all of them or none.
 
         Each goes right behind the one before it; with `may_skip`, also further on: the offsets between hold nothing.
-        `places` are position and number of each in a Paxos log, for their catalog rows.
+        `identities` are position and number of each in a Paxos log, for their catalog rows.
         Raises `DiskFull` or `Overloaded` (nothing was appended, try again later), `LogOffline` (nothing was appended,
         nor will be), or `InternalError` (the write failed half-way: the outcome is unknown; the log is offline now).
         """
@@ -60,7 +60,7 @@ class Appender:
             header = batch.header
             assert header.base_offset == tail.offset or (may_skip and header.base_offset > tail.offset)
             assert header.leader_epoch >= tail.epoch
-            rows.append(self._codec.batch(tail, header, batch.buffers, places[number] if places else None))
+            rows.append(self._codec.batch(tail, header, batch.buffers, identities[number] if identities else None))
             tail = Tail(
                 tail.sequence + 1, tail.durable, header.leader_epoch, header.next_offset,
                 tail.file_position + header.size, max(tail.running_max_timestamp, header.max_timestamp),

@@ -252,7 +252,7 @@ def _parent(directory: str) -> str:
 
 
 def metadata_directories(files: Files) -> list[str]:
-    """Where replicas of the metadata log live, the newest last; the first one's place if there is none."""
+    """Where replicas of the metadata log live, the newest last; the first one's path if there is none."""
     names = [name for name in files.list("") if _METADATA.fullmatch(name)]
     return sorted(names, key=lambda name: (len(name), name)) or [METADATA]
 

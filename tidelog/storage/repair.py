@@ -7,7 +7,7 @@ row, which still says what belongs there, was not touched.
 
 Where the row is damaged and its batch is not, the row is made again: from the log alone if the batches between the
 sound rows on either side follow each other without a gap, else with a peer's copy that is, byte for byte, what the log
-holds in just that place. If both are damaged, this disk does not know what it lost, and cannot tell if a copy is it.
+holds at just that offset. If both are damaged, this disk does not know what it lost, and cannot tell if a copy is it.
 But below the high watermark all replicas have the same: a copy of what is *committed* at that offset is it, and goes
 where the batch before it ends, if it fits between the sound rows on either side.
 """

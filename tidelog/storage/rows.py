@@ -13,7 +13,7 @@ is the sequence below which everything was known to be on disk when the row was 
 
 A truncation drops rows, and no sequence is given out twice: what is written next goes to a new segment, or into a new
 catalog, with sequences above all that were ever used. So a leftover of a dropped row, which may be of a higher epoch
-than what took its place, has no place of its own any more: neither it nor its `durable` is believed.
+than the row that replaced it, has no batch of its own any more: neither it nor its `durable` is believed.
 
 All body rows carry `base_offset`, `file_position` and `running_max_timestamp`, which never decrease, so that a catalog
 can be searched by bisection whatever the kinds. The checksum is seeded with the log's identity: a row that belongs to
@@ -34,7 +34,7 @@ from tidelog.model.batch_header import BatchHeader
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer
 from tidelog.model.producers import BATCHES_REMEMBERED, SEQUENCES, ProducerState, SeenBatch
-from tidelog.storage.slot_entries import place_of
+from tidelog.storage.slot_entries import identity_of
 
 ROW_BYTES = 128
 MAGIC = 0x7D10
@@ -158,12 +158,12 @@ class RowCodec:
     # -- body rows ------------------------------------------------------------------------------------------------
 
     def batch(
-        self, tail: Tail, header: BatchHeader, buffers: Sequence[Buffer], place: tuple[int, int] | None = None
+        self, tail: Tail, header: BatchHeader, buffers: Sequence[Buffer], identity: tuple[int, int] | None = None
     ) -> bytes:
-        """The row of a batch that is about to be written at `tail`; offsets in between are skipped. `place` is its
+        """The row of a batch that is about to be written at `tail`; offsets in between are skipped. `identity` is its
         position and number in the log that it was agreed on in, if it does not say so itself."""
         newest = max(tail.running_max_timestamp, header.max_timestamp)
-        position, number = place_of(header, buffers[0]) if place is None else place
+        position, number = identity_of(header, buffers[0]) if identity is None else identity
         return self.seal_bytes(
             _BODY.pack(
                 MAGIC, VERSION, Kind.BATCH, header.leader_epoch, tail.sequence, tail.durable, position, number,

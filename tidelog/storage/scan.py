@@ -170,7 +170,7 @@ class Scan:
             self._report.damage.append(Damage(end, following.first_offset, "batch and catalog row are both damaged"))
             return
         for row in found:
-            self._place(slot, row)
+            self._note_row(slot, row)
             slot, count = slot + 1, count - 1
         for _ in range(count):
             tail = self._vouch(self._tail._replace(sequence=self._segment.first_sequence + slot))
@@ -181,14 +181,14 @@ class Scan:
         """Makes one row again from the batch that comes next in the log; False if there is none."""
         row = next(self._walk(self._size), None)
         if row is not None:
-            self._place(slot, row)
+            self._note_row(slot, row)
         return row is not None
 
     def _adopt(self, slot: int, end_position: int) -> int:
         """Batches in the log beyond the last row: the rows are what is missing, so they are written."""
         first = slot
         for row in list(self._walk(end_position)):
-            self._place(slot, row)
+            self._note_row(slot, row)
             slot += 1
         if slot > first:
             self._report.say(f"{slot - first} batches had no catalog row in segment {self._segment.base_offset}")
@@ -200,7 +200,7 @@ class Scan:
         rows = self._segment.walk(tail.offset, tail.file_position, end_position, tail.epoch)
         return takewhile(lambda row: row.next_offset <= self._end_max, rows)
 
-    def _place(self, slot: int, row: Row) -> None:
+    def _note_row(self, slot: int, row: Row) -> None:
         """Writes the row of a batch found in the log at a slot, and moves the tail behind it."""
         tail = self._vouch(self._tail._replace(sequence=self._segment.first_sequence + slot))
         placed = row._replace(

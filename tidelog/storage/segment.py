@@ -301,7 +301,7 @@ class Segment:
 
     def _hint_after(self, row: Row) -> None:
         slot = row.sequence - self.first_sequence + 1
-        if self.body_slot < slot <= self.slots:  # rows made by `walk` have no place of their own
+        if self.body_slot < slot <= self.slots:  # rows made by `walk` have no slot of their own
             self.hint(row.next_offset, slot)
 
     def raw_batch(self, row: Row) -> bytes:

@@ -104,7 +104,7 @@ def salvage_head(data: bytes, checksum: int) -> Head | None:
     return _parse_head(key)
 
 
-def place_of(header: BatchHeader, data: Buffer) -> tuple[int, int]:
+def identity_of(header: BatchHeader, data: Buffer) -> tuple[int, int]:
     """Position and number for the catalog row of a sound batch: 0 unless it is an entry."""
     if not header.is_control:
         return 0, 0

@@ -25,7 +25,7 @@ class StoredPayload(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SlotPlace:
+class SlotEntry:
     """The newest state of a slot."""
 
     number: int
@@ -44,7 +44,7 @@ class SlotPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class FloorPlace:
+class FloorEntry:
     """The newest floor: its position, its content, and the entry that holds it."""
 
     position: int
@@ -56,21 +56,21 @@ class SlotIndex:
     """Built by replaying the journal from its start; kept up by every entry that is appended."""
 
     def __init__(self) -> None:
-        self.slots: dict[int, SlotPlace] = {}
-        self.floor: FloorPlace | None = None
+        self.slots: dict[int, SlotEntry] = {}
+        self.floor: FloorEntry | None = None
         self._payloads: dict[tuple[int, bytes], StoredPayload] = {}
 
     def note(self, head: Head, offset: int, payload_bytes: int | None) -> None:
         """Takes in an entry; `payload_bytes` is None if it has no payload, or one that is damaged."""
         if head.kind is EntryKind.FLOOR:
-            self.floor = FloorPlace(head.position, head.content, offset)
+            self.floor = FloorEntry(head.position, head.content, offset)
             return
         key = (head.position, head.digest)
         if payload_bytes is not None:
             self._payloads[key] = StoredPayload(offset, payload_bytes)
         payload = self._payloads.get(key) if head.digest else None
         is_known = head.kind is not EntryKind.UNKNOWN
-        self.slots[head.position] = SlotPlace(head.number, head.digest, offset, payload, is_known)
+        self.slots[head.position] = SlotEntry(head.number, head.digest, offset, payload, is_known)
 
     def has(self, position: int, number: int) -> bool:
         """True if the slot's newest entry has this number, and its identity is known."""

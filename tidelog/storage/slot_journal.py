@@ -40,7 +40,7 @@ class SlotJournal:
         `PartitionLog.append`."""
         placed = list(enumerate(entries, self.log.log_end_offset))
         encoded = [encode_entry(head, payload, offset, self._epoch) for offset, (head, payload) in placed]
-        self.log.append(encoded, self._now_ms, places=[(head.position, head.number) for head, _ in entries])
+        self.log.append(encoded, self._now_ms, identities=[(head.position, head.number) for head, _ in entries])
         for offset, (head, payload) in placed:
             self.index.note(head, offset, None if payload is None else len(payload))
         return self.log.log_end_offset

@@ -97,9 +97,9 @@ def load_slots(
     floor = replay.index.floor
     stored = StoredSlots(facts, (floor.position, floor.content) if floor else None, [], amnesia is not None, report)
     replay.index.drop_below(floor.position if floor else 0)
-    for position, place in sorted(replay.index.slots.items()):
+    for position, entry in sorted(replay.index.slots.items()):
         known = replay.identities[position]
-        stored.slots.append(StoredSlot(position, place.number, known, place.is_faulty))
+        stored.slots.append(StoredSlot(position, entry.number, known, entry.is_faulty))
     return journal, replay.index, stored
 
 

@@ -4,7 +4,7 @@ A snapshot is a state machine's image at one position of its log. All replicas t
 the same bytes, so a part that rots on one can be had from any other, if it is certain that it is the same part. Hence
 
 - the *body* is split into chunks, each a block of 4 KiB: a hash, and 4,080 bytes of the body (the last may be shorter).
-  The hash covers the snapshot's position and the chunk's index, too: chunks of different snapshots, or places, cannot
+  The hash covers the snapshot's position and the chunk's index, too: chunks of different snapshots, or indices, cannot
   be taken for each other.
 - the *root* is the hash of the chunks' hashes. Two replicas with one root at one position have the same body.
 - the *header* has the position, the size of the body, the root and the caller's own bytes, all under a hash. It stands
@@ -30,7 +30,7 @@ HEADER_BYTES_MAX = 1 << 20
 """Of what the caller adds."""
 MAGIC = 0x7D15
 VERSION = 1
-_PLACE = struct.Struct("<QQ")  # position, index
+_POSITION_AND_INDEX = struct.Struct("<QQ")  # position, index
 _HEAD = struct.Struct("<HHQQ16sI")  # magic, version, position, size, root, length of the caller's bytes
 
 
@@ -74,7 +74,7 @@ def split(position: int, body: Buffer) -> list[bytes]:
 
 
 def is_sound(header: SnapshotHeader, index: int, block: bytes) -> bool:
-    """True if this is a chunk of a snapshot at that position, at that place; the root says whether of *this* one."""
+    """True if this is a chunk of a snapshot at that position, with that index; the root says whether of *this* one."""
     return len(block) == header.block_bytes(index) and block[:HASH_BYTES] == _hash(
         header.position, index, block[HASH_BYTES:]
     )
@@ -115,4 +115,4 @@ def decode_header(raw: bytes) -> SnapshotHeader | None:
 
 
 def _hash(position: int, index: int, piece: bytes) -> bytes:
-    return xxh3_128_digest(_PLACE.pack(position, index) + piece)
+    return xxh3_128_digest(_POSITION_AND_INDEX.pack(position, index) + piece)

@@ -10,7 +10,7 @@ turned out to differ fetches the others') is another version, and the newest ver
 
 Damage is found when a snapshot is read, chunk by chunk, and is told by index. What is sound of it stays useful: the
 missing chunks are fetched from a peer whose snapshot at this position has the same root, and `repair` puts them in
-their places, if the whole then has that root. All calls block.
+their positions, if the whole then has that root. All calls block.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class SnapshotStore:
             file.sync()
 
     def repair(self, position: int, blocks: Mapping[int, bytes]) -> None:
-        """Puts chunks from a peer in their places, and a lost copy of the header back.
+        """Puts chunks from a peer at their positions, and a lost copy of the header back.
 
         Raises `UnknownSnapshot`, or `DamagedSnapshot` with what is still missing; nothing is written then, unless all
         of it fits together.

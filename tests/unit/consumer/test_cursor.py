@@ -144,7 +144,7 @@ def test_a_seek_forgets_what_was_fetched_and_what_is_on_its_way() -> None:
 
 def test_a_reset_has_no_position_until_it_is_resolved() -> None:
     it = Cursor(T0, "latest")
-    assert it.is_placed
+    assert it.has_position
     assert it.position is None
     assert it.resolve_reset(it.generation, 42)
     assert (it.position, it.fetch_offset, it.reset) == (42, 42, None)
@@ -160,10 +160,10 @@ def test_a_reset_that_a_seek_overtook_is_dropped() -> None:
 
 def test_without_reset_and_seek_there_is_no_committed_offset_to_read() -> None:
     it = cursor(None)
-    assert not it.is_placed
+    assert not it.has_position
     assert not it.wants_more
     it.seek(0)
-    assert it.is_placed
+    assert it.has_position
 
 
 def test_an_error_comes_out_after_the_records_before_it() -> None:

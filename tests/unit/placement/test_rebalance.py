@@ -8,7 +8,7 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import TopicPartition
 from tidelog.placement.balancer import fewest_moves
 from tidelog.placement.rebalance import Assignment, Load, Plan, Reassignment, plan_rebalance
-from tidelog.placement.striped import UsableBroker, place
+from tidelog.placement.striped import UsableBroker, assigned_replicas
 
 
 def bare(*nodes: int) -> list[UsableBroker]:
@@ -16,7 +16,7 @@ def bare(*nodes: int) -> list[UsableBroker]:
 
 
 def placed(brokers: list[UsableBroker], partitions: int, factor: int, topic: str = "t") -> list[Assignment]:
-    lists = place(brokers, range(partitions), factor)
+    lists = assigned_replicas(brokers, range(partitions), factor)
     return [Assignment(TopicPartition(topic, number), tuple(replicas)) for number, replicas in enumerate(lists)]
 
 

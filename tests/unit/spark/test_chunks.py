@@ -43,8 +43,8 @@ def chunked(wanted: Sequence[SinkRow], scope: str = "s") -> list[Chunk]:
 
 def test_a_task_that_is_repeated_makes_the_same_chunks() -> None:
     first, second = chunked(rows(500)), chunked(rows(500, timestamp_ms=99))
-    assert [(one.partition, one.place, fingerprint(one.rows)) for one in first] == [
-        (one.partition, one.place, fingerprint(one.rows)) for one in second
+    assert [(one.partition, one.position, fingerprint(one.rows)) for one in first] == [
+        (one.partition, one.position, fingerprint(one.rows)) for one in second
     ]
     assert [one.rows for one in first] != [one.rows for one in second]
 
@@ -55,7 +55,7 @@ def test_nothing_is_lost_and_order_is_kept_in_a_partition() -> None:
     assert sorted(row[2] or b"" for one in found for row in one.rows) == sorted(row.value or b"" for row in wanted)
     for partition in {one.partition for one in found}:
         mine = [one for one in found if one.partition == partition]
-        assert [one.place for one in mine] == [str(number) for number in range(len(mine))]
+        assert [one.position for one in mine] == [str(number) for number in range(len(mine))]
         times = [row[0] for one in mine for row in one.rows]
         assert times == sorted(times)
     assert all(len(one.rows) <= 20 and one.size < 1200 for one in found)
@@ -123,12 +123,12 @@ def test_a_chunk_knows_where_the_input_could_have_ended() -> None:
         added = [chunker.add(SinkRow("a", None, 0, None, b"v", ())) for _ in range(size)]
         full += [chunk for chunk in added if chunk is not None]
         chunker.end_of_batch()
-    assert [(one.place, one.cuts) for one in [*full, *chunker.rest()]] == [("0", [8, 16]), ("1", [4, 7])]
+    assert [(one.position, one.cuts) for one in [*full, *chunker.rest()]] == [("0", [8, 16]), ("1", [4, 7])]
 
 
 def test_the_parts_of_a_chunk() -> None:
     whole = Chunk(TopicPartition("a", 0), "3", [(0, None, b"%d" % number, ()) for number in range(9)], cuts=[2, 5])
-    assert (whole.first(2).place, whole.first(2).rows) == ("3", whole.rows[:2])
+    assert (whole.first(2).position, whole.first(2).rows) == ("3", whole.rows[:2])
     rest = whole.after(2)
-    assert (rest.place, rest.rows, rest.cuts) == ("3+2", whole.rows[2:], [3])
-    assert rest.after(3).place == "3+2+3"
+    assert (rest.position, rest.rows, rest.cuts) == ("3+2", whole.rows[2:], [3])
+    assert rest.after(3).position == "3+2+3"

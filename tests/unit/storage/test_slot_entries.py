@@ -14,7 +14,7 @@ from tidelog.storage.slot_entries import (
     Head,
     decode_entry,
     encode_entry,
-    place_of,
+    identity_of,
     salvage_head,
 )
 
@@ -41,7 +41,7 @@ def test_what_was_encoded_is_decoded(head: Head, payload: bytes | None) -> None:
     assert (batch.header.base_offset, batch.header.leader_epoch, batch.header.record_count) == (12, 3, 1)
     assert decode_entry(bytes(batch.data)) == (head, payload)
     assert salvage_head(bytes(batch.data), batch.header.base_sequence) == head
-    assert place_of(batch.header, batch.data) == (head.position, head.number)
+    assert identity_of(batch.header, batch.data) == (head.position, head.number)
 
 
 def test_a_payload_is_written_from_where_it_lies() -> None:
@@ -94,9 +94,9 @@ def test_an_older_entry_in_its_place_is_told_from_it() -> None:
 def test_other_batches_are_no_entries() -> None:
     records = encode_batch([(1, b"key", b"value")])
     assert decode_entry(bytes(records)) is None
-    assert place_of(parse_header(records), records) == (0, 0)
+    assert identity_of(parse_header(records), records) == (0, 0)
     for key in (None, b"", b"\0\0\0\1", b"\0\0\0\1" + bytes(40), b"\0\1\x7d\1" + bytes(40)):
         made = spread_control_batch(key, None, timestamp_ms=1, base_offset=0, leader_epoch=0, base_sequence=0)
         marker = b"".join(made.buffers)
         assert decode_entry(bytes(marker)) is None
-        assert place_of(parse_header(marker), marker) == (0, 0)
+        assert identity_of(parse_header(marker), marker) == (0, 0)

@@ -46,15 +46,15 @@ async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     await refuse_other_content(context, topic, keyed)
     entries = _checked(context, decode_body(_ENTRIES, body).entries)
     grouping = Grouping(context, topic, keyed)
-    placed, failures = _place(grouping, entries, context.face.clock.wall_ms())
+    grouped, failures = _grouped(grouping, entries, context.face.clock.wall_ms())
     outcomes = {}
-    if placed:
+    if grouped:
         outcomes = await append(context, topic, grouping.batches(), Terms(acks, call.deadline_s(context), keyed))
         common = common_error(list(outcomes.values()))
         if common is not None and not failures:
             raise common
     successes: list[ReceiptV3] = []
-    for entry, record, slot in placed:
+    for entry, record, slot in grouped:
         outcome = outcomes[slot.partition]
         if isinstance(outcome, TidelogError):
             failures.append(failure_of(outcome, entry.id))
@@ -63,19 +63,19 @@ async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     return json_answer(BatchReceiptV3(successes, failures), status=207)
 
 
-def _place(
+def _grouped(
     grouping: Grouping, entries: list[EntryV3], now_ms: int
 ) -> tuple[list[tuple[EntryV3, Record, Slot]], list[FailureV3]]:
     """Puts each entry into its group, or among the failures."""
-    placed: list[tuple[EntryV3, Record, Slot]] = []
+    grouped: list[tuple[EntryV3, Record, Slot]] = []
     failures: list[FailureV3] = []
     for entry in entries:
         try:
             record = record_of(entry, now_ms)
-            placed.append((entry, record, grouping.add(record, entry.partition_id)))
+            grouped.append((entry, record, grouping.add(record, entry.partition_id)))
         except TidelogError as error:
             failures.append(failure_of(error, entry.id))
-    return placed, failures
+    return grouped, failures
 
 
 def _checked(context: Context, entries: list[EntryV3]) -> list[EntryV3]:

@@ -53,7 +53,7 @@ class GrowTopic(Body):
     partitions_count: PartitionCount
 
 
-class PartitionPlace(Struct, frozen=True):
+class PartitionAssignment(Struct, frozen=True):
     """Where a partition's replicas are, the preferred leader first."""
 
     partition_id: int
@@ -72,7 +72,7 @@ class TopicV3(Struct, frozen=True):
     replication_factor: int
     partitions_count: int
     protocol: str
-    assignments: list[PartitionPlace]
+    assignments: list[PartitionAssignment]
     partitions: Related
     configs: Related
     partition_reassignments: Related
@@ -151,7 +151,7 @@ def _topic(links: Links, topic: Topic) -> TopicV3:
         len(topic.partitions[0].replicas),
         len(topic.partitions),
         topic.commit_protocol,
-        [PartitionPlace(partition.partition, list(partition.replicas)) for partition in topic.partitions],
+        [PartitionAssignment(partition.partition, list(partition.replicas)) for partition in topic.partitions],
         links.related("topics", topic.name, "partitions"),
         links.related("topics", topic.name, "configs"),
         links.related("topics", topic.name, "partitions", "-", "reassignment"),

@@ -137,7 +137,7 @@ class Partition(LedPartition):
 
     def _append_group(self, group: list[Proposal]) -> None:
         base_offset = self.log.log_end_offset
-        fresh = self._place_all(group)
+        fresh = self._assign_all(group)
         if fresh:
             try:
                 self.log.append(fresh, self._clock.wall_ms())
@@ -159,7 +159,7 @@ class Partition(LedPartition):
     async def _wait_for_room(self) -> None:
         """There always is: what is not committed yet stands in the log."""
 
-    def _place(self, batch: RecordBatch) -> RecordBatch:
+    def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
         (effect,) = self._protocol.step(Propose(batch.header.last_offset_delta + 1))
         assert isinstance(effect, Append)
         return assign_offsets(batch, effect.base_offset, effect.leader_epoch)

@@ -4,8 +4,8 @@
     no heartbeat for a session's time -> fenced; its next heartbeat brings it back
     wants to stop -> a heartbeat says so -> leads nothing any more -> flushes, leaves its clean mark, ends
 
-The epoch, the place of the registration in the metadata log, names this life of the process. If the cluster knows of a
-later one, this broker has no business any more, and registers anew, or ends if somebody else has its place.
+The epoch, the position of the registration in the metadata log, names this life of the process. If the cluster knows of
+a later one, this broker has no business any more, and registers anew, or ends if another process is registered instead.
 
 The *clean mark* is a file with the epoch, written when everything is flushed and removed, durably, before the next life
 registers: whoever registers with it has on its disk all that it ever acknowledged.
@@ -153,7 +153,7 @@ class Registration:
         self._wake.set()
 
     async def run(self) -> None:
-        """Sends heartbeats until cancelled. Raises `NodeIdInUse` if another broker has this one's place, and
+        """Sends heartbeats until cancelled. Raises `NodeIdInUse` if another broker is registered instead, and
         `BrokerRemoved` if it has none any more."""
         interval_s = self._config.broker_heartbeat_interval_ms / 1000
         while True:

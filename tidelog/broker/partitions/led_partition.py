@@ -1,7 +1,7 @@
 """What the leaders of all partitions have in common, whatever their commit protocol: a mailbox in front, a log behind.
 
 Produce requests queue in the mailbox; the partition's task takes all that wait, judges each by what its producer has
-sent before, places the batches by patching the received buffers, and gives the lot to the protocol as one. Reads are of
+sent before, assigns offsets by patching the received buffers, and gives the lot to the protocol as one. Reads are of
 what is committed, and nothing else. Nothing here awaits between a decision and its effect, so effects happen in the
 order decided.
 
@@ -144,7 +144,7 @@ class LedPartition(ABC):
         """Raises `LeaderNotAvailable`, or another definite error, if nothing can be appended with these acks now."""
 
     @abstractmethod
-    def _place(self, batch: RecordBatch) -> RecordBatch:
+    def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
         """Gives a batch the next offsets."""
 
     @abstractmethod
@@ -291,15 +291,15 @@ class LedPartition(ABC):
             return False
         return True
 
-    def _place_all(self, group: list[Proposal]) -> list[RecordBatch]:
-        """Places what is no repeat of what is there already."""
+    def _assign_all(self, group: list[Proposal]) -> list[RecordBatch]:
+        """Assigns offsets to the batches that repeat none in the log."""
         fresh: list[RecordBatch] = []
         for proposal in group:
             for batch, verdict in zip(proposal.batches, proposal.verdicts, strict=True):
                 if verdict is None:
-                    placed = self._place(batch)
-                    fresh.append(placed)
-                    proposal.placements.append((placed.header.base_offset, placed.header.last_offset))
+                    assigned = self._assign_offsets(batch)
+                    fresh.append(assigned)
+                    proposal.placements.append((assigned.header.base_offset, assigned.header.last_offset))
                 else:
                     self._stats.duplicate_batches += 1
                     proposal.placements.append(verdict)

@@ -74,7 +74,7 @@ class Proposal:
         return sum(batch.header.size for batch in self.batches)
 
     def appended(self, log_end_offset: int) -> None:
-        """All batches are in the log now. A repeat whose place is forgotten is somewhere below the log's end."""
+        """All batches are in the log now. A repeat whose offsets are forgotten is somewhere below the log's end."""
         self.is_appended = True
         ends = [log_end_offset if last is None else last + 1 for _, last in self.placements]
         self.committed_at = max(ends, default=0)

@@ -188,8 +188,8 @@ class AppliedLog:
         batches = [batch for batch in waiting.batches if batch.header.base_offset >= end]
         if not batches:
             return
-        place = (waiting.applied.position, value.birth)
-        self.log.append(batches, self._clock.wall_ms(), may_skip=True, places=[place] * len(batches))
+        identity = (waiting.applied.position, value.birth)
+        self.log.append(batches, self._clock.wall_ms(), may_skip=True, identities=[identity] * len(batches))
         self._flush_later(batches)
         self.watchers.wake_all()
 

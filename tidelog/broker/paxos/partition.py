@@ -209,7 +209,7 @@ class PaxosPartition(LedPartition):
             self._room.clear()
             await self._room.wait()
 
-    def _place(self, batch: RecordBatch) -> RecordBatch:
+    def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
         placed = assign_offsets(batch, self._next_offset, self.leader_epoch)
         self._next_offset = placed.header.next_offset
         return placed
@@ -220,7 +220,7 @@ class PaxosPartition(LedPartition):
         try:
             self._require_leading(ACKS_ALL)
             base_offset = self._next_offset = self._proposer.next_offset()
-            fresh = self._place_all(group)
+            fresh = self._assign_all(group)
             if fresh:
                 payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
                 is_lazy = self.config.ack_durability == "replicated" and self._proposer.may_be_lazy

@@ -101,7 +101,7 @@ class PaxosReplica:
             self._engine_id or learner_id(identity.node_id),
             membership.quorum(),
             stored_log(files.stored, files.facts.metadata),
-            window=WINDOW + 2,  # a TRUNCATE and a DELETE take no producer's place
+            window=WINDOW + 2,  # a TRUNCATE and a DELETE take no producer's slot
             voters_position=membership.position,
         )
         self.engine = Engine(node, self._disk, self._links.post, self, entropy, notice_s=NOTICE_S)

@@ -79,7 +79,7 @@ from tidelog.replication.quorum import Quorum
 
 
 class PaxosNode:
-    """A pure state machine: one event at a time, from one place."""
+    """A pure state machine: one event at a time, from one caller."""
 
     def __init__(self, node: int, quorum: Quorum, stored: StoredLog, *, window: int, voters_position: int = -1) -> None:
         """`quorum` comes from the newest VOTERS below the log's floor, at `voters_position`, or it is the first one's;

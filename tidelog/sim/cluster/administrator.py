@@ -167,7 +167,7 @@ class Administrators:
         self._check_order([(command, offsets[command.key][0]) for command in self.commands if command.key in offsets])
 
     def _check_order(self, done: list[tuple[Command, int]]) -> None:
-        """Linearizability of what has a place in the log."""
+        """Linearizability of commands in the log."""
         unique = [(command, at) for command, at in done if command.key.startswith(("create", "configure"))]
         for earlier, first in unique:
             for later, second in unique:

@@ -38,7 +38,7 @@ class Book:
     """The largest offset up to which a leader has deleted."""
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By leader epoch: node, and life of its machine."""
-    places: dict[tuple[int, int], tuple[Held, Held | None]] = field(default_factory=dict)
+    seen_at: dict[tuple[int, int], tuple[Held, Held | None]] = field(default_factory=dict)
     """By epoch and offset: the batch that was ever there, and the one before it."""
     reset_epoch: int | None = None
     """The leader of this epoch was elected from nobody: the book is cut to what it has."""

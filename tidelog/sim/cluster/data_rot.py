@@ -30,7 +30,7 @@ from tidelog.storage.rows import Kind, RowCodec
 FLIPS_MAX = 3
 
 
-class Place(NamedTuple):
+class CopyExtent(NamedTuple):
     """Where a batch lies on a broker's disk."""
 
     node: int
@@ -61,14 +61,14 @@ class DataRot:
         async with self._world.keepers[node].down(Machine.cut_power):
             for _ in range(1 + int(strike.amount * FLIPS_MAX)):
                 found = [
-                    (partition_id, place)
+                    (partition_id, extent)
                     for partition_id in sorted(self._ledger.books)
-                    for batch, place in self._batches(node, partition_id)
+                    for batch, extent in self._batches(node, partition_id)
                     if self._is_elsewhere(node, partition_id, batch)
                 ]
                 if found:
-                    partition_id, place = rng.choice(found)
-                    self._flip(partition_id, place, rng)
+                    partition_id, extent = rng.choice(found)
+                    self._flip(partition_id, extent, rng)
             await asyncio.sleep(strike.lasts_s)
 
     async def _of_all_copies(self, strike: Strike, rng: random.Random) -> None:
@@ -78,18 +78,18 @@ class DataRot:
         async with AsyncExitStack() as downs:
             for node in nodes:
                 await downs.enter_async_context(self._world.keepers[node].down(Machine.cut_power))
-            places = self._copies_of_one(rng)
-            flipped = [(place, *self._flip(partition_id, place, rng)) for partition_id, place in places]
-            media = {place.node: self._medium(place.node) for place, _, _ in flipped}
-            members = [node for partition_id, _ in places[:1] for node in self._ledger.members(partition_id)]
+            extents = self._copies_of_one(rng)
+            flipped = [(extent, *self._flip(partition_id, extent, rng)) for partition_id, extent in extents]
+            media = {extent.node: self._medium(extent.node) for extent, _, _ in flipped}
+            members = [node for partition_id, _ in extents[:1] for node in self._ledger.members(partition_id)]
         await asyncio.sleep(strike.lasts_s)
         kept = [one for one in flipped if self._medium(one[0].node) is media[one[0].node]]
         if kept:
-            place, position, before = min(kept, key=lambda one: one[0].node not in members)
-            async with self._world.keepers[place.node].down(Machine.cut_power):
-                medium = self._medium(place.node)
-                if place.path in medium.walk():
-                    rot.overwrite(medium, place.path, position, before)
+            extent, position, before = min(kept, key=lambda one: one[0].node not in members)
+            async with self._world.keepers[extent.node].down(Machine.cut_power):
+                medium = self._medium(extent.node)
+                if extent.path in medium.walk():
+                    rot.overwrite(medium, extent.path, position, before)
                     self._world.truth.saw("good copy comes back")
 
     def _medium(self, node: int) -> Medium:
@@ -98,7 +98,7 @@ class DataRot:
 
     # -- what may rot ------------------------------------------------------------------------------------------------
 
-    def _batches(self, node: int, partition_id: PartitionId) -> list[tuple[Held, Place]]:
+    def _batches(self, node: int, partition_id: PartitionId) -> list[tuple[Held, CopyExtent]]:
         """Committed batches that are safely on a disk."""
         medium, book = self._medium(node), self._ledger.books[partition_id]
         if book.is_gone:
@@ -115,7 +115,7 @@ class DataRot:
             for other in self._ledger.members(partition_id)
         )
 
-    def _copies_of_one(self, rng: random.Random) -> list[tuple[PartitionId, Place]]:
+    def _copies_of_one(self, rng: random.Random) -> list[tuple[PartitionId, CopyExtent]]:
         """A batch of the newest member, wherever it is."""
         partitions = [one for one in sorted(self._ledger.books) if self._ledger.members(one)]
         if not partitions:
@@ -127,16 +127,16 @@ class DataRot:
             return []
         batch = rng.choice(common)
         everywhere = [dict(self._batches(node, partition_id)) for node in self._world.swarm.nodes]
-        return [(partition_id, places[batch]) for places in everywhere if batch in places]
+        return [(partition_id, extents[batch]) for extents in everywhere if batch in extents]
 
-    def _flip(self, partition_id: PartitionId, place: Place, rng: random.Random) -> tuple[int, bytes]:
+    def _flip(self, partition_id: PartitionId, extent: CopyExtent, rng: random.Random) -> tuple[int, bytes]:
         """Where, and what was there."""
-        medium = self._medium(place.node)
-        position = place.position + rng.randrange(place.size)
-        before = bytes(medium.walk()[place.path].durable[position : position + 1])
-        rot.flip_bit(medium, place.path, position, rng.randrange(8))
-        self._ledger.rots(place.node, partition_id)
-        self._world.truth.note("rot", place.node, place.path, position)
+        medium = self._medium(extent.node)
+        position = extent.position + rng.randrange(extent.size)
+        before = bytes(medium.walk()[extent.path].durable[position : position + 1])
+        rot.flip_bit(medium, extent.path, position, rng.randrange(8))
+        self._ledger.rots(extent.node, partition_id)
+        self._world.truth.note("rot", extent.node, extent.path, position)
         self._world.truth.saw("batch rotted")
         return position, before
 
@@ -157,12 +157,12 @@ def known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[
     return {row.base_offset for row in rows if row.kind == Kind.BATCH and row.sequence < durable}
 
 
-def _in_file(node: int, path: str, content: bytes) -> list[tuple[Held, Place]]:
+def _in_file(node: int, path: str, content: bytes) -> list[tuple[Held, CopyExtent]]:
     found = []
     position = 0
     try:
         for batch in iter_batches(content):
-            found.append((held(batch), Place(node, path, position, len(batch.data))))
+            found.append((held(batch), CopyExtent(node, path, position, len(batch.data))))
             position += len(batch.data)
     except TidelogError:
         pass  # what stands behind another damage is left alone

@@ -162,7 +162,7 @@ class Ledger(Holders, Rule):
         book = self.books[shadow.partition_id]
         last = shadow.last
         for batch in batches:
-            known, before = book.places.setdefault((batch.epoch, batch.base), (batch, last))
+            known, before = book.seen_at.setdefault((batch.epoch, batch.base), (batch, last))
             where = f"{book.name} on node {shadow.node}, epoch {batch.epoch}, offset {batch.base}"
             if known != batch:
                 self._violate("log matching", f"{where}: another batch than elsewhere")
@@ -211,8 +211,8 @@ class Ledger(Holders, Rule):
 
     @staticmethod
     def _is_committed(book: Book, batch: Held) -> bool:
-        place = book.index(batch.base)
-        return place < len(book.batches) and book.batches[place] == batch
+        index = book.index(batch.base)
+        return index < len(book.batches) and book.batches[index] == batch
 
     # -- leaders -----------------------------------------------------------------------------------------------------
 

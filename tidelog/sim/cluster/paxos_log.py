@@ -230,8 +230,11 @@ class PaxosLog:
         if isinstance(response, PromiseResponse):
             is_durable = self.truth.voted.get(actor.engine_id, 0) >= response.number
         else:
-            place = response.position, response.number
-            is_durable = place[0] in self.truth.chosen or actor.engine_id in self.truth.accepted.get(place, (0, ()))[1]
+            accepted_at = response.position, response.number
+            is_durable = (
+                accepted_at[0] in self.truth.chosen
+                or actor.engine_id in self.truth.accepted.get(accepted_at, (0, ()))[1]
+            )
         self._require(is_durable, "durable before visible", f"{actor} says {response}")
 
     def _require(self, holds: bool, rule: str, what: str) -> None:

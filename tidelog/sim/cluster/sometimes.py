@@ -92,7 +92,7 @@ GROUPS_SEEN = (
     "group: zombie commit refused",
     "group at rest",
     "coordinator failed over with members",
-    "places copied forward",
+    "committed offsets copied forward",
     "shard loaded with live members",
     *(f"mishap: {kind}" for kind in MISHAPS),
 )

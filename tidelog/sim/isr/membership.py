@@ -105,7 +105,7 @@ class Membership:
         self.wire.send(process.node, CONTROLLER, arrive)
 
     def _deposed(self, process: Process, broker_epoch: int) -> None:
-        """Another registration under this node id: another disk has its place."""
+        """Another registration under this node id: another disk has taken it over."""
         if process.is_running and process.broker_epoch == broker_epoch:
             self.register(process)
 

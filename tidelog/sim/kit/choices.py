@@ -19,7 +19,7 @@ SECTORS_ENUMERATED_MAX = 3
 
 
 class CrashChoices(Protocol):
-    """Answers for one crash. `sequence` is the place of the un-synced change in time, over all files."""
+    """Answers for one crash. `sequence` is the turn of the un-synced change, over all files."""
 
     def survives(self, sequence: int) -> bool:
         """Does this change of a name or of a length reach the disk?"""

@@ -6,7 +6,7 @@
 | `write_error` | EIO after any prefix of the bytes | that prefix, once synced |
 | `sync_error` | EIO, and yes from then on | any part of the un-synced writes; the rest is dropped and marked clean |
 | `lost_write` | all is well, until the cache is dropped | nothing |
-| `misdirected_write` | all is well, until the cache is dropped | the bytes, at a wrong place of this or another file |
+| `misdirected_write` | all is well, until the cache is dropped | the bytes, elsewhere in this or another file |
 | `lying_sync` | all is well | nothing yet: a crash may still lose it |
 
 A full disk (`capacity_bytes`), a read-only one (`read_only`), crashes (`crash_at`) and damage at rest

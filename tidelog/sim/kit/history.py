@@ -56,7 +56,7 @@ class Sent:
     producer: str
     kind: Kind
     number: int
-    """Its place among the batches of its producer for this partition."""
+    """Its number among the batches of its producer for this partition."""
     partition: TopicPartition
     values: list[bytes]
     attempts: int = 0

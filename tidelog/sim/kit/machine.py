@@ -1,4 +1,4 @@
-"""One simulated machine: a disk, a clock, a place on the network, a broker, and everything that dies with them.
+"""One simulated machine: a disk, a clock, an address on the network, a broker, and everything that dies with them.
 
 A machine lives several lives on one disk. Each life is an *incarnation*: the broker and whatever it set off, which is a
 process of the loop (`tidelog.sim.kit.process`). An end of the power or of the process first fences the disk and the

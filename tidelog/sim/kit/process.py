@@ -123,12 +123,12 @@ class ReadyCallbacks:
 
     def popleft(self) -> asyncio.Handle:
         runnable = self._runnable
-        place = int(self._random() * len(runnable)) if len(runnable) > 1 else 0
-        process = runnable[place]
+        index = int(self._random() * len(runnable)) if len(runnable) > 1 else 0
+        process = runnable[index]
         handle = process.ready.popleft()
         self._count -= 1
         if not process.ready:
-            del runnable[place]
+            del runnable[index]
         return handle
 
     def clear(self) -> None:

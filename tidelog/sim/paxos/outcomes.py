@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class AckedIsKept(Invariant):
-    """What was acknowledged is in the log, at its place, and counts; every coordinator with a larger number has it."""
+    """What was acknowledged is in the log, at its position, and counts; every coordinator with a larger number has
+    it."""
 
     name = "acked is kept"
     watches = (Applied, Elected)

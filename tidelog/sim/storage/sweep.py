@@ -87,9 +87,9 @@ class Sweep:
         self.content: Content = {path: bytes(node.data) for path, node in disk.medium.walk().items()}
         self.expected = driver.acked
         self.end_offset = driver.log.log_end_offset
-        self._places = {base: self._place(data) for base, data in self.expected.items()}
+        self._extents = {base: self._extent(data) for base, data in self.expected.items()}
 
-    def _place(self, data: bytes) -> tuple[str, int, int]:
+    def _extent(self, data: bytes) -> tuple[str, int, int]:
         """Where a batch lies: file, start, end."""
         for path, content in self.content.items():
             position = content.find(data) if path.endswith(".log") else -1
@@ -147,7 +147,7 @@ class Sweep:
         """Batches whose own bytes are not all there any more, by base offset."""
         files = medium.walk()
         lost = []
-        for base, (path, start, end) in self._places.items():
+        for base, (path, start, end) in self._extents.items():
             node = files.get(path)
             is_readable = node is not None and not node.is_unreadable(start, end - start)
             if node is None or not is_readable or bytes(node.data[start:end]) != self.expected[base]:

@@ -1,8 +1,9 @@
 """Who is speaking: the first frame in both directions, and the rules by which one side will not talk to the other.
 
 A broker that restarts keeps its node id, and frames of its earlier life may still be under way, or the earlier process
-may only be paused. So a caller names its *incarnation*, drawn afresh by each process, and its *broker epoch*, the place
-of its registration in the metadata log (Kafka: KIP-903). `Incarnations` remembers which of a node's lives is newest.
+may only be paused. So a caller names its *incarnation*, drawn afresh by each process, and its *broker epoch*, the
+position of its registration in the metadata log (Kafka: KIP-903). `Incarnations` remembers which of a node's lives is
+newest.
 
 A life that is not registered yet (epoch -1) is always listened to, unless it is known to be over: registering is the
 first thing it has to ask for. The handler of a request sees the caller's `Hello` and judges what such a caller may ask.

@@ -1,4 +1,4 @@
-"""A broker's place among the others: its listener for them, and its connections to them.
+"""A broker among the others: its listener for them, and its connections to them.
 
 Between two brokers that know each other there are two connections per direction, one a lane. Requests go one way on
 each and answers come back on the same, in any order; nothing is sent twice by this layer, and nothing is ordered but

@@ -22,8 +22,8 @@ class Coverage:
         self.stretches = sorted([*apart, whole])
 
     def __contains__(self, offset: int) -> bool:
-        place = bisect_right(self.stretches, offset, key=lambda stretch: stretch[0]) - 1
-        return place >= 0 and offset < self.stretches[place][1]
+        index = bisect_right(self.stretches, offset, key=lambda stretch: stretch[0]) - 1
+        return index >= 0 and offset < self.stretches[index][1]
 
     def reach(self, begin: int = 0) -> int:
         """The first offset from `begin` on that was not handed out."""

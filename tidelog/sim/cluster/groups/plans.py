@@ -41,7 +41,7 @@ MISHAPS: dict[str, float] = {
 
 
 class MemberPlan(msgspec.Struct, frozen=True):
-    """One place in a group; who has it may be replaced by another process. Seconds, of virtual time."""
+    """A seat in a group; who has it may be replaced by another process. Seconds, of virtual time."""
 
     topics: tuple[str, ...]
     pattern: str = ""
@@ -199,17 +199,17 @@ def simpler_groups(traffic: GroupTraffic) -> Iterator[GroupTraffic]:
     if len(traffic.groups) > 1:
         for group in traffic.groups:
             yield structs.replace(traffic, groups=tuple(one for one in traffic.groups if one is not group))
-    for place, group in enumerate(traffic.groups):
+    for index, group in enumerate(traffic.groups):
         for member in group.members:
             fewer = tuple(one for one in group.members if one is not member)
             if fewer:
-                yield _with(traffic, place, structs.replace(group, members=fewer))
+                yield _with(traffic, index, structs.replace(group, members=fewer))
     for name in ("late_rate", "twice_rate", "mute_rate"):
         yield structs.replace(traffic, **{name: 0.0})
 
 
-def _with(traffic: GroupTraffic, place: int, group: GroupPlan) -> GroupTraffic:
-    return structs.replace(traffic, groups=(*traffic.groups[:place], group, *traffic.groups[place + 1 :]))
+def _with(traffic: GroupTraffic, index: int, group: GroupPlan) -> GroupTraffic:
+    return structs.replace(traffic, groups=(*traffic.groups[:index], group, *traffic.groups[index + 1 :]))
 
 
 def _round(value: float) -> float:

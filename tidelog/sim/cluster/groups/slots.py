@@ -1,4 +1,4 @@
-"""A place in a group, who has it, and what befalls them.
+"""A seat in a group, who has it, and what befalls them.
 
 | kind | what happens |
 |---|---|
@@ -48,7 +48,7 @@ class Slot:
         self._is_struck = False
 
     def begin(self) -> None:
-        """A process takes the place."""
+        """A process takes the seat."""
         assert self.member is None, "somebody has it"
         self._lives += 1
         name = f"{self._name}.{self._lives}"
