@@ -25,11 +25,10 @@ import uvloop
 from tidelog.admin import AdminClient
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Result, percentiles_ms
+from tidelog.model.cluster import PROTOCOLS
 from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
 
-PROTOCOLS: Final = ("isr", "paxos")
-"""Each has a topic of this name."""
 LEADER: Final = 1
 BROKERS: Final = (1, 2, 3)
 SEND_EVERY_S: Final = 0.005

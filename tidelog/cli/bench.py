@@ -34,7 +34,8 @@ from tidelog.cli.measuring import (
     ValueBytes,
     measure,
 )
-from tidelog.cli.options import Acks, Codec, Durability, Json, Protocol
+from tidelog.cli.options import Acks, Codec, Durability, Json
+from tidelog.model.cluster import ISR
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -65,7 +66,7 @@ def produce(
     value_bytes: ValueBytes = 100,
     brokers: Brokers = 1,
     partitions: Partitions = 1,
-    protocol: ProtocolOption = Protocol.ISR,
+    protocol: ProtocolOption = ISR,
     durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
     compression: Compression = Codec.NONE,
@@ -90,7 +91,7 @@ def produce(
         topic=topic,
         brokers=brokers,
         partitions=partitions,
-        protocol=protocol.value,
+        protocol=protocol,
         durability=durability.value,
         records=records,
         value_bytes=value_bytes,
@@ -140,7 +141,7 @@ def latency(
     tasks: Annotated[int, typer.Option(min=1, metavar="N", help="How many send at the same time.")] = 1,
     reads: Annotated[bool, typer.Option("--reads/--no-reads", help="Whether a consumer takes part.")] = True,
     brokers: Brokers = 1,
-    protocol: ProtocolOption = Protocol.ISR,
+    protocol: ProtocolOption = ISR,
     durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
     topic: Topic = None,
@@ -160,7 +161,7 @@ def latency(
         bootstrap=bootstrap,
         topic=topic,
         brokers=brokers,
-        protocol=protocol.value,
+        protocol=protocol,
         durability=durability.value,
         records=records,
         value_bytes=value_bytes,
@@ -180,7 +181,7 @@ def raw(
     in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="Requests at one time.")] = 8,
     brokers: Brokers = 1,
     partitions: Partitions = 1,
-    protocol: ProtocolOption = Protocol.ISR,
+    protocol: ProtocolOption = ISR,
     durability: DurabilityOption = Durability.FSYNCED,
     acks: AcksOption = Acks.ALL,
     topic: Topic = None,
@@ -201,7 +202,7 @@ def raw(
         topic=topic,
         brokers=brokers,
         partitions=partitions,
-        protocol=protocol.value,
+        protocol=protocol,
         durability=durability.value,
         requests=requests,
         batches=batches,

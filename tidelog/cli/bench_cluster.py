@@ -16,14 +16,15 @@ from tidelog.bench import (
     run_pause,
 )
 from tidelog.cli.measuring import History, Partitions, ProtocolOption, ValueBytes, measure
-from tidelog.cli.options import Json, Protocol
+from tidelog.cli.options import Json
+from tidelog.model.cluster import ISR
 
 
 def failover(
     kills: Annotated[int, typer.Option(min=1, metavar="N", help="How many leaders are taken away.")] = 10,
     brokers: Annotated[int, typer.Option(min=3, max=9, metavar="N", help="Started for the run.")] = 3,
     value_bytes: ValueBytes = 100,
-    protocol: ProtocolOption = Protocol.ISR,
+    protocol: ProtocolOption = ISR,
     graceful: Annotated[bool, typer.Option("--graceful", help="Stop leaders, do not kill them.")] = False,
     history: History = None,
     as_json: Json = False,
@@ -38,7 +39,7 @@ def failover(
       tidelog bench failover --brokers 5 --kills 3 --graceful --json
     """
     options = FailoverOptions(
-        kills=kills, brokers=brokers, value_bytes=value_bytes, protocol=protocol.value, graceful=graceful
+        kills=kills, brokers=brokers, value_bytes=value_bytes, protocol=protocol, graceful=graceful
     )
     measure(partial(run_failover, options), history=history, as_json=as_json)
 
@@ -46,7 +47,7 @@ def failover(
 def move(
     brokers: Annotated[int, typer.Option(min=1, max=8, metavar="N", help="One more joins them.")] = 5,
     partitions: Partitions = 60,
-    protocol: ProtocolOption = Protocol.ISR,
+    protocol: ProtocolOption = ISR,
     data_mb: Annotated[int, typer.Option(min=1, metavar="MB", help="Written before, over all partitions.")] = 180,
     value_bytes: Annotated[int, typer.Option(min=20, metavar="BYTES", help="Size of a record's value in it.")] = 1000,
     throttle_mb_per_s: Annotated[
@@ -70,7 +71,7 @@ def move(
     options = MoveOptions(
         brokers=brokers,
         partitions=partitions,
-        protocol=protocol.value,
+        protocol=protocol,
         data_mb=data_mb,
         value_bytes=value_bytes,
         throttle_mb_per_s=throttle_mb_per_s,

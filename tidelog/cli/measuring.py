@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from tidelog.bench import Result, append_history
-from tidelog.cli.options import Acks, Codec, Durability, Protocol
+from tidelog.cli.options import Acks, Codec, Durability
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import CommandError, print_json
+from tidelog.model.cluster import CommitProtocol
 from tidelog.testing import BrokerFailed
 
 Bootstrap = Annotated[
@@ -22,7 +23,7 @@ Partitions = Annotated[int, typer.Option(min=1, metavar="P", help="Of the topic 
 Brokers = Annotated[
     int, typer.Option(min=1, max=9, metavar="N", help="Started for the run; up to three hold a replica each.")
 ]
-ProtocolOption = Annotated[Protocol, typer.Option(help="commit.protocol of the topic made for the run.")]
+ProtocolOption = Annotated[CommitProtocol, typer.Option(help="commit.protocol of the topic made for the run.")]
 DurabilityOption = Annotated[Durability, typer.Option(help="ack.durability of the topic made for the run.")]
 Records = Annotated[int, typer.Option(min=1, metavar="N", help="How many records.")]
 ValueBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Size of a record's value.")]

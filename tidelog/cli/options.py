@@ -30,13 +30,6 @@ class Durability(StrEnum):
     REPLICATED = "replicated"
 
 
-class Protocol(StrEnum):
-    """How a topic's partitions commit."""
-
-    ISR = "isr"
-    PAXOS = "paxos"
-
-
 class Codec(StrEnum):
     """How batches are compressed."""
 

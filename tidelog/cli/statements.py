@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from tidelog.model.cluster import PROTOCOLS
+
 _TOKEN: Final = re.compile(r"[,;]|[^\s,;]+")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _BROKER: Final = re.compile(r"broker-?([0-9]{1,9})", re.ASCII | re.IGNORECASE)
@@ -146,7 +148,7 @@ class _Parser:
             self._word("replicas", "replica")
             word = self._word("using", END)
         if word == "using":
-            protocol = self._word("isr", "paxos")
+            protocol = self._word(*PROTOCOLS)
         return CreateTopic(name, partitions, replicas, protocol)
 
     def _alter_cluster(self) -> Statement:

@@ -10,9 +10,10 @@ import typer
 
 from tidelog.admin import AdminClient, ConfigDescription, TopicDescription, TopicPlacement
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import Bootstrap, Json, Protocol, TopicName, parse_settings
+from tidelog.cli.options import Bootstrap, Json, TopicName, parse_settings
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import UsageError, counted, print_json
+from tidelog.model.cluster import PAXOS, CommitProtocol
 from tidelog.model.errors import TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
@@ -31,7 +32,7 @@ def create(
     topic: TopicName,
     partitions: Annotated[int | None, typer.Option(min=1, metavar="P", help="Default: num.partitions.")] = None,
     replication_factor: Annotated[int | None, typer.Option(min=1, metavar="R", help="Replicas of each.")] = None,
-    protocol: Annotated[Protocol | None, typer.Option(help="How partitions commit; fixed for ever.")] = None,
+    protocol: Annotated[CommitProtocol | None, typer.Option(help="How partitions commit; fixed for ever.")] = None,
     configs: TopicConfigs = None,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Only show what would be created.")] = False,
     if_not_exists: Annotated[
@@ -50,7 +51,7 @@ def create(
       tidelog topic create flights --partitions 3 --validate-only --json
     """
     settings = parse_settings(configs, "--config")
-    if protocol is not None and settings.setdefault("commit.protocol", protocol.value) != protocol.value:
+    if protocol is not None and settings.setdefault("commit.protocol", protocol) != protocol:
         raise UsageError("--protocol and --config commit.protocol say different things; keep one")
 
     async def create_it() -> tuple[TopicPlacement, bool]:
@@ -235,7 +236,7 @@ def _document(described: _Description) -> dict[str, Any]:
 def _print_description(described: _Description, *, with_configs: bool) -> None:
     topic = described.topic
     print(f"topic {topic.topic_name}: {shape_of(topic)}, protocol {topic.protocol}, id {topic.topic_id}\n")
-    is_quorum = topic.protocol == Protocol.PAXOS
+    is_quorum = topic.protocol == PAXOS
     rows = [
         [
             partition.partition_id,

@@ -22,7 +22,6 @@ from tidelog.config.values import (
     Boolean,
     Bytes,
     CleanupPolicy,
-    CommitProtocol,
     CommitSemantics,
     CompressionType,
     Count,
@@ -42,6 +41,7 @@ from tidelog.config.values import (
     split_address,
     split_voter,
 )
+from tidelog.model.cluster import CommitProtocol
 
 MIB = 1 << 20
 DAY_MS = 24 * 60 * 60 * 1000

@@ -150,7 +150,6 @@ TimestampType = Literal["CreateTime", "LogAppendTime"]
 CompressionType = Annotated[
     Literal["producer", "none", "gzip", "snappy", "lz4", "zstd"], BeforeValidator(_read_compression)
 ]
-CommitProtocol = Literal["isr", "paxos"]
 CommitSemantics = Literal["processed", "next"]
 AckDurability = Literal["fsynced", "replicated"]
 Never = Annotated[Literal[False], BeforeValidator(_refuse_auto_creation)]

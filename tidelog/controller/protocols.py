@@ -44,7 +44,7 @@ class ProtocolRules:
     commits: a minority would contradict what the others have agreed on."""
 
 
-PROTOCOLS: Final[Mapping[str, ProtocolRules]] = MappingProxyType(
+PROTOCOL_RULES: Final[Mapping[str, ProtocolRules]] = MappingProxyType(
     {
         ISR: ProtocolRules(
             new_partition=isr_new_partition,
@@ -72,4 +72,4 @@ PROTOCOLS: Final[Mapping[str, ProtocolRules]] = MappingProxyType(
 
 def rules_of(topic: Topic) -> ProtocolRules:
     """The rules of the topic's commit protocol."""
-    return PROTOCOLS[topic.commit_protocol]
+    return PROTOCOL_RULES[topic.commit_protocol]

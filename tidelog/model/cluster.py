@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -21,8 +21,11 @@ V = TypeVar("V")
 NO_LEADER = NodeId(-1)
 NO_THROTTLE = 0
 COMMIT_PROTOCOL = "commit.protocol"
-ISR = "isr"
-PAXOS = "paxos"
+CommitProtocol = Literal["isr", "paxos"]
+"""The values of `commit.protocol`."""
+ISR: Final = "isr"
+PAXOS: Final = "paxos"
+PROTOCOLS: Final[tuple[str, ...]] = get_args(CommitProtocol)
 HTTP = "http"
 """The name of the listener that speaks HTTP."""
 NO_VOTER = 0

@@ -27,6 +27,7 @@ from tidelog.checker.operations import Durability, Poll, Send, View
 from tidelog.consumer import Consumer, ConsumerRecord
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
+from tidelog.model.cluster import ISR
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.producer import Deliveries, Producer, RecordMetadata
@@ -154,9 +155,7 @@ class Recording:
             for node_id in found.isr:
                 url = cluster.broker(node_id).url
                 await asyncio.to_thread(_wait_until_committed, url, where, newest.log_end_offset)
-                view = await asyncio.to_thread(
-                    read_copy, url, where, self._text, is_sparse=described.protocol == "paxos"
-                )
+                view = await asyncio.to_thread(read_copy, url, where, self._text, is_sparse=described.protocol != ISR)
                 self.recorder.tell("view", [view], replica=node_id)
 
     def judge(self, *, acknowledged_min: int = 100, polls_min: int = 100, faults_min: int = 1) -> Verdict:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from tests.unit.controller.cluster import CONFIG, Cluster, topic_id
 from tidelog.broker.replicas.data_plane import RUNTIMES
-from tidelog.config.values import CommitProtocol
 from tidelog.controller.broker_state import Brokers
 from tidelog.controller.commands import CreateTopic, FenceBroker, NewTopic
 from tidelog.controller.leadership import TopicRules
-from tidelog.controller.protocols import PROTOCOLS, rules_of
-from tidelog.model.cluster import COMMIT_PROTOCOL, NO_LEADER
+from tidelog.controller.protocols import PROTOCOL_RULES, rules_of
+from tidelog.model.cluster import COMMIT_PROTOCOL, NO_LEADER, PROTOCOLS
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import NodeId
 
 
 def test_every_protocol_that_a_topic_may_have_has_its_rules_and_its_part_of_a_broker() -> None:
-    assert list(PROTOCOLS) == list(RUNTIMES) == list(get_args(CommitProtocol))
+    assert tuple(PROTOCOL_RULES) == tuple(RUNTIMES) == PROTOCOLS
 
 
-@pytest.fixture(params=get_args(CommitProtocol))
+@pytest.fixture(params=PROTOCOLS)
 def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -83,7 +83,7 @@ def run_scenario(scenario: Scenario, *, keeps_events: bool = False) -> Outcome:
         truth.counters[RUNS_WITH_GROUPS] = 1
     else:  # the topics of groups are never lossy: what that brings about is not to be expected of them
         for topic in scenario.swarm.traffic.topics:
-            truth.counters[runs_with(is_paxos=topic.is_paxos)] = 1
+            truth.counters[runs_with(topic.protocol)] = 1
     return Outcome(
         scenario.seed,
         tuple(truth.violations),

@@ -14,6 +14,7 @@ from tidelog.controller.records import (
     SnapshotTaken,
     TopicRemoved,
 )
+from tidelog.model.cluster import ISR, PAXOS
 from tidelog.sim.cluster.drawing import MOVES, STRIKES
 from tidelog.sim.cluster.groups.plans import MISHAPS
 from tidelog.sim.cluster.truth import Truth
@@ -134,14 +135,14 @@ SOMETIMES = tuple(sorted({*SEEN, *LOGGED.values(), *RECORDED.values(), *STEPS}))
 """A batch in which one of them was never seen has failed."""
 
 
-def runs_with(*, is_paxos: bool) -> str:
-    """The counter of runs that have such topics."""
-    return "runs with majorities" if is_paxos else "runs with in-sync sets"
+def runs_with(protocol: str) -> str:
+    """The counter of runs that have topics of this commit protocol."""
+    return f"runs with {protocol}"
 
 
 SOMETIMES_WITH: Mapping[str, tuple[str, ...]] = {
-    runs_with(is_paxos=False): DATA_SEEN,
-    runs_with(is_paxos=True): MAJORITY_SEEN,
+    runs_with(ISR): DATA_SEEN,
+    runs_with(PAXOS): MAJORITY_SEEN,
     RUNS_WITH_GROUPS: GROUPS_SEEN,
 }
 """So has one with enough runs of a kind, in which something was never seen that only happens in these."""

@@ -54,8 +54,12 @@ class TopicPlan(msgspec.Struct, frozen=True):
     """Administrators may set it to the other."""
 
     @property
+    def protocol(self) -> str:
+        return self.configs.get(COMMIT_PROTOCOL, ISR)
+
+    @property
     def is_paxos(self) -> bool:
-        return self.configs.get(COMMIT_PROTOCOL) == PAXOS
+        return self.protocol == PAXOS
 
     @property
     def is_lossy(self) -> bool:
