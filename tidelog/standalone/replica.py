@@ -147,7 +147,7 @@ class LogReplica:
         return await ask_member(self._peers, address)
 
     def _take_part(self) -> None:
-        self._log = log = ElectedLog(self._member, self._member.membership(), self._context, self)
+        self._log = log = ElectedLog(self._member, self._member.membership(), self._context, self, self)
         replica = log.engine.node.replica
         self._view = LogView(replica.floor, replica.slots)
         self._spawn(log.disk.run())

@@ -35,23 +35,18 @@ class CampaignHost(Protocol):
     @property
     def current_id(self) -> int:
         """The engine id that it goes by now."""
-        ...
 
     def post(self, to: int, frame: ElectionFrame) -> None:
         """Sends a message to another's election; it may be lost."""
-        ...
 
     def campaign(self) -> None:
         """Has the engine try to be elected, under a fresh number."""
-        ...
 
     def demote(self) -> None:
         """Has the engine end its reign, or its attempt."""
-        ...
 
     def leader_changed(self, leader: int | None) -> None:
         """Hears who leads, by engine id; None if nobody is known to."""
-        ...
 
 
 class Campaigner:

@@ -19,7 +19,7 @@ from tidelog.broker.consensus.engine import Engine, LogEffect
 from tidelog.broker.consensus.founding import NamedVoter
 from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals, fail
 from tidelog.broker.consensus.leadership import Leadership
-from tidelog.broker.consensus.listener import LogListener
+from tidelog.broker.consensus.listener import LeaderListener, LogListener
 from tidelog.broker.consensus.log_member import LogContext, LogMember
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame, QuorumDescribed
 from tidelog.broker.consensus.routes import Routes
@@ -46,10 +46,10 @@ from tidelog.replication.paxos.events import (
     Truncate,
     VotersFound,
 )
-from tidelog.replication.paxos.messages import LearnResponse, PromiseRequest
+from tidelog.replication.paxos.messages import PromiseRequest
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.numbers import NODE_MAX
-from tidelog.replication.paxos.state import Kind, Slot, Status
+from tidelog.replication.paxos.state import Kind, Status
 from tidelog.replication.paxos.voters import (
     InvalidVoters,
     Membership,
@@ -91,6 +91,7 @@ class ElectedLog:
         membership: Membership,
         context: LogContext,
         listener: LogListener,
+        leader: LeaderListener,
         *,
         delivered: int = 0,
     ) -> None:
@@ -113,7 +114,7 @@ class ElectedLog:
         )
         self.engine = Engine(node, self.disk, self.routes.post, self, context.entropy)
         self.delivery = Delivery(delivered, self.engine.payload_of, self._deliver, lambda: node.replica.begin)
-        self.leadership = Leadership(member, self.engine, membership, self.routes, self.delivery, context, listener)
+        self.leadership = Leadership(member, self.engine, membership, self.routes, self.delivery, context, leader)
         self._campaigner, self._voter_changer = self.leadership.campaigner, self.leadership.voter_changer
         self._in_flight = InFlightProposals[PendingAppend]()
         self._learners: tuple[int, ...] = ()
@@ -276,10 +277,12 @@ class ElectedLog:
             case Repaired(position):
                 self._voter_changer.on_repaired(position)
                 self.delivery.advance()
-            case Refused(Elect(number)):
+            case Elected(number):
+                self.leadership.on_elected(number)
+            case Lost(number) | Refused(Elect(number)):
                 self.leadership.on_lost(number)
-            case Elected() | Lost() | VotersFound():
-                self.leadership.on_effect(effect)
+            case VotersFound():
+                self._voter_changer.on_found(effect)
             case Jumped(floor):
                 self.membership.on_jumped(floor.position)
                 self.delivery.jumped(floor.position)
@@ -294,18 +297,12 @@ class ElectedLog:
     def _on_applied(self, applied: Applied) -> None:
         self._campaigner.step(Advanced(applied.position + 1))
         if self.is_leading:
-            self._push(applied)
+            ids = [self.routes.id_of(node) for node in self._learners]
+            self.engine.push(applied, ids)
         self._voter_changer.on_applied(applied)
         self.delivery.applied(applied)
         if self.delivery.needs_snapshot is not None:
             self._listener.lacks_snapshot()
-
-    def _push(self, applied: Applied) -> None:
-        """Voters hold what they accepted and need no more than a notice; learners would wait for their own timer."""
-        slot = Slot(applied.position, 0, applied.value, learned=True)
-        response = LearnResponse(self.engine.node.replica.floor, (slot,), applied.position + 1)
-        for node in self._learners:
-            self.engine.push(self.routes.id_of(node), response)
 
     def _deliver(self, applied: Applied, payload: Buffer | None) -> None:
         position, value = applied.position, applied.value

@@ -171,9 +171,13 @@ class Engine:
             self.step(Restored(position))
         return payload
 
-    def push(self, to: int, response: LearnResponse) -> None:
-        """Sends what is learned to one who has not asked: a learner that would have to wait for its own timer."""
-        self._send(to, response)
+    def push(self, applied: Applied, learners: Sequence[int]) -> None:
+        """Sends what is chosen to those who have not asked. Voters hold what they accepted and need no more than a
+        notice; learners would wait for their own timer."""
+        slot = Slot(applied.position, 0, applied.value, learned=True)
+        response = LearnResponse(self.node.replica.floor, (slot,), applied.position + 1)
+        for learner in learners:
+            self._send(learner, response)
 
     def close(self) -> None:
         """No timer fires any more."""

@@ -25,7 +25,6 @@ class Waiter(Protocol):
     @property
     def is_waiting(self) -> bool:
         """True while somebody is there to hear the answer."""
-        ...
 
     def fail(self, error: TidelogError) -> None: ...
 

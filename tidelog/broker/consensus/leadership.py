@@ -13,7 +13,7 @@ from tidelog.broker.consensus.campaign import Campaigner
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.consensus.founding import founders_of
-from tidelog.broker.consensus.listener import LogListener
+from tidelog.broker.consensus.listener import LeaderListener
 from tidelog.broker.consensus.log_member import LogContext, LogMember
 from tidelog.broker.consensus.messages import ElectionFrame
 from tidelog.broker.consensus.routes import Routes
@@ -21,7 +21,7 @@ from tidelog.broker.consensus.voter_change import VoterChanger
 from tidelog.model.errors import NotController
 from tidelog.replication.election import Election
 from tidelog.replication.election_events import LostReign, Promised, Reconfigured, StepAside, Won
-from tidelog.replication.paxos.events import Demote, Elect, Elected, Enlist, Lost, VotersFound
+from tidelog.replication.paxos.events import Demote, Elect, Enlist
 from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.state import Status
 from tidelog.replication.paxos.voters import Membership, learner_id
@@ -38,7 +38,7 @@ class Leadership:
         routes: Routes,
         delivery: Delivery,
         context: LogContext,
-        listener: LogListener,
+        listener: LeaderListener,
     ) -> None:
         self.number = 0
         """The number of this member's reign; 0 if it does not lead."""
@@ -89,7 +89,7 @@ class Leadership:
             self.voter_changer.reconfigure()
         self._engine.step(Enlist())
 
-    # -- as the change of voters sees it -----------------------------------------------------------------------------
+    # -- `Candidate`, for the change of voters -------------------------------------------------------------------------
 
     @property
     def engine_id(self) -> int:
@@ -100,7 +100,6 @@ class Leadership:
         return voter.voter_id if voter is not None else member.voter_id or learner_id(member.node_id)
 
     def next_number(self) -> int:
-        """Implements `Candidate.next_number`."""
         led = self.campaigner.election.number  # of a leader, this engine may have heard nothing
         return max(self._engine.node.next_number(), next_number(led, self._engine.node.node))
 
@@ -111,7 +110,6 @@ class Leadership:
             self._listener.deposed()
 
     def end_reign(self) -> None:
-        """Implements `Candidate.end_reign`."""
         self._attempt = 0
         self.hold()
 
@@ -119,23 +117,19 @@ class Leadership:
         """Implements `Candidate.seek_election`: a leader, or a candidate, campaigns at once."""
         self.campaigner.step(Reconfigured(self.engine_id, self.voter_changer.membership.quorum()))
 
-    # -- as the campaigner sees it -----------------------------------------------------------------------------------
+    # -- `CampaignHost`, for the election ------------------------------------------------------------------------------
 
     @property
     def current_id(self) -> int:
-        """Implements `CampaignHost.current_id`."""
         return self._engine.node.node
 
     def post(self, to: int, frame: ElectionFrame) -> None:
-        """Implements `CampaignHost.post`."""
         self._routes.post(to, frame)
 
     def demote(self) -> None:
-        """Implements `CampaignHost.demote`."""
         self._engine.step(Demote())
 
     def campaign(self) -> None:
-        """Implements `CampaignHost.campaign`."""
         if not self.voter_changer.membership.is_known:
             self.campaigner.step(LostReign(self._attempt))
             return
@@ -146,24 +140,15 @@ class Leadership:
         self._engine.step(Elect(number))
 
     def leader_changed(self, leader: int | None) -> None:
-        """Implements `CampaignHost.leader_changed`."""
         if leader is None or leader == self._engine.node.node:
             self._listener.leader_changed(None if leader is None else self._member.node_id)
         else:
             self._listener.leader_changed(self._routes.node_of(leader))
 
-    # -- what the engine says ----------------------------------------------------------------------------------------
+    # -- what the engine says ------------------------------------------------------------------------------------------
 
-    def on_effect(self, effect: Elected | Lost | VotersFound) -> None:
-        match effect:
-            case Elected(number):
-                self._on_elected(number)
-            case Lost(number):
-                self.on_lost(number)
-            case VotersFound():
-                self.voter_changer.on_found(effect)
-
-    def _on_elected(self, number: int) -> None:
+    def on_elected(self, number: int) -> None:
+        """A barrier of this member's is applied: it leads, or writes voters first."""
         if self.voter_changer.write(number):
             return
         replica = self._engine.node.replica

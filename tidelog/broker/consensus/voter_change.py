@@ -66,23 +66,18 @@ class Candidate(Protocol):
     @property
     def engine_id(self) -> int:
         """The id that this disk should go by, as the membership is now."""
-        ...
 
     def next_number(self) -> int | None:
         """The number of the next attempt to be elected; None if there is no other."""
-        ...
 
     def hold(self) -> None:
         """Takes no more values: a change of the voters begins."""
-        ...
 
     def end_reign(self) -> None:
         """Ends the reign, or the attempt, that is under way: other voters decide now."""
-        ...
 
     def seek_election(self) -> None:
         """Tries to be elected again by the voters that decide now; leads no more if this node is none of them."""
-        ...
 
 
 class VoterChanger:

@@ -16,6 +16,7 @@ import structlog
 
 from tidelog.broker.consensus.elected_log import ElectedLog
 from tidelog.broker.consensus.founding import ASK_S_MAX, Address
+from tidelog.broker.consensus.listener import LeaderListener
 from tidelog.broker.consensus.log_member import LogContext, LogMember
 from tidelog.broker.consensus.messages import (
     DescribeQuorum,
@@ -51,16 +52,10 @@ BEHIND_S = 0.02
 logger = structlog.get_logger("tidelog.quorum")
 
 
-class MetadataListener(Protocol):
+class MetadataListener(LeaderListener, Protocol):
     """The broker, as its metadata sees it."""
 
     def image_changed(self, image: ClusterImage) -> None: ...
-
-    def leading(self, number: int) -> None: ...
-
-    def deposed(self) -> None: ...
-
-    def leader_changed(self, node_id: int | None) -> None: ...
 
     def fail(self, reason: str) -> None:
         """This broker must not go on."""
@@ -124,7 +119,8 @@ class ClusterMetadata:
             loaded = self._keeper.load()
             if loaded is not None:
                 self.image, position, self._snapshot_voters = loaded
-        self._log = ElectedLog(member, self._membership(member), self._context, self, delivered=position)
+        membership, leader = self._membership(member), self._listener
+        self._log = ElectedLog(member, membership, self._context, self, leader, delivered=position)
         if not self._is_new:
             bootstrap.check_alone(self._log)
             await bootstrap.check_cluster(address, contacts)
@@ -263,15 +259,6 @@ class ClusterMetadata:
     def _changed(self) -> None:
         self._know_peers()
         self._listener.image_changed(self.image)
-
-    def leading(self, number: int) -> None:
-        self._listener.leading(number)
-
-    def deposed(self) -> None:
-        self._listener.deposed()
-
-    def leader_changed(self, node_id: int | None) -> None:
-        self._listener.leader_changed(node_id)
 
     def halted(self) -> None:
         self._listener.fail("the disk of the metadata log has failed; see what it was, then start this broker again")

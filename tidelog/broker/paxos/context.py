@@ -57,15 +57,12 @@ class Peers(Protocol):
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
         """Sends a one-way message; it may be lost."""
-        ...
 
     def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Awaitable[Answer]:
         """Asks a broker, within so many seconds. Raises as `PeerNode.request`."""
-        ...
 
     def is_live(self, node_id: int) -> bool:
         """Is this broker registered, and not fenced?"""
-        ...
 
 
 class ReplicaPeers(Peers, Protocol):
@@ -73,7 +70,6 @@ class ReplicaPeers(Peers, Protocol):
 
     def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
         """Is the replica on this broker being reassigned, and copied at the rate of moves?"""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,6 @@ from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
-from tidelog.replication.paxos.messages import LearnResponse
-from tidelog.replication.paxos.state import Slot
 from tidelog.replication.paxos.voters import VoterSet
 
 
@@ -49,18 +47,13 @@ class Links:
         self._peers.notify(node_id, PartitionFrame(self._where.topic_id, self._where.partition, frame), payloads)
 
     def push(self, engine: Engine, applied: Applied) -> None:
-        """A coordinator tells those without a vote what is chosen: voters hold what they accepted and need no more than
-        a notice, but the others would wait for their own timer."""
+        """A coordinator tells those without a vote what is chosen."""
         if engine.node.coordinator is None:
             return
         voting = [voter.node_id for voter in self._voters().voters]
         without = [node for node in self._holders if node not in voting]
         learners = [node for node in without if not self._peers.is_held(self._where, node)]
-        if learners:
-            slot = Slot(applied.position, 0, applied.value, learned=True)
-            response = LearnResponse(engine.node.replica.floor, (slot,), applied.position + 1)
-            for node in learners:
-                engine.push(self.routes.id_of(node), response)
+        engine.push(applied, [self.routes.id_of(node) for node in learners])
 
     def report(self, engine_ids: tuple[int, ...], durable_offset: int) -> None:
         """Tells the leader, if it is another, how far the log here is durable, and what ids its disk goes by."""

@@ -132,7 +132,7 @@ class PaxosReplica:
         """Earlier leaders here, of whose values somebody still waits to hear."""
         self._is_closed = False
 
-    # -- beginning and ending ----------------------------------------------------------------------------------------
+    # -- beginning and ending ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Takes part, from now on."""
@@ -176,7 +176,7 @@ class PaxosReplica:
             self._disk.refresh(self.engine.node.replica.metadata)
             self.voting.enlist(engine_id)
 
-    # -- roles -------------------------------------------------------------------------------------------------------
+    # -- roles ---------------------------------------------------------------------------------------------------------
 
     def lead(self, leader_epoch: int, config: TopicConfig) -> PaxosPartition:
         """The metadata names this broker, in this epoch. Whoever calls runs the partition's task; it takes requests
@@ -233,7 +233,7 @@ class PaxosReplica:
         for engine_id in engine_ids:
             self._truncator.heard(engine_id, durable_offset)
 
-    # -- what others see of it ---------------------------------------------------------------------------------------
+    # -- what others see of it -----------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
@@ -331,7 +331,7 @@ class PaxosReplica:
         """Returns what the journal begins with, for a replica that is behind it."""
         return self._history.floor(self.engine.node.replica.floor)
 
-    # -- what the engine says ----------------------------------------------------------------------------------------
+    # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_effect(self, effect: LogEffect) -> None:
         """For the engine."""
@@ -413,12 +413,10 @@ class PaxosReplica:
                 self.voting.voter_changer.on_found(effect)
 
     def hold_leader(self) -> None:
-        """Implements `LeaderHost.hold_leader`."""
         if self.leader is not None:
             self.leader.hold()
 
     def stop_leader(self) -> None:
-        """Implements `LeaderHost.stop_leader`."""
         if self.leader is not None:
             self.leader.stop()
 

@@ -25,11 +25,9 @@ class LeaderHost(Protocol):
 
     def hold_leader(self) -> None:
         """Has requests wait: the leader will be elected again in a moment."""
-        ...
 
     def stop_leader(self) -> None:
         """Has requests refused: the reign is over."""
-        ...
 
 
 class Voting:
@@ -85,7 +83,7 @@ class Voting:
             raise LeaderNotAvailable("this broker cannot change the voters now; try again")
         await self.voter_changer.change(voters, self.ballots.attempt)
 
-    # -- as the change of voters sees it -----------------------------------------------------------------------------
+    # -- `Candidate`, for the change of voters -------------------------------------------------------------------------
 
     @property
     def engine_id(self) -> int:
@@ -93,15 +91,12 @@ class Voting:
         return self._engine.node.node
 
     def next_number(self) -> int | None:
-        """Implements `Candidate.next_number`."""
         return self.ballots.next_number()
 
     def hold(self) -> None:
-        """Implements `Candidate.hold`."""
         self._host.hold_leader()
 
     def end_reign(self) -> None:
-        """Implements `Candidate.end_reign`."""
         self.ballots.begin_anew()
         if self.voter_changer.is_changing:
             self._host.hold_leader()
@@ -109,13 +104,12 @@ class Voting:
             self._host.stop_leader()
 
     def seek_election(self) -> None:
-        """Implements `Candidate.seek_election`."""
         if self._engine.node.node in self.membership.quorum():
             self.ballots.campaign()
         else:
             self.ballots.abdicate()
 
-    # -- what the engine says ----------------------------------------------------------------------------------------
+    # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_elected(self, elected: Elected) -> None:
         """A barrier of this node is applied."""
@@ -137,7 +131,7 @@ class Voting:
         if self.voter_changer.lose(number):
             self.voter_changer.reconfigure()
 
-    # -- what the log says -------------------------------------------------------------------------------------------
+    # -- what the log says ---------------------------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> None:
         """The next position is in force."""

@@ -4,15 +4,9 @@ A voter is a disk, not a machine: its id belongs to one node with one storage in
 so a wiped disk is another voter, and the old one is dead for ever. The voters in force are those of the newest VOTERS
 value that is applied and not void; before the first, those who founded the log.
 
-A change goes in steps, each of which a crash may end (`Membership`):
-
-    drain     the leader takes no more values, and waits until all of its own are applied
-    join      under a fresh number, a quorum of the old voters *and* one of the new ones elect it again
-    write     the new voters, as the one VOTERS value of that reign; it is applied, and the reign ends
-    settle    whoever applies it goes by the new voters; the next reign begins under a fresh number of theirs
-
-After the last step nobody else is needed any more: a majority of the new voters know, on disk, that they are. Why a
-candidate that has missed all this can do no harm is told in docs/replication-paxos.md ("Changing the voters").
+A change goes in steps, each of which a crash may end: drain, join, write, settle. `Membership` says which is next; the
+shell takes it (`broker.consensus.voter_change`, which has the proof of each). Why a candidate that has missed several
+changes can do no harm is told in docs/replication-paxos.md ("Changing the voters").
 
 Departs from Mesos, which has no such thing (MESOS-683), and from Raft's single-server changes, which need old and new
 majorities to overlap; joined quorums (Raft's joint consensus) do not, so one step may also replace a voter by another.

@@ -76,7 +76,7 @@ class Site:
             origin = await find_origin(me, member.incarnation, named, contacts, self.stage.ask, self.entropy)
             await member.begin(origin, writer)
         context = LogContext(self._notify, writer, SETTINGS, clock, self.entropy)
-        self.log = ElectedLog(member, member.membership(), context, self)
+        self.log = ElectedLog(member, member.membership(), context, self, self)
         asyncio.get_running_loop().create_task(self.log.disk.run())
         self.log.start()
 
