@@ -15,6 +15,6 @@ class Holding(Enum):
     DONT_HAVE = "dont_have"
     """This log, which is sound in that place, ends before it, or has another batch there: it never acknowledged it."""
     DELETED = "deleted"
-    """This log begins behind it: it was committed, and was let go of since."""
+    """This log begins behind it: it was committed, and its records were deleted since."""
     UNKNOWN = "unknown"
     """Nothing can be said: no such log here, or one that is being changed."""

@@ -56,7 +56,7 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Cuts or extends (with zeros) to `size`; durable after `sync`."""
+        """Truncates or extends (with zeros) to `size`; durable after `sync`."""
         ...
 
     def sync(self) -> None:

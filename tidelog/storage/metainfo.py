@@ -1,7 +1,7 @@
 """Metainfo: a replica's own facts about one log, in two copies on the same disk.
 
 Nobody else can give these back: which incarnation of the replica this is, how far its log was known durable, which
-offsets it has let go. So there are two files, written one after the other, each made durable before the next is
+offsets it has deleted. So there are two files, written one after the other, each made durable before the next is
 touched, and the worse one first: whatever moment a crash picks, one whole copy is left, and if both are whole, one of
 them may rot. The higher sequence wins.
 

@@ -121,7 +121,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "denials of any replica": Mutant(Parts(settlement=AnybodyDenies)),
     "denials of any life": Mutant(Parts(settlement=AnyLifeDenies)),
     "denials of any epoch": Mutant(Parts(settlement=AnyEpochDenies)),
-    "damaged ends are cut unasked": Mutant(Parts(settlement=SettlesNothing)),
+    "damaged ends are truncated unasked": Mutant(Parts(settlement=SettlesNothing)),
     "logs cut at their checkpoint": Mutant(Parts(disk=CheckpointCuts)),
 }
 

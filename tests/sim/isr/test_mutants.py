@@ -15,7 +15,7 @@ WHERE = {
     "answers before their metadata": ("control", 445),
     "answers of any partition epoch": ("network", 125),
     "answers to any question, if they fit": ("disk", 90),
-    "damaged ends are cut unasked": ("rot", 70),
+    "damaged ends are truncated unasked": ("rot", 70),
     "denials of any replica": ("rot", 250),
     "earlier lives remembered": ("crashes", 35),
     "failed fsyncs are repeated": ("swarm", 0),

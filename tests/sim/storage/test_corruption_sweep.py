@@ -55,7 +55,7 @@ def damage_to(path: str, how: Callable[[Medium, str], None]) -> Callable[[Medium
 
 
 @pytest.mark.parametrize("suffix", [".log", ".catalog", "metainfo.0", "metainfo.1"])
-@pytest.mark.parametrize("how", [rot.lose, lambda medium, path: rot.cut(medium, path, 0)], ids=["lost", "emptied"])
+@pytest.mark.parametrize("how", [rot.lose, lambda medium, path: rot.truncate(medium, path, 0)], ids=["lost", "emptied"])
 def test_any_one_file_lost_or_emptied(sweep: Sweep, suffix: str, how: Callable[[Medium, str], None]) -> None:
     for path in sweep.content:
         if path.endswith(suffix):

@@ -121,7 +121,7 @@ def test_damage_to_every_byte_range_is_repaired(sweep: Sweep) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".catalog", "metainfo.0", "metainfo.1"])
-@pytest.mark.parametrize("how", [rot.lose, partial(rot.cut, size=0)], ids=["lost", "emptied"])
+@pytest.mark.parametrize("how", [rot.lose, partial(rot.truncate, size=0)], ids=["lost", "emptied"])
 def test_any_one_file_lost_or_emptied_is_repaired(sweep: Sweep, suffix: str, how: Callable[..., None]) -> None:
     for path in sweep.content:
         if path.endswith(suffix):

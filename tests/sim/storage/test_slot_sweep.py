@@ -60,7 +60,7 @@ def apply(how: Callable[[Medium, str], None], path: str, medium: Medium) -> None
 
 
 def empty(medium: Medium, path: str) -> None:
-    rot.cut(medium, path, 0)
+    rot.truncate(medium, path, 0)
 
 
 def spoil(medium: Medium, path: str) -> None:
@@ -140,7 +140,7 @@ def test_both_files_cut_at_the_same_entry(sweep: SlotSweep) -> None:
     for catalog, at, row in sweep.entries():
 
         def damage(medium: Medium, catalog: str = catalog, at: int = at, row: Row = row) -> None:
-            rot.cut(medium, catalog, at)
-            rot.cut(medium, catalog.replace(".catalog", ".log"), row.file_position)
+            rot.truncate(medium, catalog, at)
+            rot.truncate(medium, catalog.replace(".catalog", ".log"), row.file_position)
 
         sweep.check(damage, Loss.IDENTITY)

@@ -82,7 +82,7 @@ def test_what_can_change_when_it_is_looked_up_again() -> None:
     ("options", "says"),
     [
         ({"startingOffset": "earliest"}, "unknown option startingoffset"),
-        ({"kafka.group.id": "g"}, "no consumer groups"),
+        ({"kafka.group.id": "g"}, "not in a consumer group"),
         ({"kafka.security.protocol": "SSL"}, "unknown option kafka.security.protocol"),
         ({"endingOffsets": "latest"}, "no sense in a streaming query"),
         ({"assign": '{"a": [0]}'}, "exactly one"),

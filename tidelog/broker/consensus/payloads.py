@@ -2,7 +2,7 @@
 
 The engine decides on values, which name their payloads by digest. A payload may be needed later than its message: what
 a candidate was told in promises it proposes again when a quorum has promised. So everything that came for the proposer
-is held until its reign ends, and what is below the applied prefix, never proposed again, is let go before that.
+is held until its reign ends, and what is below the applied prefix, never proposed again, is dropped before that.
 
 Who proposes nothing could read all that it accepted from its disk. It is held all the same until it is applied, which
 is soon, and not read back; but no more than `HELD_BYTES_MAX` of it, and nothing once all is applied.
@@ -51,7 +51,7 @@ class Payloads:
         self._bytes -= len(self._held.pop(digest, b""))
 
     def trim(self, *, is_any_open: bool) -> None:
-        """For a replica that proposes nothing: lets go of what came first, down to `HELD_BYTES_MAX`, and of all if no
+        """For a replica that proposes nothing: drops what came first, down to `HELD_BYTES_MAX`, and of all if no
         position is open. It is on the disk, or of no use."""
         while self._bytes > (HELD_BYTES_MAX if is_any_open else 0):
             self.release(next(iter(self._held)))

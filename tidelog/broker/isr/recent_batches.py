@@ -45,7 +45,7 @@ class RecentBatches:
         self._bytes = 0
 
     def add(self, batches: Sequence[RecordBatch]) -> None:
-        """Takes in what was appended; lets go of the oldest where that is too much."""
+        """Takes in what was appended; drops the oldest where that is too much."""
         for batch in batches:
             base_offset = batch.header.base_offset
             if base_offset != self._end_offset:
@@ -71,12 +71,12 @@ class RecentBatches:
         return [b"".join(found)] if len(found) > BUFFERS_MAX else found
 
     def drop_below(self, offset: int) -> None:
-        """Lets go of batches that nobody needs: those that end at `offset` or before."""
+        """Drops batches that nobody needs: those that end at `offset` or before."""
         while self._batches and self._batches[self._start_offset].header.next_offset <= offset:
             self._drop_first()
 
     def clear(self) -> None:
-        """Lets go of all."""
+        """Drops all."""
         self._batches.clear()
         self._count(-self._bytes)
 

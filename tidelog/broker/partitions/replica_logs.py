@@ -120,7 +120,7 @@ class ReplicaLogs:
         return min(max(known, log.log_start_offset), log.log_end_offset)
 
     def close_troubled(self) -> None:
-        """Lets go of the troubled ones, which have no role: they are opened anew when they are asked for."""
+        """Closes the troubled ones, which have no role: they are opened anew when they are asked for."""
         for partition_id in self.troubled:
             if self.is_open(partition_id):
                 self._close(partition_id)

@@ -1,7 +1,7 @@
 """When the head of a journal is of no more use, and how much of it.
 
 What is applied lies twice on a replica's disk: in the journal, and in the log of applied batches. The leader has the
-journals cut short by a TRUNCATE, now and then, when its own has grown by so much. A replica that lacks something below
+journals truncated by a TRUNCATE, now and then, when its own has grown by so much. A replica that lacks something below
 copies it from another's log, so no more may go than a quorum has durable in their logs: from then on those are what
 keeps it. And a replica that is alive and merely a little behind should not have to copy anything: all live ones are
 waited for, until the journal has become several times as long as it should be.

@@ -37,7 +37,7 @@ class Holder(Protocol):
 
     @property
     def is_readable(self) -> bool:
-        """False while the log is being cut, and after the end of the role."""
+        """False while the log is being truncated, and after the end of the role."""
         ...
 
     @property

@@ -131,7 +131,7 @@ class LogCoordinator(Proposer):
         return [Elected(self.number, self._next_position - 1, self.next_offset)]
 
     def on_jumped(self, position: int) -> list[Action]:
-        """What others have let go of may have been about other voters: their snapshot tells."""
+        """What others have truncated may have been about other voters: their snapshot tells."""
         return self.lose(self._replica.highest)
 
     def _is_waiting(self) -> bool:

@@ -289,7 +289,7 @@ class Replica:
             self._faulty.discard(slot.position)
 
     def _raise_floor(self, floor: Prefix) -> list[Action]:
-        """Lets go of what lies below; on disk not before the floor is durable, or an acceptor would forget."""
+        """Forgets what lies below; on disk not before the floor is durable, or an acceptor would forget."""
         for position in range(self.floor.position, floor.position):
             self.slots.pop(position, None)
             self._faulty.discard(position)

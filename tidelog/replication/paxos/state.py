@@ -45,7 +45,7 @@ class Kind(Enum):
     UNKNOWN = 5
     """Not a value: the disk has lost which one it was. Such a slot is faulty and not learned, and its number stands."""
     DELETE = 6
-    """Deletes the records below `Value.base_offset` (Kafka: delete records). It lets go of no position."""
+    """Deletes the records below `Value.base_offset` (Kafka: delete records). It frees no position."""
 
 
 WITH_PAYLOAD = (Kind.APPEND, Kind.VOTERS)

@@ -41,7 +41,7 @@ class Book:
     seen_at: dict[tuple[int, int], tuple[Held, Held | None]] = field(default_factory=dict)
     """By epoch and offset: the batch that was ever there, and the one before it."""
     reset_epoch: int | None = None
-    """The leader of this epoch was elected from nobody: the book is cut to what it has."""
+    """The leader of this epoch was elected from nobody: the book is truncated to what it has."""
     is_gone: bool = False
     minimums: list[tuple[float, int]] = field(default_factory=list)
     """`min.insync.replicas`, or the number of replicas if that is less: from when on."""

@@ -3,12 +3,12 @@
 A partition's *book* has every batch that some leader has called committed. The one invariant of primary-backup that all
 its rules are for: **every member of the controller's ISR and ELR has all of the book, in what it has acknowledged.**
 Whoever is elected from them has it; so it is checked whenever the book grows, whenever the controller changes the sets,
-and whenever a log is cut. More rules:
+and whenever a log is truncated. More rules:
 
 | rule | in words |
 |---|---|
 | commits | what is committed at an offset stays the same batch, whoever leads |
-| replicas | the invariant; and nobody cuts off what is committed |
+| replicas | the invariant; and nobody truncates what is committed |
 | log matching | batches of the same epoch and offset are the same, and so is what stands before them |
 | leaders | one for each epoch |
 | elections | are won by members of ISR or ELR, while there are any |
@@ -187,7 +187,7 @@ class Ledger(Holders, Rule):
         elif not self._is_committed(book, batch):
             self._violate("commits", f"{where}: not what others have there, or between what they have")
 
-    def cuts(self, shadow: Shadow, dropped: list[Held]) -> None:
+    def truncates(self, shadow: Shadow, dropped: list[Held]) -> None:
         """A log was made shorter."""
         book = self.books[shadow.partition_id]
         committed = [batch for batch in dropped if book.start <= batch.base and self._is_committed(book, batch)]
@@ -196,7 +196,7 @@ class Ledger(Holders, Rule):
         self._truth.saw("uncommitted tail truncated", bool(dropped) and not committed)
         if book.is_paxos:
             if committed and shadow.start <= committed[0].base:
-                self._violate("commits", f"{book.name}: node {shadow.node} cuts off {committed[0].base}")
+                self._violate("commits", f"{book.name}: node {shadow.node} truncates {committed[0].base}")
             return
         if (
             committed
@@ -205,7 +205,7 @@ class Ledger(Holders, Rule):
             and book.reset_epoch is None
             and self._stands(book, shadow.node)
         ):
-            what = f"node {shadow.node} cuts off what is committed at {committed[0].base}"
+            what = f"node {shadow.node} truncates what is committed at {committed[0].base}"
             self._violate("replicas", f"{book.name}: {what}")
         self._check(shadow.partition_id)
 

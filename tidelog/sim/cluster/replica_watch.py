@@ -92,7 +92,7 @@ class ReplicaWatch:
                     if name == "start_over":
                         shadow.batches, shadow.agreed = {}, 0
                         self._world.truth.saw("follower starts over")
-                    self._ledger.cuts(shadow, dropped or shadow.cut())
+                    self._ledger.truncates(shadow, dropped or shadow.truncated())
                 return outcome
 
             return truncate

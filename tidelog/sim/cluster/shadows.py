@@ -1,7 +1,7 @@
 """What each replica's log really holds, batch by batch: the shadow of a log, which outlives the process that wrote it.
 
-A shadow follows its log: what is appended, cut, and what was there when the log was opened. While nobody has the log
-open, it stays as it was when its process ended.
+A shadow follows its log: what is appended, truncated, and what was there when the log was opened. While nobody has the
+log open, it stays as it was when its process ended.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Shadow:
     def appended(self, batches: Iterable[Held]) -> None:
         self.batches.update((batch.base, batch) for batch in batches)
 
-    def cut(self) -> list[Held]:
+    def truncated(self) -> list[Held]:
         """The log was made shorter: what was dropped."""
         assert self.log is not None
         end = self.log.log_end_offset

@@ -95,7 +95,8 @@ def put(target: bytearray, position: int, payload: bytes) -> None:
 
 
 def resize(target: bytearray, size: int, filler: bytes = b"") -> None:
-    """Cuts, or extends with zeros; whole sectors of the extension show `filler`, over and over, if there is any."""
+    """Truncates, or extends with zeros; whole sectors of the extension show `filler`, over and over, if there is
+    any."""
     position = len(target)
     if size <= position:
         del target[size:]

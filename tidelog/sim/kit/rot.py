@@ -14,7 +14,7 @@ def flip_bit(medium: Medium, path: str, position: int, bit: int = 0) -> None:
     """Turns one bit over that is on the disk."""
     node = _take(medium, path, "bit_flip")
     node.durable[position] ^= 1 << bit
-    if position < len(node.data):  # else a process that was killed has cut the file, and the disk has not yet
+    if position < len(node.data):  # else a process that was killed has truncated the file, and the disk has not yet
         node.data[position] ^= 1 << bit
 
 
@@ -25,9 +25,9 @@ def overwrite(medium: Medium, path: str, position: int, payload: bytes) -> None:
         put(image, position, payload)
 
 
-def cut(medium: Medium, path: str, size: int) -> None:
+def truncate(medium: Medium, path: str, size: int) -> None:
     """Loses the end of the file."""
-    node = _take(medium, path, "cut")
+    node = _take(medium, path, "truncate")
     for image in (node.data, node.durable):
         resize(image, min(size, len(image)))
 

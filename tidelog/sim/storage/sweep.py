@@ -62,7 +62,7 @@ def _zero(medium: Medium, path: str, start: int, end: int) -> None:
 
 
 def _truncate(medium: Medium, path: str, start: int, end: int) -> None:
-    rot.cut(medium, path, start)
+    rot.truncate(medium, path, start)
 
 
 def _make_unreadable(medium: Medium, path: str, start: int, end: int) -> None:

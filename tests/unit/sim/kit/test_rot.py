@@ -46,8 +46,8 @@ def test_what_rots_is_on_the_disk_whatever_a_killed_process_has_left_in_the_cach
 
 def test_overwrite_and_cut(disk: SimDisk) -> None:
     rot.overwrite(disk.medium, "a", 512, bytes(512))
-    rot.cut(disk.medium, "b", 10)
-    rot.cut(disk.medium, "b", 500)  # nothing grows by being cut
+    rot.truncate(disk.medium, "b", 10)
+    rot.truncate(disk.medium, "b", 500)  # nothing grows by being truncated
     after = disk.crash()
     assert content(after, "a") == b"a" * 512 + bytes(512)
     assert content(after, "b") == b"b" * 10
