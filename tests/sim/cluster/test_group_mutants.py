@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tests.sim.cluster import group_mutants as mutants
 from tidelog.sim.cluster.drawing import draw_scenario
-from tidelog.sim.cluster.groups.plans import GroupTraffic, Mishap
+from tidelog.sim.cluster.group_traffic import GroupTraffic, Mishap
 from tidelog.sim.cluster.run import run_scenario
 from tidelog.sim.cluster.scenario import Scenario, Step, Strike
 from tidelog.sim.kit.seeds import stream

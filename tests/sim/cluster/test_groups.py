@@ -8,7 +8,7 @@ from msgspec import structs
 from tests.sim.cluster import group_mutants as mutants
 from tests.sim.cluster.stage import scenario
 from tidelog.sim.cluster.drawing import draw_scenario
-from tidelog.sim.cluster.groups.plans import GroupPlan, GroupTraffic, MemberPlan, Mishap
+from tidelog.sim.cluster.group_traffic import GroupPlan, GroupTraffic, MemberPlan, Mishap
 from tidelog.sim.cluster.run import run_scenario, run_seed, shrink
 from tidelog.sim.cluster.scenario import Order, Scenario, Strike, decode_scenario, encode_scenario
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic

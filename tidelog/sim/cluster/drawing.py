@@ -6,7 +6,7 @@ import random
 
 from msgspec import structs
 
-from tidelog.sim.cluster.groups.plans import draw_group_settings, draw_groups, draw_mishaps, draw_topics, has_groups
+from tidelog.sim.cluster.group_traffic import draw_group_settings, draw_groups, draw_mishaps, draw_topics, has_groups
 from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
 from tidelog.sim.cluster.scenario import Order, Scenario, Step, Strike, Swarm
 from tidelog.sim.cluster.traffic import Mix, draw_mix, draw_settings, draw_traffic, mixed

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.data import Data
 from tidelog.sim.cluster.drawing import MOVES, draw_scenario
-from tidelog.sim.cluster.groups.plans import Mishap
+from tidelog.sim.cluster.group_traffic import Mishap
 from tidelog.sim.cluster.groups.run import Groups
 from tidelog.sim.cluster.groups.watch import GroupWatch
 from tidelog.sim.cluster.healing import LIVE_S_MAX, LOOK_S, Healing

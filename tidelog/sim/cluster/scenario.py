@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import msgspec
 from msgspec import structs
 
-from tidelog.sim.cluster.groups.plans import GroupTraffic, Mishap, simpler_groups
+from tidelog.sim.cluster.group_traffic import GroupTraffic, Mishap, simpler_groups
 from tidelog.sim.cluster.traffic import Traffic
 
 

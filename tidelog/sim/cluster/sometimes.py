@@ -16,7 +16,7 @@ from tidelog.controller.records import (
 )
 from tidelog.model.cluster import ISR, PAXOS
 from tidelog.sim.cluster.drawing import MOVES, STRIKES
-from tidelog.sim.cluster.groups.plans import MISHAPS
+from tidelog.sim.cluster.group_traffic import MISHAPS
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.kit.faults import Crashed
 from tidelog.sim.kit.outcome import count_logged

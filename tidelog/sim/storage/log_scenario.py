@@ -11,15 +11,15 @@ import random
 
 from tidelog.model.errors import TidelogError
 from tidelog.sim.kit.disk import SimDisk
-from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
+from tidelog.sim.kit.faults import NO_FAULTS
 from tidelog.sim.kit.medium import CAPACITY_BYTES
 from tidelog.sim.kit.seeds import stream
+from tidelog.sim.storage.lives import check_at_the_end, live
 from tidelog.sim.storage.log_driver import LogDriver
 
 SEGMENT_BYTES = (300, 600, 2_000, 1 << 20)
 HANDLES_MAX = (3, 8, 64)
 VALUE_BYTES = (0, 0, 100, 300, 700)
-FAULT_RATES = (0.0, 0.0, 0.02, 0.2)
 
 
 def run_seed(seed: int) -> str:
@@ -35,31 +35,9 @@ def run_seed(seed: int) -> str:
     )
     for _ in range(rng.randint(1, 5)):
         driver.epoch += rng.randrange(2)
-        _live(driver, rng)
-    _check_at_the_end(driver)
+        live(driver, _act, rng)
+    check_at_the_end(driver, driver.append)
     return disk.medium.trace()
-
-
-def _live(driver: LogDriver, rng: random.Random) -> None:
-    medium = driver.disk.medium
-    if rng.random() < 0.7:
-        driver.disk.crash_at(rng.randint(1, rng.choice((5, 30, 100))))
-    try:
-        driver.open()
-        driver.check_reopened()
-        if rng.random() < 0.5:
-            medium.faults = FaultRates(write_error=rng.choice(FAULT_RATES), sync_error=rng.choice(FAULT_RATES))
-        if rng.random() < 0.3:
-            medium.capacity_bytes = medium.used_bytes + rng.randrange(3_000)
-        for _ in range(rng.randint(5, 60)):
-            _act(driver, rng)
-    except Crashed:
-        pass
-    medium.faults, medium.capacity_bytes = NO_FAULTS, CAPACITY_BYTES
-    if rng.random() < 0.4:
-        driver.kill()
-    else:
-        driver.crash()
 
 
 def _act(driver: LogDriver, rng: random.Random) -> None:
@@ -98,16 +76,3 @@ def _flush_amid_appends(driver: LogDriver, rng: random.Random) -> None:
             driver.append(value_bytes=rng.choice(VALUE_BYTES))
     finally:
         driver.finish(flush)
-
-
-def _check_at_the_end(driver: LogDriver) -> None:
-    """On a healthy disk: it opens, takes an append, and neither a kill nor a power cut changes anything any more."""
-    for end in (driver.kill, driver.crash):
-        driver.open()
-        driver.check_reopened()
-        driver.append()
-        assert driver.flush()
-        end()
-    driver.open()
-    driver.check_reopened()
-    driver.close()

@@ -12,15 +12,15 @@ import random
 
 from tidelog.model.errors import TidelogError
 from tidelog.sim.kit.disk import SimDisk
-from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
+from tidelog.sim.kit.faults import NO_FAULTS
 from tidelog.sim.kit.medium import CAPACITY_BYTES
 from tidelog.sim.kit.seeds import stream
+from tidelog.sim.storage.lives import check_at_the_end, live
 from tidelog.sim.storage.slot_driver import SlotDriver
 
 SEGMENT_BYTES = (300, 900, 2_500, 1 << 20)
 HANDLES_MAX = (3, 8, 64)
 PAYLOAD_BYTES = (None, 0, 0, 100, 700)
-FAULT_RATES = (0.0, 0.0, 0.02, 0.2)
 WINDOW = 12
 
 
@@ -31,31 +31,9 @@ def run_seed(seed: int) -> str:
     disk.medium.exposes_old_blocks = rng.random() < 0.2
     driver = SlotDriver(disk, segment_bytes=rng.choice(SEGMENT_BYTES), handles_max=rng.choice(HANDLES_MAX))
     for _ in range(rng.randint(1, 5)):
-        _live(driver, rng)
-    _check_at_the_end(driver)
+        live(driver, _act, rng)
+    check_at_the_end(driver, lambda: driver.put(driver.floor))
     return disk.medium.trace()
-
-
-def _live(driver: SlotDriver, rng: random.Random) -> None:
-    medium = driver.disk.medium
-    if rng.random() < 0.7:
-        driver.disk.crash_at(rng.randint(1, rng.choice((5, 30, 100))))
-    try:
-        driver.open()
-        driver.check_reopened()
-        if rng.random() < 0.5:
-            medium.faults = FaultRates(write_error=rng.choice(FAULT_RATES), sync_error=rng.choice(FAULT_RATES))
-        if rng.random() < 0.3:
-            medium.capacity_bytes = medium.used_bytes + rng.randrange(3_000)
-        for _ in range(rng.randint(5, 60)):
-            _act(driver, rng)
-    except Crashed:
-        pass
-    medium.faults, medium.capacity_bytes = NO_FAULTS, CAPACITY_BYTES
-    if rng.random() < 0.4:
-        driver.kill()
-    else:
-        driver.crash()
 
 
 def _act(driver: SlotDriver, rng: random.Random) -> None:
@@ -120,16 +98,3 @@ def _flush_amid_puts(driver: SlotDriver, rng: random.Random) -> None:
             put(driver, rng)
     finally:
         driver.finish(flush)
-
-
-def _check_at_the_end(driver: SlotDriver) -> None:
-    """On a healthy disk: it opens, takes a put, and neither a kill nor a power cut changes anything any more."""
-    for end in (driver.kill, driver.crash):
-        driver.open()
-        driver.check_reopened()
-        driver.put(driver.floor)
-        assert driver.flush()
-        end()
-    driver.open()
-    driver.check_reopened()
-    driver.close()

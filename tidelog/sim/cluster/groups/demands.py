@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tidelog.model.groups import GroupDescription, pairs
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.cluster.groups.plans import MemberPlan
+from tidelog.sim.cluster.group_traffic import MemberPlan
 
 STABLE = "Stable"
 

@@ -16,8 +16,8 @@ from tidelog.model.errors import FencedMember, OffsetOutOfRange, UnknownMember
 from tidelog.model.groups import JOIN, CommitAnswer, OffsetsAnswer, grouped
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory
+from tidelog.sim.cluster.group_traffic import MemberPlan
 from tidelog.sim.cluster.groups.holdings import Holding, Holdings
-from tidelog.sim.cluster.groups.plans import MemberPlan
 from tidelog.sim.cluster.groups.post import Asked, Post
 from tidelog.sim.cluster.groups.rules import GroupRules
 from tidelog.sim.kit.history import records_in

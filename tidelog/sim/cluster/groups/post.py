@@ -27,7 +27,7 @@ from tidelog.model.groups import (
 )
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.cluster.clients import FAILURES, AnyBroker
-from tidelog.sim.cluster.groups.plans import GroupTraffic
+from tidelog.sim.cluster.group_traffic import GroupTraffic
 from tidelog.sim.cluster.groups.rules import NOT_OWNED, STALE, GroupRules
 from tidelog.sim.kit.machine import ConnectionLost
 from tidelog.sim.kit.process import outside

@@ -15,9 +15,9 @@ from tidelog.model.ids import PartitionId, TopicPartition
 from tidelog.model.names import OFFSETS_TOPIC
 from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory
+from tidelog.sim.cluster.group_traffic import GroupPlan, Mishap
 from tidelog.sim.cluster.groups.demands import unsettled, wants
 from tidelog.sim.cluster.groups.hands import Surroundings
-from tidelog.sim.cluster.groups.plans import GroupPlan, Mishap
 from tidelog.sim.cluster.groups.post import Asked, Post
 from tidelog.sim.cluster.groups.rules import GroupRules
 from tidelog.sim.cluster.groups.slots import Slot

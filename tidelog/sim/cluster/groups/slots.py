@@ -16,9 +16,9 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from tidelog.sim.cluster.group_traffic import MemberPlan, Mishap
 from tidelog.sim.cluster.groups.hands import Surroundings
 from tidelog.sim.cluster.groups.member import Member
-from tidelog.sim.cluster.groups.plans import MemberPlan, Mishap
 
 LEAVE_S_MAX = 5.0
 """Whoever takes longer to leave is ended."""

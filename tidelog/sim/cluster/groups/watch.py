@@ -13,7 +13,7 @@ from tidelog.broker.groups import coordinator, copying
 from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import Loaded
 from tidelog.broker.partitions.led_partition import LedPartition
-from tidelog.sim.cluster.groups.plans import GroupTraffic
+from tidelog.sim.cluster.group_traffic import GroupTraffic
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.kit.patching import patched
 
