@@ -18,7 +18,7 @@ from tidelog.config.schema import BrokerConfig
 from tidelog.controller.broker_state import Brokers
 from tidelog.controller.decide_brokers import registered_broker
 from tidelog.controller.decision import Decision
-from tidelog.controller.leadership import TopicRules, as_record, change_of, followed
+from tidelog.controller.leadership import TopicRules, as_record, change_of
 from tidelog.controller.partition_commands import (
     ANY_LIFE,
     AlterCode,
@@ -66,13 +66,13 @@ class Partitions:
         even_unclean: bool = False,
         unfit: NodeId | None = None,
     ) -> PartitionInfo:
-        """`leadership.followed`, remembered; `even_unclean` elects whoever is live if nobody else may lead, and `unfit`
-        is not counted as live."""
+        """Settles an entry by the rules of its protocol, and remembers it. `even_unclean` elects whoever is live if
+        nobody else may lead; `unfit` is not counted as live."""
         rules = self._rules.of(topic)
         if even_unclean:
             rules = rules.model_copy(update={"unclean_leader_election_enable": True})
         brokers = Brokers(self.image, absent=NO_LEADER if unfit is None else unfit)
-        return self.put(topic, followed(topic, was, asked, rules, brokers))
+        return self.put(topic, rules_of(topic).settled(was, asked, rules, brokers, None))
 
     def put(self, topic: Topic, now: PartitionInfo) -> PartitionInfo:
         """Remembers the entry."""

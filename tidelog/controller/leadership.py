@@ -40,18 +40,6 @@ class TopicRules:
 # -- one partition ---------------------------------------------------------------------------------------------------
 
 
-def followed(
-    topic: Topic,
-    was: PartitionInfo,
-    asked: PartitionInfo,
-    config: TopicConfig,
-    brokers: Brokers,
-    lost: Lost | None = None,
-) -> PartitionInfo:
-    """The entry that follows `was` if `asked` is wanted, by the rules of the partition's commit protocol."""
-    return rules_of(topic).settled(was, asked, config, brokers, lost)
-
-
 def change_of(topic: Topic, was: PartitionInfo, now: PartitionInfo) -> PartitionChange:
     """What the log says of it."""
     return PartitionChange(
@@ -103,7 +91,7 @@ def under_rules(image: ClusterImage, topic: Topic, config: BrokerConfig) -> tupl
     return as_record(
         change_of(topic, info, now)
         for info in topic.partitions
-        if (now := followed(topic, info, info, rules, brokers)) is not info
+        if (now := rules_of(topic).settled(info, info, rules, brokers, None)) is not info
     )
 
 
@@ -116,5 +104,5 @@ def _of_broker(
         for topic in image.topics.values()
         for info in topic.partitions
         if node in info.replicas
-        and (now := followed(topic, info, info, rules.of(topic), brokers, lost and lost.of(topic))) is not info
+        and (now := rules_of(topic).settled(info, info, rules.of(topic), brokers, lost and lost.of(topic))) is not info
     )
