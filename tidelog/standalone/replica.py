@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -138,13 +139,10 @@ class LogReplica:
         self._may_found = is_initialised
         me, others = self._named[self.node_id - 1], [voter.address for voter in self._others()]
         named, contacts = (self._named, ()) if is_initialised else ((), others)
-        incarnation = self._member.incarnation
-        origin = await find_origin(me, incarnation, named, contacts, self._ask, self._entropy, named_by="--servers")
+        incarnation, ask = self._member.incarnation, partial(ask_member, self._peers)
+        origin = await find_origin(me, incarnation, named, contacts, ask, self._entropy, named_by="--servers")
         self._may_found = origin.is_founder
         await self._member.begin(origin, self._writer)
-
-    async def _ask(self, address: Address) -> QuorumDescribed:
-        return await ask_member(self._peers, address)
 
     def _take_part(self) -> None:
         self._log = log = ElectedLog(self._member, self._member.membership(), self._context, self, self)

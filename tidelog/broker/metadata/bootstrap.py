@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -51,7 +52,7 @@ class MetadataBootstrap:
         self._node_id = NodeId(config.node_id)
         self._may_join = config.cluster_join is not None
         self._manager = manager
-        self._peers = peers
+        self._ask = partial(ask_member, peers)
         self._entropy = entropy
 
     def open_disk(self, clock: Clock) -> LogMember:
@@ -81,9 +82,6 @@ class MetadataBootstrap:
         member, voter, known = self.member, NamedVoter(self._node_id, me), await contacts()
         origin = await find_origin(voter, member.incarnation, self.named, known, self._ask, self._entropy)
         await member.begin(origin, log_writer)
-
-    async def _ask(self, address: Address) -> QuorumDescribed:
-        return await ask_member(self._peers, address)
 
     def check_alone(self, log: ElectedLog) -> None:
         """Raises `MetadataDamaged` if the only voter has lost something: nobody can give it back."""

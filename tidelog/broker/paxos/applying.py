@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.engine import Engine
@@ -12,15 +11,17 @@ from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.context import PartitionContext
 from tidelog.broker.paxos.copying import Copier
 from tidelog.broker.paxos.journal import Floor
+from tidelog.broker.paxos.links import Links
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Kind, Value
+from tidelog.replication.paxos.voters import Membership
 
 
 class Applying:
-    """One replica's. `others` are the brokers to copy from; `is_informed` tells whether it is known here who votes, and
-    `copied` is called with what another replica says of that, once the log here reaches so far."""
+    """Applies to one replica's log. `copied` is called with what another replica says of who votes, once the log here
+    reaches so far."""
 
     def __init__(
         self,
@@ -28,15 +29,15 @@ class Applying:
         applied: AppliedLog,
         engine: Engine,
         context: PartitionContext,
-        others: Callable[[], Sequence[int]],
-        is_informed: Callable[[], bool],
+        links: Links,
+        membership: Membership,
         copied: Callable[[Floor], None],
     ) -> None:
         self._partition_id = partition_id
         self._applied = applied
         self._engine = engine
-        self._spawn: Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]] = context.spawn
-        self._is_informed = is_informed
+        self._spawn = context.spawn
+        self._membership = membership
         self._copied = copied
         replica = engine.node.replica
         floor = replica.floor
@@ -45,7 +46,7 @@ class Applying:
         self.delivery = Delivery(begin, self._read, applied.take, lambda: replica.begin)
         self.delivery.jumped(floor.position)
         self._copier = Copier(
-            partition_id, applied, context.peers.ask, others, self._lacking, self._on_copied, context.entropy
+            partition_id, applied, context.peers.ask, links.others, self._lacking, self._on_copied, context.entropy
         )
         self._copying: asyncio.Task[None] | None = None
 
@@ -100,7 +101,7 @@ class Applying:
     def _lacking(self) -> int | None:
         """Up to which position another's log must stand for what is lacking; None if nothing is."""
         lacking = self.delivery.needs_snapshot
-        return 0 if lacking is None and not self._is_informed() else lacking
+        return 0 if lacking is None and not self._membership.is_known else lacking
 
     def _on_copied(self, floor: Floor) -> None:
         """The log here reaches what this floor of another's journal stands for."""

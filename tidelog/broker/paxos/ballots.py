@@ -136,8 +136,3 @@ class BallotNumbers:
         if self._again is not None:
             self._again.cancel()
             self._again = None
-
-    def close(self) -> None:
-        """No timer fires any more."""
-        self.leader_epoch = None
-        self._cancel()

@@ -120,8 +120,8 @@ class PaxosReplica:
             self.applied,
             self.engine,
             context,
-            self._links.others,
-            lambda: membership.is_known,
+            self._links,
+            membership,
             self._on_copied,
         )
         self._truncator = JournalTruncator(self.engine, files.store, self.applied, self._links, context.journal_bounds)

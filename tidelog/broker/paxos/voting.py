@@ -73,7 +73,6 @@ class Voting:
 
     def close(self) -> None:
         """Lets no timer fire any more, and ends the wait for a change of voters."""
-        self.ballots.close()
         self.voter_changer.close()
         self.ballots.give_up()
 
