@@ -72,7 +72,7 @@ def test_a_group_shares_them() -> None:
 def test_an_error_is_said_in_one_line() -> None:
     ran = run_example("flights.py", "--limit", "1", "--bootstrap", "kafka://127.0.0.1")
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("error: bootstrap entry 'kafka://127.0.0.1' is neither")
+    assert ran.stderr.startswith("error: bootstrap address 'kafka://127.0.0.1' is neither")
     assert ran.stderr.count("\n") == 1
 
 

@@ -89,4 +89,4 @@ def test_rest_consumers_that_nobody_asks(cli: Cli) -> None:
 
 def test_a_broker_that_is_not_there(cli: Cli) -> None:
     (error,) = cli.fail("bench", "latency", "--bootstrap", "nobody://here")
-    assert error.startswith("error: bootstrap entry 'nobody://here'")
+    assert error.startswith("error: bootstrap address 'nobody://here'")
