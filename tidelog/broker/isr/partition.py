@@ -14,6 +14,7 @@ from typing import Protocol
 
 from tidelog.broker.isr.recent_batches import RecentBatches, RecentBytes
 from tidelog.broker.isr.uncommitted import Uncommitted
+from tidelog.broker.partitions.intake import Group
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.proposals import (
     ACKS_ALL,
@@ -135,20 +136,20 @@ class Partition(LedPartition):
                 "acks=all needs more (min.insync.replicas); nothing was appended"
             )
 
-    def _append_group(self, group: list[Proposal]) -> None:
+    def _append_group(self, group: Group) -> None:
         base_offset = self.log.log_end_offset
-        fresh = self._assign_all(group)
+        fresh = group.assign(self._assign_offsets)
         if fresh:
             try:
                 self.log.append(fresh, self._clock.wall_ms())
             except TidelogError as error:
                 self._protocol.step(AppendRefused(base_offset))
-                self._refuse(group, error)
+                group.refuse(error)
                 return
-            self._count(fresh)
+            group.count(fresh)
             if len(self._protocol.in_sync) > 1:
                 self._recent.add(fresh)
-        for proposal in group:
+        for proposal in group.proposals:
             self._register(proposal)
         if fresh:
             self._replication.progressed(self)  # first, as the followers' way to the disk is the longer one
@@ -299,5 +300,5 @@ class Partition(LedPartition):
         self._recent.clear()
         if is_deposed:
             self._uncommitted.fail("another broker leads this partition now")
-        self._empty_mailbox()
+        self._intake.close()
         self.watchers.wake_all()

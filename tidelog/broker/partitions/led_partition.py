@@ -1,11 +1,11 @@
-"""What the leaders of all partitions have in common, whatever their commit protocol: a mailbox in front, a log behind.
+"""A partition at its leader, whatever its commit protocol: an intake in front, a log behind.
 
-Produce requests queue in the mailbox; the partition's task takes all that wait, judges each by what its producer has
-sent before, assigns offsets by patching the received buffers, and gives the lot to the protocol as one. Reads are of
-what is committed, and nothing else. Nothing here awaits between a decision and its effect, so effects happen in the
-order decided.
+Produce requests queue in the `Intake`; the partition's task takes all that wait as one `Group`, judged by what their
+producers have sent before, assigns offsets by patching the received buffers, and gives the lot to the protocol.
+Deletions are in `deletion`, reads in `LocalCopy`: of what is committed, and nothing else. Nothing here awaits between a
+decision and its effect, so effects happen in the order decided.
 
-Everything is bounded: the mailbox by bytes and by requests (503, nothing appended), each wait by its deadline.
+Everything is bounded: the intake by bytes and by requests (503, nothing appended), each wait by its deadline.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
+from tidelog.broker.partitions.deletion import delete_below, kept_from
+from tidelog.broker.partitions.intake import Group, Intake
 from tidelog.broker.partitions.local_copy import LocalCopy
-from tidelog.broker.partitions.mailbox import GROUP_BYTES_MAX, Mailbox
+from tidelog.broker.partitions.mailbox import GROUP_BYTES_MAX
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
 from tidelog.broker.partitions.proposals import (
-    ACKS_NONE,
     Placement,
     ProduceReceipt,
     Proposal,
-    admit_batches,
-    stamp_keyed,
 )
 from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.log_writer import LogWriter
@@ -34,18 +33,13 @@ from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import (
     InvalidRequest,
-    OffsetOutOfRange,
-    Overloaded,
     ShuttingDown,
-    TidelogError,
-    TimedOutAfterAppend,
 )
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.model.names import is_internal
 from tidelog.model.ports import Clock
 from tidelog.model.producers import ProducerTable
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.retention import retained_from
 
 
 class Facilities(Protocol):
@@ -97,7 +91,7 @@ class LedPartition(ABC):
         self._log_writer = facilities.log_writer
         self._copy = LocalCopy(self, node_id, facilities.purgatory, facilities.stats)
         self._lease = facilities.lease
-        self._mailbox = Mailbox()
+        self._intake = Intake(facilities.clock, facilities.stats)
         self._is_closing = False
 
     # -- what a commit protocol adds ------------------------------------------------------------------------------
@@ -148,7 +142,7 @@ class LedPartition(ABC):
         """Gives a batch the next offsets."""
 
     @abstractmethod
-    def _append_group(self, group: list[Proposal]) -> None:
+    def _append_group(self, group: Group) -> None:
         """Appends the batches of these requests that are no repeats, all or none, and sees to their answers."""
 
     @abstractmethod
@@ -232,9 +226,11 @@ class LedPartition(ABC):
         `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`, `InternalError`): the outcome
         is unknown.
         """
-        proposal = self._prepare(batches, acks, deadline_s, idempotency)
-        proposal.expected_end = expected_end
-        self._enqueue(proposal)
+        if self._is_closing:
+            raise ShuttingDown("this broker is stopping; nothing was appended")
+        self._lease.require()
+        self._require_leading(acks)
+        proposal = self._intake.put(batches, self.config, acks, deadline_s, idempotency, expected_end)
         if proposal.done is None:
             return ProduceReceipt([], self.leader_epoch, [], "none")
         timer = asyncio.get_running_loop().call_at(deadline_s, proposal.expire)
@@ -243,26 +239,6 @@ class LedPartition(ABC):
         finally:
             timer.cancel()
 
-    def _prepare(
-        self, batches: list[RecordBatch], acks: int, deadline_s: float, idempotency: tuple[ProducerId, int] | None
-    ) -> Proposal:
-        if self._is_closing:
-            raise ShuttingDown("this broker is stopping; nothing was appended")
-        self._lease.require()
-        self._require_leading(acks)
-        batches, append_time_ms = admit_batches(batches, self.config, self._clock.wall_ms())
-        if idempotency is not None:
-            batches = stamp_keyed(batches, *idempotency)
-        done = asyncio.get_running_loop().create_future() if acks != ACKS_NONE else None
-        return Proposal(batches, acks, deadline_s, done, append_time_ms)
-
-    def _enqueue(self, proposal: Proposal) -> None:
-        try:
-            self._mailbox.put(proposal)
-        except Overloaded:
-            self._stats.refused_appends += 1
-            raise
-
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
         """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""
         return self.producers.first_sequence(producer_id)
@@ -270,60 +246,15 @@ class LedPartition(ABC):
     async def run(self) -> None:
         """The partition's task: appends whatever is in the mailbox, until cancelled."""
         while True:
-            await self._mailbox.wait_for_mail()
-            while self._mailbox:
+            await self._intake.wait_for_mail()
+            while self._intake:
                 await self._wait_for_room()
-                taken = self._mailbox.take_group(self.group_bytes_max)
-                self._append_group([proposal for proposal in taken if self._is_admitted(proposal)])
+                self._append_group(self._intake.take(self.producers, self.appended_end, self.group_bytes_max))
                 await asyncio.sleep(0)
-
-    def _is_admitted(self, proposal: Proposal) -> bool:
-        if proposal.is_abandoned:
-            return False
-        try:
-            if asyncio.get_running_loop().time() >= proposal.deadline_s:
-                raise proposal.late()
-            proposal.judge(self.producers)
-            proposal.require_end(self.appended_end)
-        except TidelogError as error:
-            self._stats.refused_appends += 1
-            proposal.fail(error)
-            return False
-        return True
-
-    def _assign_all(self, group: list[Proposal]) -> list[RecordBatch]:
-        """Assigns offsets to the batches that repeat none in the log."""
-        fresh: list[RecordBatch] = []
-        for proposal in group:
-            for batch, verdict in zip(proposal.batches, proposal.verdicts, strict=True):
-                if verdict is None:
-                    assigned = self._assign_offsets(batch)
-                    fresh.append(assigned)
-                    proposal.placements.append((assigned.header.base_offset, assigned.header.last_offset))
-                else:
-                    self._stats.duplicate_batches += 1
-                    proposal.placements.append(verdict)
-        return fresh
-
-    def _refuse(self, group: list[Proposal], error: TidelogError) -> None:
-        self._stats.refused_appends += len(group)
-        for proposal in group:
-            proposal.fail(error)
-
-    def _count(self, fresh: list[RecordBatch]) -> None:
-        self._stats.append_writes += 1
-        self._stats.appended_batches += len(fresh)
-        self._stats.appended_records += sum(batch.header.record_count for batch in fresh)
-        self._stats.appended_bytes += sum(batch.header.size for batch in fresh)
 
     def _receipt(self, proposal: Proposal, acked_by: list[int], durability: str) -> ProduceReceipt:
         placements: list[Placement] = [(base, last) for base, last in proposal.placements]
         return ProduceReceipt(placements, self.leader_epoch, acked_by, durability, proposal.log_append_time_ms)
-
-    def _empty_mailbox(self) -> None:
-        while group := self._mailbox.take_group():
-            for proposal in group:
-                proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))
 
     # -- deletion -------------------------------------------------------------------------------------------------
 
@@ -341,43 +272,11 @@ class LedPartition(ABC):
         may be deleted yet.
         """
         self._lease.require()
-        if offset > self.high_watermark:
-            raise OffsetOutOfRange(
-                f"offset {offset} is beyond the high watermark {self.high_watermark}; nothing was deleted",
-                self.log_start_offset,
-                self.high_watermark,
-            )
-        self.request_deletion(offset)
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                while self.log_start_offset < offset:
-                    await self._changed()
-                    self.request_deletion(offset)
-        except TimeoutError:
-            raise TimedOutAfterAppend(
-                f"the records below offset {offset} are not deleted yet; they may be later"
-            ) from None
-
-    async def _changed(self) -> None:
-        """Returns when readers would look again."""
-        changed = asyncio.get_running_loop().create_future()
-        self.watchers.add(changed)
-        try:
-            await changed
-        finally:
-            self.watchers.discard(changed)
+        await delete_below(self, offset, deadline_s)
 
     def apply_retention(self, now_ms: int) -> None:
         """Has the segments deleted that the topic's retention keeps no longer. Raises as `request_deletion`."""
-        if self.config.cleanup_policy != "delete":
-            return
-        keep_from = retained_from(
-            [segment.summary() for segment in self.log.segments],
-            now_ms=now_ms,
-            retention_ms=self.config.retention_ms,
-            retention_bytes=self.config.retention_bytes,
-            high_watermark=min(self.high_watermark, self.log.durable_offset),
-        )
+        keep_from = kept_from(self, now_ms)
         if keep_from > self.log_start_offset:
             self.request_deletion(keep_from)
 

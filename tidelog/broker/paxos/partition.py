@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals
+from tidelog.broker.partitions.intake import Group
 from tidelog.broker.partitions.led_partition import Facilities, LedPartition
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
 from tidelog.broker.partitions.proposals import ACKS_ALL, Proposal
@@ -214,25 +215,25 @@ class PaxosPartition(LedPartition):
         self._next_offset = placed.header.next_offset
         return placed
 
-    def _append_group(self, group: list[Proposal]) -> None:
-        if not group:
+    def _append_group(self, group: Group) -> None:
+        if not group.proposals:
             return
         try:
             self._require_leading(ACKS_ALL)
             base_offset = self._next_offset = self._proposer.next_offset()
-            fresh = self._assign_all(group)
+            fresh = group.assign(self._assign_offsets)
             if fresh:
                 payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
                 is_lazy = self.config.ack_durability == "replicated" and self._proposer.may_be_lazy
                 position, value = self._proposer.propose(self._next_offset - base_offset, payload, is_lazy=is_lazy)
                 self._in_flight.add(position, InFlightProposal(value, "replicated" if is_lazy else "fsynced"))
                 self._appended_end = self._next_offset
-                self._count(fresh)
+                group.count(fresh)
                 self._remember(fresh)
         except TidelogError as error:
-            self._refuse(group, error)
+            group.refuse(error)
             return
-        for proposal in group:
+        for proposal in group.proposals:
             self._register(proposal)
 
     def _remember(self, fresh: list[RecordBatch]) -> None:
@@ -287,5 +288,5 @@ class PaxosPartition(LedPartition):
         self.stop()
         if not is_deposed:
             self._in_flight.fail(TimedOutAfterAppend("proposed, but this broker is stopping: the outcome is unknown"))
-        self._empty_mailbox()
+        self._intake.close()
         self.watchers.wake_all()

@@ -1,0 +1,120 @@
+"""Produce requests on their way into a partition: taken in, held to what they may be, judged, handed out in groups.
+
+A request is held to its topic's bounds when it comes, and judged by what its producer has sent before only when its
+turn comes: the request before it may be by the same producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tidelog.broker.partitions.mailbox import Mailbox
+from tidelog.broker.partitions.proposals import ACKS_NONE, Proposal, admit_batches, stamp_keyed
+from tidelog.broker.runtime.stats import Stats
+from tidelog.config.schema import TopicConfig
+from tidelog.model.batch_header import RecordBatch
+from tidelog.model.errors import Overloaded, ShuttingDown, TidelogError
+from tidelog.model.ids import ProducerId
+from tidelog.model.ports import Clock
+from tidelog.model.producers import ProducerTable
+
+
+class Intake:
+    """Stands in front of one leadership of one partition."""
+
+    def __init__(self, clock: Clock, stats: Stats) -> None:
+        self._clock = clock
+        self._stats = stats
+        self._mailbox = Mailbox()
+
+    def __bool__(self) -> bool:
+        return bool(self._mailbox)
+
+    def put(
+        self,
+        batches: list[RecordBatch],
+        config: TopicConfig,
+        acks: int,
+        deadline_s: float,
+        idempotency: tuple[ProducerId, int] | None,
+        expected_end: int | None,
+    ) -> Proposal:
+        """Takes a request in. Raises `TooLarge`, `InvalidTimestamp`, `UnprocessableBody` or `Overloaded`."""
+        batches, append_time_ms = admit_batches(batches, config, self._clock.wall_ms())
+        if idempotency is not None:
+            batches = stamp_keyed(batches, *idempotency)
+        done = asyncio.get_running_loop().create_future() if acks != ACKS_NONE else None
+        proposal = Proposal(batches, acks, deadline_s, done, append_time_ms)
+        proposal.expected_end = expected_end
+        try:
+            self._mailbox.put(proposal)
+        except Overloaded:
+            self._stats.refused_appends += 1
+            raise
+        return proposal
+
+    async def wait_for_mail(self) -> None:
+        """Returns when something was put in since the last call."""
+        await self._mailbox.wait_for_mail()
+
+    def take(self, producers: ProducerTable, appended_end: int, bytes_max: int) -> Group:
+        """Hands out the next requests to be appended as one, without those that are refused now: they are answered."""
+        taken = self._mailbox.take_group(bytes_max)
+        admitted = [proposal for proposal in taken if self._is_admitted(proposal, producers, appended_end)]
+        return Group(admitted, self._stats)
+
+    def _is_admitted(self, proposal: Proposal, producers: ProducerTable, appended_end: int) -> bool:
+        if proposal.is_abandoned:
+            return False
+        try:
+            if asyncio.get_running_loop().time() >= proposal.deadline_s:
+                raise proposal.late()
+            proposal.judge(producers)
+            proposal.require_end(appended_end)
+        except TidelogError as error:
+            self._stats.refused_appends += 1
+            proposal.fail(error)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Fails all that wait: surely nothing of them was appended."""
+        while group := self._mailbox.take_group():
+            for proposal in group:
+                proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))
+
+
+class Group:
+    """Requests that are appended as one: all of them or none."""
+
+    def __init__(self, proposals: list[Proposal], stats: Stats) -> None:
+        self.proposals = proposals
+        self._stats = stats
+
+    def assign(self, assign_offsets: Callable[[RecordBatch], RecordBatch]) -> list[RecordBatch]:
+        """Assigns offsets to the batches that repeat none in the log, and returns them."""
+        fresh: list[RecordBatch] = []
+        for proposal in self.proposals:
+            for batch, verdict in zip(proposal.batches, proposal.verdicts, strict=True):
+                if verdict is None:
+                    assigned = assign_offsets(batch)
+                    fresh.append(assigned)
+                    proposal.placements.append((assigned.header.base_offset, assigned.header.last_offset))
+                else:
+                    self._stats.duplicate_batches += 1
+                    proposal.placements.append(verdict)
+        return fresh
+
+    def refuse(self, error: TidelogError) -> None:
+        """Answers all of them: nothing was appended."""
+        self._stats.refused_appends += len(self.proposals)
+        for proposal in self.proposals:
+            proposal.fail(error)
+
+    def count(self, fresh: list[RecordBatch]) -> None:
+        """Counts what was appended."""
+        self._stats.append_writes += 1
+        self._stats.appended_batches += len(fresh)
+        self._stats.appended_records += sum(batch.header.record_count for batch in fresh)
+        self._stats.appended_bytes += sum(batch.header.size for batch in fresh)
