@@ -162,7 +162,7 @@ class Broker:
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.protocols, service.copies = tuple(self.data.protocols.values()), self.data.copies
-        service.verifier, service.whereabouts = self.data.verifier, self._whereabouts
+        service.verifier, service.controller_elsewhere = self.data.verifier, self._controller_elsewhere
         self._peers.on_peer_down.append(self._on_peer_down)
 
     # -- start and stop -------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Broker:
         """Who leads the metadata log, as far as this broker knows."""
         return self._channel.leader
 
-    def _whereabouts(self) -> ControllerElsewhere | None:
+    def _controller_elsewhere(self) -> ControllerElsewhere | None:
         leader = self._channel.leader
         known = None if leader is None or leader == self.node_id else self.image.brokers.get(NodeId(leader))
         if known is None:

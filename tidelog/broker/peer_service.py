@@ -54,7 +54,7 @@ class PeerService:
     groups: Groups
     rest_consumers: RestConsumers
     verifier: Verifier
-    whereabouts: Callable[[], ControllerElsewhere | None]
+    controller_elsewhere: Callable[[], ControllerElsewhere | None]
     """Of the active controller, if it is another broker and known."""
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
@@ -89,7 +89,7 @@ class PeerService:
         try:
             return await self.controller.handle(command)
         except NotController:
-            elsewhere = self.whereabouts()
+            elsewhere = self.controller_elsewhere()
             if elsewhere is None:
                 raise
             return elsewhere

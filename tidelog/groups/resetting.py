@@ -44,7 +44,7 @@ class Reset:
         return self.value if self.to is ResetTo.TIMESTAMP else None
 
 
-class Standing(NamedTuple):
+class PartitionOffsets(NamedTuple):
     """What is known of a partition. `current` is the group's committed offset, None if it has none; `found` the first
     offset of the time that was looked for, None if there is none."""
 
@@ -65,18 +65,18 @@ class NewOffset(NamedTuple):
     new: int
 
 
-def plan(reset: Reset, standings: Sequence[Standing]) -> list[NewOffset]:
+def plan(reset: Reset, standings: Sequence[PartitionOffsets]) -> list[NewOffset]:
     """The new committed offsets, in the order given. Raises `UnprocessableBody` if one cannot be shifted, having
     none."""
     return [NewOffset(one.topic, one.partition, one.current, _offset(reset, one)) for one in standings]
 
 
-def _offset(reset: Reset, standing: Standing) -> int:
+def _offset(reset: Reset, standing: PartitionOffsets) -> int:
     wanted = _wanted(reset, standing)
     return max(standing.log_start_offset, min(wanted, standing.high_watermark))
 
 
-def _wanted(reset: Reset, standing: Standing) -> int:
+def _wanted(reset: Reset, standing: PartitionOffsets) -> int:
     match reset.to:
         case ResetTo.EARLIEST:
             return standing.log_start_offset

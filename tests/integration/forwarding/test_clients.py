@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.forwarding.conftest import Cluster, Trouble
 from tests.integration.http.conftest import STOP_S
-from tidelog.broker.routing import origin
+from tidelog.broker.routing import leader_calls
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
 from tidelog.producer import Producer
 from tidelog.transport.errors import DeliveryExpired, DeliveryUnknown
@@ -113,7 +113,7 @@ async def test_an_answer_lost_between_brokers_is_unknown_to_a_producer_without_n
 async def test_an_answer_lost_between_brokers_is_asked_for_again_with_numbers(
     two: Cluster, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(origin, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(leader_calls, "PAUSE_S_MIN", 0.001)
     await stop_listening(two, 1)
     two.net.troubles = [Trouble.ANSWER_LOST, Trouble.UNHEARD, Trouble.ANSWER_LOST]
     offsets = [(await producer.send_and_wait("t", value, partition=0)).offset for value in (b"a", b"b")]

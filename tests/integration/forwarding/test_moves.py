@@ -12,7 +12,7 @@ import pytest
 from tests.integration.forwarding.conftest import Cluster, Trouble
 from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.routing import forwarding, gathering, origin, peer_partition
+from tidelog.broker.routing import bulk_calls, forwarding, leader_calls, peer_partition
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import RecordBatch, split_batches
 from tidelog.model.errors import (
@@ -61,7 +61,7 @@ async def produce(
 async def has_begun(cluster: Cluster, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """A request that has failed once and waits for news."""
     task = asyncio.ensure_future(work)
-    watchers = cluster.nodes[ORIGIN].routing._whereabouts._watchers
+    watchers = cluster.nodes[ORIGIN].routing._lookup._watchers
     await cluster.sites[1].until(lambda: bool(watchers._futures) or task.done())
     assert not task.done()
     return task
@@ -70,8 +70,8 @@ async def has_begun(cluster: Cluster, work: Coroutine[Any, Any, T]) -> asyncio.T
 @pytest.fixture
 async def two(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """Topic `t`: partition 0 led by broker 1, partition 1 by broker 2. Pauses are so long that only news ends them."""
-    monkeypatch.setattr(origin, "PAUSE_S_MIN", 30.0)
-    monkeypatch.setattr(origin, "PAUSE_S_MAX", 30.0)
+    monkeypatch.setattr(leader_calls, "PAUSE_S_MIN", 30.0)
+    monkeypatch.setattr(leader_calls, "PAUSE_S_MAX", 30.0)
     await cluster.topic("t", [1, 2])
     return cluster
 
@@ -116,7 +116,7 @@ async def test_the_origin_may_be_the_new_leader(two: Cluster) -> None:
 async def test_a_leader_that_nobody_replaces_is_tried_again_after_a_pause(
     two: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(origin, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(leader_calls, "PAUSE_S_MIN", 0.001)
     two.net.troubles = [Trouble.UNSENT] * 3
     assert (await produce(two, batches())).acked_by == [1]
 
@@ -170,7 +170,7 @@ async def test_a_topic_of_another_life_is_not_touched(two: Cluster) -> None:
 async def has_begun_at(cluster: Cluster, node: int, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """A request that waits for the image of the broker that it was sent to."""
     task = asyncio.ensure_future(work)
-    await cluster.sites[1].until(lambda: bool(cluster.nodes[node].routing._whereabouts._watchers._futures))
+    await cluster.sites[1].until(lambda: bool(cluster.nodes[node].routing._lookup._watchers._futures))
     return task
 
 
@@ -190,7 +190,7 @@ async def test_what_a_repeat_might_append_twice_is_not_repeated(two: Cluster, tr
 async def test_what_the_partition_recognises_is_repeated_and_appended_once(
     two: Cluster, monkeypatch: pytest.MonkeyPatch, trouble: Trouble, is_keyed: bool
 ) -> None:
-    monkeypatch.setattr(origin, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(leader_calls, "PAUSE_S_MIN", 0.001)
     two.net.troubles = [trouble]
     sent = batches() if is_keyed else batches(producer_id=7, sequence=0)
     receipt = await produce(two, sent, idempotency=KEYED if is_keyed else None)
@@ -200,7 +200,7 @@ async def test_what_the_partition_recognises_is_repeated_and_appended_once(
 
 
 async def test_one_batch_without_a_number_forbids_the_repeat(two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(origin, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(leader_calls, "PAUSE_S_MIN", 0.001)
     two.net.troubles = [Trouble.ANSWER_LOST]
     with pytest.raises(TimedOutAfterAppend):
         await produce(two, batches(producer_id=7, sequence=0) + batches(b"b"))
@@ -210,7 +210,7 @@ async def test_one_batch_without_a_number_forbids_the_repeat(two: Cluster, monke
 async def test_a_definite_error_after_an_unknown_outcome_is_told_as_unknown(
     two: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(origin, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(leader_calls, "PAUSE_S_MIN", 0.001)
     await produce(two, batches(b"first", producer_id=7, sequence=0))
     two.net.troubles = [Trouble.UNHEARD]
     with pytest.raises(TimedOutAfterAppend):
@@ -283,7 +283,7 @@ async def test_the_leaders_verdict_on_the_deadline_arrives(two: Cluster, monkeyp
 async def test_reads_are_repeated_whatever_happened(
     two: Cluster, monkeypatch: pytest.MonkeyPatch, trouble: Trouble
 ) -> None:
-    monkeypatch.setattr(origin, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(leader_calls, "PAUSE_S_MIN", 0.001)
     await produce(two, batches())
     handle = two.nodes[ORIGIN].partition("t", 0)
     two.net.troubles = [trouble]
@@ -333,7 +333,7 @@ async def test_forwarded_bytes_are_bounded_at_the_leader(two: Cluster, monkeypat
 
 
 async def test_waits_at_other_brokers_are_bounded(two: Cluster) -> None:
-    waits = two.nodes[ORIGIN].routing.origin._waits
+    waits = two.nodes[ORIGIN].routing.calls._waits
     waits.under_way = peer_partition.WAITS_MAX
     handle = two.nodes[ORIGIN].partition("t", 0)
     with pytest.raises(Overloaded, match="wait for data of other brokers"):
@@ -369,7 +369,7 @@ async def test_offsets_take_one_request_to_each_leader(two: Cluster) -> None:
 
 
 async def test_a_leader_out_of_reach_costs_only_its_own_entries(two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(bulk_calls, "PATIENCE_S", 0.02)
     two.net.down[2] = None
     first, second = await offsets(two, offsets_body())
     assert (first["error_code"], first["high_watermark"]) == (None, 0)
@@ -394,7 +394,7 @@ async def test_a_change_at_any_leader_ends_the_wait(two: Cluster, partition: int
 
 
 async def test_a_wait_ends_when_there_is_an_error_to_tell(two: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(bulk_calls, "PATIENCE_S", 0.02)
     two.net.down[2] = None
     assert (await offsets(two, offsets_body(20_000)))[1]["error_code"] == 50302
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from tests.sim.planting import Mutant
 from tidelog.broker.groups import coordinator
+from tidelog.broker.groups.coordinator_state import CoordinatorState
 from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import Loaded, load
-from tidelog.broker.groups.tenure import Tenure
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.consumer.membership import Membership
 from tidelog.groups import decide_members, decide_offsets
@@ -25,10 +25,10 @@ from tidelog.sim.kit.patching import patched
 def answer_before_the_commit() -> AbstractContextManager[None]:
     """What is decided is told at once, whether it will be in the log or not."""
 
-    async def at_once(tenure: Tenure, *_: object) -> None:
+    async def at_once(tenure: CoordinatorState, *_: object) -> None:
         return None
 
-    return patched(Tenure, "_until_true", at_once)
+    return patched(CoordinatorState, "_until_true", at_once)
 
 
 def commits_of_whoever_it_was() -> AbstractContextManager[None]:
@@ -84,7 +84,7 @@ def delete_before_the_copies_are_there() -> AbstractContextManager[None]:
 
     async def copy(forward: CopyForward) -> None:
         deadline_s = asyncio.get_running_loop().time() + 1.0
-        await forward._tenure.partition.delete_below(forward._tenure.end_offset, deadline_s=deadline_s)
+        await forward._state.partition.delete_below(forward._state.end_offset, deadline_s=deadline_s)
         await copy_forward(forward)
 
     return patched(CopyForward, "_copy", copy)

@@ -67,8 +67,8 @@ def test_it_survives_the_death_of_its_coordinator(is_subscribed: bool) -> None:
     async def member_epoch(stage: Stage) -> int:
         coordinator = stage.broker(stage.coordinator).groups.local("g")
         assert coordinator is not None
-        assert coordinator._tenure is not None
-        groups = coordinator._tenure.shard.groups
+        assert coordinator._state is not None
+        groups = coordinator._state.shard.groups
         return groups["g"].epoch if is_subscribed and "g" in groups else 0
 
     assert play(story) == ["b", "c", "d"]

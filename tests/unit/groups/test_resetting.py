@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.groups.resetting import Reset, ResetTo, Standing, plan
+from tidelog.groups.resetting import PartitionOffsets, Reset, ResetTo, plan
 from tidelog.model.errors import UnprocessableBody
 
-AT_60 = Standing("t", 0, current=60, log_start_offset=50, high_watermark=90, found=72)
-NOWHERE = Standing("t", 1, current=None, log_start_offset=0, high_watermark=10, found=None)
+AT_60 = PartitionOffsets("t", 0, current=60, log_start_offset=50, high_watermark=90, found=72)
+NOWHERE = PartitionOffsets("t", 1, current=None, log_start_offset=0, high_watermark=10, found=None)
 
 
-def new_offsets(reset: Reset, *standings: Standing) -> list[int]:
+def new_offsets(reset: Reset, *standings: PartitionOffsets) -> list[int]:
     return [committed.new for committed in plan(reset, standings)]
 
 

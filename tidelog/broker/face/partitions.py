@@ -12,7 +12,7 @@ from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, O
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.repair.repair_messages import VerifyQuery, VerifyReply
 from tidelog.broker.repair.verifying import Verifier
-from tidelog.broker.routing import gathering
+from tidelog.broker.routing import bulk_calls
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.model.errors import LeaderNotAvailable, TidelogError
@@ -66,7 +66,7 @@ class Partitions:
     async def offsets_of(asked: Sequence[tuple[PartitionHandle, int | None]]) -> list[Offsets | TidelogError]:
         """Returns the extent of each partition and, for one with a timestamp (ms), the first record of that time or
         later; or the error of that partition."""
-        return await gathering.offsets_of(asked)
+        return await bulk_calls.offsets_of(asked)
 
     @staticmethod
     async def fingerprints_of(
@@ -74,12 +74,12 @@ class Partitions:
     ) -> list[int | TidelogError | None]:
         """Returns the fingerprint that came to each partition under an idempotency key, by the producer id made from
         the key; None if nothing did."""
-        return await gathering.fingerprints_of(partitions, producer_id)
+        return await bulk_calls.fingerprints_of(partitions, producer_id)
 
     async def wait_for_change(self, known: Sequence[tuple[PartitionHandle, int]], deadline_s: float) -> None:
         """Returns when a high watermark differs from the one given with its partition, when a partition has an error
         to tell, or at the deadline (loop time). Raises `Overloaded`."""
-        await gathering.wait_for_change(known, self._purgatory, deadline_s)
+        await bulk_calls.wait_for_change(known, self._purgatory, deadline_s)
 
     async def verify(self, node_id: int, query: VerifyQuery) -> VerifyReply:
         """Reads and checks a part of the replica at one broker. Raises `NotFound`, `LeaderNotAvailable`."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tidelog.broker.routing.shown_records import RecordShown, read_records, show
+from tidelog.broker.routing.json_records import RecordShown, read_records, show
 
 __all__ = ["RecordShown", "read_records", "show"]

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from tidelog.broker.groups.coordinators import Host
 from tidelog.broker.groups.facade import Groups
 from tidelog.broker.partitions.partition_handle import Extent, PartitionHandle
-from tidelog.broker.routing.gathering import offsets_of
+from tidelog.broker.routing.bulk_calls import offsets_of
 from tidelog.model.errors import TidelogError
 from tidelog.model.groups import (
     CommittedOffset,

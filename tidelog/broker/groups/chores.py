@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from tidelog.broker.groups.tenure import Surroundings, Tenure
+from tidelog.broker.groups.coordinator_state import CoordinatorContext, CoordinatorState
 from tidelog.groups.records import GroupLogRecord
 from tidelog.groups.upkeep import expelled, expired, with_topics
 from tidelog.model.errors import TidelogError
@@ -31,15 +31,15 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Chores:
-    """Of one tenure. `run` is its task."""
+    """Of one state. `run` is its task."""
 
-    def __init__(self, tenure: Tenure, surroundings: Surroundings) -> None:
-        self._tenure = tenure
-        self._surroundings = surroundings
+    def __init__(self, state: CoordinatorState, context: CoordinatorContext) -> None:
+        self._state = state
+        self._context = context
         self._has_news = asyncio.Event()
         self._has_news.set()
-        now_s = surroundings.clock.monotonic_s()
-        self._expire_at_s = now_s + surroundings.retention_check_s
+        now_s = context.clock.monotonic_s()
+        self._expire_at_s = now_s + context.retention_check_s
 
     def topics_changed(self) -> None:
         """Groups that subscribe to them are to be looked at."""
@@ -47,14 +47,14 @@ class Chores:
 
     async def run(self) -> None:
         """Does what is due, until cancelled."""
-        clock = self._surroundings.clock
+        clock = self._context.clock
         while True:
             if self._has_news.is_set():
                 self._has_news.clear()
                 self._follow_topics()
             self._expel()
             if clock.monotonic_s() >= self._expire_at_s:
-                self._expire_at_s = clock.monotonic_s() + self._surroundings.retention_check_s
+                self._expire_at_s = clock.monotonic_s() + self._context.retention_check_s
                 await self._expire()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause_s()):
@@ -62,28 +62,28 @@ class Chores:
 
     def _pause_s(self) -> float:
         """Not for long, since whoever joins meanwhile may have a shorter session than anybody before."""
-        next_s = self._tenure.sessions.next_s()
+        next_s = self._state.sessions.next_s()
         due_s = self._expire_at_s if next_s is None else min(next_s, self._expire_at_s)
-        return min(max(due_s - self._surroundings.clock.monotonic_s(), PAUSE_S_MIN), PAUSE_S_MAX)
+        return min(max(due_s - self._context.clock.monotonic_s(), PAUSE_S_MIN), PAUSE_S_MAX)
 
     def _follow_topics(self) -> None:
-        tenure = self._tenure
-        if not self._write_groups(with_topics(tenure.shard, self._surroundings.view(), tenure.now())):
+        state = self._state
+        if not self._write_groups(with_topics(state.shard, self._context.view(), state.now())):
             asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._has_news.set)
 
     def _expel(self) -> None:
-        tenure = self._tenure
-        now = tenure.now()
-        overdue = tenure.sessions.expired(now.monotonic_s)
-        if overdue and not self._write_groups(expelled(tenure.shard, overdue, self._surroundings.view(), now)):
+        state = self._state
+        now = state.now()
+        overdue = state.sessions.expired(now.monotonic_s)
+        if overdue and not self._write_groups(expelled(state.shard, overdue, self._context.view(), now)):
             for group, member_id in overdue:
-                tenure.sessions.heard(group, member_id, AGAIN_MS, now.monotonic_s)
+                state.sessions.heard(group, member_id, AGAIN_MS, now.monotonic_s)
 
     def _write_groups(self, records: Sequence[GroupLogRecord]) -> bool:
         """The records of each group together. False if the outbox took not all of them."""
         try:
             for _, of_group in groupby(records, key=lambda record: record.group):
-                self._tenure.write(tuple(of_group))
+                self._state.write(tuple(of_group))
         except TidelogError as error:
             logger.warning("groups are looked after a little later", error=error.message)
             return False
@@ -92,11 +92,11 @@ class Chores:
     async def _expire(self) -> None:
         """Committed offsets that are over; each by itself, since none depends on another. Only by who leads for sure,
         and so knows of the newest topics."""
-        tenure, around = self._tenure, self._surroundings
+        state, around = self._state, self._context
         try:
-            await tenure.partition.extent()
-            over = iter(expired(tenure.shard, around.view(), around.settings, tenure.now()))
+            await state.partition.extent()
+            over = iter(expired(state.shard, around.view(), around.settings, state.now()))
             while piece := tuple(islice(over, TOMBSTONES_AT_ONCE)):
-                tenure.write(piece)
+                state.write(piece)
         except TidelogError as error:
             logger.warning("old committed offsets are looked for again later", error=error.message)

@@ -1,6 +1,6 @@
 """The coordinator of the groups in one partition of `__consumer_offsets`: on whatever broker leads that partition.
 
-    claim -> load -> serve (a `Tenure`) -> something failed -> again, after a pause, for as long as the role lasts
+    claim -> load -> serve (a `CoordinatorState`) -> something failed -> again, after a pause, while the role lasts
 
 One coordinator belongs to one leadership: a broker that leads again has another one. While it loads, requests wait; a
 request that is refused before anything was done says so, and whoever asked asks again.
@@ -15,10 +15,10 @@ from typing import Any, Final
 import structlog
 
 from tidelog.broker.groups.chores import Chores
+from tidelog.broker.groups.coordinator_state import CoordinatorContext, CoordinatorState
 from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import claim, load
 from tidelog.broker.groups.messages import AnyGroupRequest
-from tidelog.broker.groups.tenure import Surroundings, Tenure
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.groups.decide import has_news
@@ -47,17 +47,17 @@ logger = structlog.get_logger("tidelog.groups")
 class Coordinator:
     """One leadership's. `run` is its task."""
 
-    def __init__(self, partition: LedPartition, surroundings: Surroundings, entropy: Entropy, spawn: Spawn) -> None:
+    def __init__(self, partition: LedPartition, context: CoordinatorContext, entropy: Entropy, spawn: Spawn) -> None:
         self.partition = partition
         self.on_changed: list[Callable[[str], None]] = []
         """Called with each group of which more than committed offsets has changed, once that is committed. Must not
         raise."""
-        self._surroundings = surroundings
+        self._context = context
         self._spawn = spawn
         self._backoff = Backoff(entropy, initial_s=PAUSE_S_MIN, max_s=PAUSE_S_MAX)
         self._claimed: int | None = None
         """Where this coordinator has claimed the log, until it has loaded."""
-        self._tenure: Tenure | None = None
+        self._state: CoordinatorState | None = None
         self._chores: Chores | None = None
         self._waiting = 0
         self._news = Watchers()
@@ -67,40 +67,40 @@ class Coordinator:
     @property
     def is_loaded(self) -> bool:
         """True while it answers."""
-        return self._tenure is not None
+        return self._state is not None
 
     @property
     def shard(self) -> Shard | None:
         """What it decides from: all groups of its partition, in the newest state, part of which may not be committed
         yet. None while it does not answer."""
-        return None if self._tenure is None else self._tenure.shard
+        return None if self._state is None else self._state.shard
 
     def has_news(self, request: Heartbeat) -> bool:
         """Whether this heartbeat, if it were asked now, would tell the member something; True if that is not known."""
-        return self._tenure is None or has_news(self._tenure.shard, request)
+        return self._state is None or has_news(self._state.shard, request)
 
     @property
     def polls(self) -> int:
         """How many heartbeats wait for news."""
-        return 0 if self._tenure is None else self._tenure.polls.waiting
+        return 0 if self._state is None else self._state.polls.waiting
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """As `Tenure.ask`, once it has loaded. Raises `NotLeader` if this broker has ceased to lead, or is ceasing to;
-        nothing was done."""
-        tenure = self._tenure
-        if tenure is None:
-            tenure = await self._until_loaded(deadline_s)
-        return await tenure.ask(request, deadline_s)
+        """As `CoordinatorState.ask`, once it has loaded. Raises `NotLeader` if this broker has ceased to lead, or is
+        ceasing to; nothing was done."""
+        state = self._state
+        if state is None:
+            state = await self._until_loaded(deadline_s)
+        return await state.ask(request, deadline_s)
 
-    async def _until_loaded(self, deadline_s: float) -> Tenure:
+    async def _until_loaded(self, deadline_s: float) -> CoordinatorState:
         if self._waiting >= LOADING_MAX:
-            self._surroundings.stats.group_requests_refused += 1
+            self._context.stats.group_requests_refused += 1
             raise Overloaded("the group's coordinator is loading, and too many requests wait for that; try again later")
         loop = asyncio.get_running_loop()
         self._waiting += 1
         try:
             async with asyncio.timeout_at(deadline_s):
-                while self._tenure is None:
+                while self._state is None:
                     if self._is_closed:
                         raise self._not_leader()
                     loaded: asyncio.Future[None] = loop.create_future()
@@ -114,12 +114,11 @@ class Coordinator:
             raise CoordinatorNotAvailable(f"the group's coordinator is loading still{why}; try again") from None
         finally:
             self._waiting -= 1
-        return self._tenure
+        return self._state
 
     def _not_leader(self) -> NotLeader:
         return NotLeader(
-            f"broker {self._surroundings.node_id} does not lead {self.partition.topic}-{self.partition.partition} "
-            "any more",
+            f"broker {self._context.node_id} does not lead {self.partition.topic}-{self.partition.partition} any more",
             self.partition.leader_epoch,
         )
 
@@ -139,35 +138,35 @@ class Coordinator:
                 self._failed(error)
             await asyncio.sleep(self._backoff.next_s())
 
-    async def _load(self) -> Tenure:
+    async def _load(self) -> CoordinatorState:
         """A claim is good until something was appended behind it: a log that cannot be read now needs no other."""
-        around = self._surroundings
+        around = self._context
         began_s = around.clock.monotonic_s()
         if self._claimed is None:
             self._claimed = await claim(self.partition, around.node_id, around.clock.wall_ms())
-        tenure = Tenure(self.partition, await load(self.partition, self._claimed), around, self._changed)
+        state = CoordinatorState(self.partition, await load(self.partition, self._claimed), around, self._changed)
         self._claimed = None
         around.stats.group_loads += 1
         around.stats.group_load_seconds += around.clock.monotonic_s() - began_s
-        return tenure
+        return state
 
-    async def _serve(self, tenure: Tenure) -> None:
+    async def _serve(self, state: CoordinatorState) -> None:
         """Until it fails, which it raises."""
-        chores, copying = Chores(tenure, self._surroundings), CopyForward(tenure, self._surroundings.stats)
+        chores, copying = Chores(state, self._context), CopyForward(state, self._context.stats)
         self._backoff.reset()
         self._trouble = None
-        self._tenure, self._chores = tenure, chores
+        self._state, self._chores = state, chores
         self._news.wake_all()
         name = f"{self.partition.topic}-{self.partition.partition}"
         tasks = [self._spawn(f"{name}-chores", chores.run()), self._spawn(f"{name}-copying", copying.run())]
         try:
-            await tenure.run()
+            await state.run()
         except TidelogError as error:
-            self._tenure = self._chores = None
-            tenure.end(f"the group's coordinator could not write ({error.message})", is_definite=error.definite)
+            self._state = self._chores = None
+            state.end(f"the group's coordinator could not write ({error.message})", is_definite=error.definite)
             raise
         finally:
-            self._tenure = self._chores = None
+            self._state = self._chores = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -185,9 +184,9 @@ class Coordinator:
     def close(self) -> None:
         """This broker leads no more: whoever waits is told. Its task is to be cancelled."""
         self._is_closed = True
-        tenure, self._tenure = self._tenure, None
-        if tenure is not None:
-            tenure.end("the group has another coordinator now", is_definite=False)
+        state, self._state = self._state, None
+        if state is not None:
+            state.end("the group has another coordinator now", is_definite=False)
         self._news.wake_all()
 
     def _changed(self, group: str) -> None:

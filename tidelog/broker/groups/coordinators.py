@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tidelog.broker.groups.coordinator import Coordinator
-from tidelog.broker.groups.tenure import Surroundings
+from tidelog.broker.groups.coordinator_state import CoordinatorContext
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.runtime.role_tasks import RoleTasks
 from tidelog.groups.settings import TopicsView
@@ -35,10 +35,10 @@ class Host(Protocol):
 class Coordinators:
     """One broker's. `on_metadata_applied` is to be called whenever what it leads, or its image, has changed."""
 
-    def __init__(self, host: Host, surroundings: Surroundings, entropy: Entropy, failed: Callable[[], None]) -> None:
+    def __init__(self, host: Host, context: CoordinatorContext, entropy: Entropy, failed: Callable[[], None]) -> None:
         """`failed` is called with an error that nobody foresaw."""
         self._host = host
-        self._surroundings = surroundings
+        self._context = context
         self._entropy = entropy
         self._tasks = RoleTasks(failed)
         self._running: dict[int, Coordinator] = {}
@@ -72,7 +72,7 @@ class Coordinators:
             if number not in self._running:
                 self._begin(number, partition)
         if self._running:
-            self._tell_topics(self._surroundings.view())
+            self._tell_topics(self._context.view())
 
     def _tell_topics(self, topics: TopicsView) -> None:
         if topics is not self._topics:
@@ -90,7 +90,7 @@ class Coordinators:
         return {number: partition for number, partition in found.items() if partition is not None}
 
     def _begin(self, number: int, partition: LedPartition) -> None:
-        coordinator = Coordinator(partition, self._surroundings, self._entropy, self._tasks.spawn)
+        coordinator = Coordinator(partition, self._context, self._entropy, self._tasks.spawn)
         self._running[number] = coordinator
         self._running_tasks[number] = self._tasks.spawn(coordinator, coordinator.run())
 

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from tidelog.broker.groups.coordinator_state import CoordinatorState
 from tidelog.broker.groups.outbox import OutgoingBatch
-from tidelog.broker.groups.tenure import Tenure
 from tidelog.broker.runtime.stats import Stats
 from tidelog.groups.records import GroupLogRecord
 from tidelog.model.errors import TidelogError
@@ -42,10 +42,10 @@ class Piece(NamedTuple):
 
 
 class CopyForward:
-    """Of one tenure. `run` is its task."""
+    """Of one state. `run` is its task."""
 
-    def __init__(self, tenure: Tenure, stats: Stats) -> None:
-        self._tenure = tenure
+    def __init__(self, state: CoordinatorState, stats: Stats) -> None:
+        self._state = state
         self._stats = stats
         self._look_at = LENGTH_MIN
         """The length at which it is worth counting what is live."""
@@ -59,17 +59,17 @@ class CopyForward:
                 except TidelogError as error:
                     logger.warning("the groups' log stays long for now", error=error.message)
                     self._look_at = 2 * self._length
-            self._tenure.progressed.clear()
-            await self._tenure.progressed.wait()
+            self._state.progressed.clear()
+            await self._state.progressed.wait()
 
     @property
     def _length(self) -> int:
-        return self._tenure.end_offset - self._tenure.partition.log_start_offset
+        return self._state.end_offset - self._state.partition.log_start_offset
 
     def _is_due(self) -> bool:
         if self._length < self._look_at:
             return False
-        self._look_at = max(LENGTH_MIN, GARBAGE_FACTOR * self._tenure.shard.live_count)
+        self._look_at = max(LENGTH_MIN, GARBAGE_FACTOR * self._state.shard.live_count)
         return self._length >= self._look_at
 
     def _copy_piece(self, live: Iterator[GroupLogRecord]) -> Piece | None:
@@ -77,7 +77,7 @@ class CopyForward:
         the log is fixed. None if there are no more."""
         piece: Piece | None = None
         for record in islice(live, PIECE_RECORDS):
-            batch = self._tenure.rewrite(record)
+            batch = self._state.rewrite(record)
             is_full = piece is not None and piece.last is not batch
             piece = Piece(batch, 1 if piece is None else piece.copied + 1)
             if is_full:
@@ -85,15 +85,15 @@ class CopyForward:
         return piece
 
     async def _copy(self) -> None:
-        """Raises what ended the tenure, or as `LedPartition.delete_below`."""
-        tenure = self._tenure
-        begin, copied = tenure.end_offset, 0
-        live = tenure.shard.live_records()
+        """Raises what ended the state, or as `LedPartition.delete_below`."""
+        state = self._state
+        begin, copied = state.end_offset, 0
+        live = state.shard.live_records()
         while piece := self._copy_piece(live):
             copied += piece.copied
             failure = await asyncio.shield(piece.last.outcome)
             if failure is not None:
                 raise failure.with_traceback(None)
-        await tenure.partition.delete_below(begin, deadline_s=asyncio.get_running_loop().time() + DELETE_S_MAX)
+        await state.partition.delete_below(begin, deadline_s=asyncio.get_running_loop().time() + DELETE_S_MAX)
         self._stats.group_records_copied += copied
-        logger.info("copied forward", partition=tenure.partition.partition, records=copied, begins_at=begin)
+        logger.info("copied forward", partition=state.partition.partition, records=copied, begins_at=begin)

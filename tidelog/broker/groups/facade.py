@@ -17,13 +17,13 @@ from typing import Final, overload
 import structlog
 
 from tidelog.broker.groups.coordinator import Coordinator
+from tidelog.broker.groups.coordinator_state import CoordinatorContext
 from tidelog.broker.groups.coordinators import Coordinators, Host
 from tidelog.broker.groups.messages import AnyGroupRequest, ForwardGroup, GroupAnswered
 from tidelog.broker.groups.reach import Reach, deadline_of
-from tidelog.broker.groups.tenure import Surroundings
 from tidelog.broker.groups.topics import TopicsSeen
 from tidelog.broker.membership.administration import Administration
-from tidelog.broker.routing.origin import Target
+from tidelog.broker.routing.leader_calls import Target
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import BrokerConfig
@@ -87,7 +87,7 @@ class Groups:
         retention_check_s = config.offsets_retention_check_interval_ms / 1000
         topics = TopicsSeen(lambda: host.image)
         lease_s = config.broker_session_timeout_ms / 1000
-        around = Surroundings(
+        around = CoordinatorContext(
             host.node_id,
             clock,
             stats,
@@ -98,7 +98,7 @@ class Groups:
             topics,
         )
         self.coordinators = Coordinators(host, around, entropy, failed)
-        self._reach = Reach(routing.origin, self.coordinators)
+        self._reach = Reach(routing.calls, self.coordinators)
         self._making = asyncio.Lock()
 
     # -- asking ------------------------------------------------------------------------------------------------------

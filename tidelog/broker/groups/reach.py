@@ -27,7 +27,7 @@ import msgspec
 from tidelog.broker.groups.coordinators import Coordinators
 from tidelog.broker.groups.messages import AnyGroupRequest, ForwardGroup, GroupAnswered
 from tidelog.broker.partitions.led_partition import LedPartition
-from tidelog.broker.routing.origin import LeaderTarget, Origin, Pauses, Target, epoch_of
+from tidelog.broker.routing.leader_calls import LeaderCalls, LeaderTarget, Pauses, Target, epoch_of
 from tidelog.broker.routing.peer_partition import PeerPartition
 from tidelog.groups.decision import GroupAnswer
 from tidelog.model.errors import (
@@ -53,8 +53,8 @@ SAY_AS_IT_IS: Final = (Heartbeat, FetchOffsets, DescribeGroup, DescribeInstance,
 class Reach:
     """One broker's."""
 
-    def __init__(self, origin: Origin, coordinators: Coordinators) -> None:
-        self._origin = origin
+    def __init__(self, calls: LeaderCalls, coordinators: Coordinators) -> None:
+        self._calls = calls
         self._coordinators = coordinators
         self._polls: dict[int, int] = {}
 
@@ -63,9 +63,9 @@ class Reach:
         pauses: Pauses | None = None  # from the first failure on: a long poll may have lasted for longer than that
         is_uncertain = False
         while True:
-            epoch = self._origin.epoch(target)
+            epoch = self._calls.epoch(target)
             try:
-                leader = self._origin.locate(target, deadline_s)
+                leader = self._calls.locate(target, deadline_s)
                 return await self._ask_at(leader, target, request, deadline_s)
             except UNKNOWN as error:
                 failure: Exception = error
@@ -81,14 +81,14 @@ class Reach:
             pauses = pauses or Pauses(min(deadline_s, asyncio.get_running_loop().time() + PATIENCE_S))
             if pauses.is_over:
                 raise _gave_up(failure, is_uncertain=is_uncertain) from failure
-            await self._origin.wait_for_news([(target, epoch)], pauses.next_end_s())
+            await self._calls.wait_for_news([(target, epoch)], pauses.next_end_s())
 
     async def _ask_at(
         self, leader: LeaderTarget, target: Target, request: AnyGroupRequest, deadline_s: float
     ) -> GroupAnswer:
         if isinstance(leader, LedPartition):
             return await self.ask_here(leader, request, deadline_s)
-        return await self._origin.while_it_leads(target, epoch_of(leader), self._ask_peer(leader, request, deadline_s))
+        return await self._calls.while_it_leads(target, epoch_of(leader), self._ask_peer(leader, request, deadline_s))
 
     async def ask_here(self, partition: LedPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
         """What the coordinator of a partition answers that this broker leads. Raises as `Coordinator.ask`."""
@@ -125,7 +125,7 @@ class Reach:
 
 
 def deadline_of(asked: ForwardGroup) -> float:
-    """Until when the origin waits (loop time)."""
+    """Until when the caller waits (loop time)."""
     return asyncio.get_running_loop().time() + max(0, asked.timeout_ms) / 1000
 
 

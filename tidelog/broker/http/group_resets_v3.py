@@ -29,7 +29,7 @@ from tidelog.broker.http.json_body import (
     json_decoder,
 )
 from tidelog.broker.http.media import check_document
-from tidelog.groups.resetting import NewOffset, Reset, ResetTo, Standing, plan
+from tidelog.groups.resetting import NewOffset, PartitionOffsets, Reset, ResetTo, plan
 from tidelog.model.errors import GroupNotEmpty, InvalidRequest, TidelogError, UnknownGroup, UnprocessableBody
 from tidelog.model.groups import CommittedOffset, SetOffsets, check_group_name
 from tidelog.model.ids import OFFSET_MAX
@@ -160,10 +160,10 @@ async def _standings(
     partitions: Sequence[tuple[str, int]],
     committed: Mapping[tuple[str, int], int],
     timestamp_ms: int | None,
-) -> list[Standing]:
+) -> list[PartitionOffsets]:
     """Raises `UnknownPartition`, or `LeaderNotAvailable` if one of them cannot be asked now."""
     handles = [face.partitions.handle(*partition) for partition in partitions]
-    standings = list[Standing]()
+    standings = list[PartitionOffsets]()
     for partition, found in zip(
         partitions, await face.partitions.offsets_of([(one, timestamp_ms) for one in handles]), strict=True
     ):
@@ -171,7 +171,7 @@ async def _standings(
             raise found
         extent, record = found.extent, found.record
         standings.append(
-            Standing(
+            PartitionOffsets(
                 *partition,
                 committed.get(partition),
                 extent.log_start_offset,

@@ -20,7 +20,7 @@ from tidelog.broker.isr.partition import Partition, Surroundings
 from tidelog.broker.isr.settling import Settling, begin_settling, verify_end
 from tidelog.broker.partitions.replica_logs import log_settings
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
-from tidelog.broker.runtime.together import Together
+from tidelog.broker.runtime.mapping_union import MappingUnion
 from tidelog.controller.partition_commands import UnfitReason
 from tidelog.model.cluster import NO_LEADER, ClusterImage
 from tidelog.model.errors import TidelogError
@@ -53,10 +53,10 @@ class IsrRoles:
         self.followers: dict[PartitionId, Follower] = {}
         self.settling: dict[PartitionId, Settling] = {}
         """Those that it is to lead once it is settled what of their logs was committed."""
-        self.holders: Mapping[PartitionId, Partition | Follower | Settling] = Together[
+        self.holders: Mapping[PartitionId, Partition | Follower | Settling] = MappingUnion[
             PartitionId, Partition | Follower | Settling
         ](self.partitions, self.followers, self.settling)
-        self.readable: Mapping[PartitionId, Partition | Follower] = Together[PartitionId, Partition | Follower](
+        self.readable: Mapping[PartitionId, Partition | Follower] = MappingUnion[PartitionId, Partition | Follower](
             self.partitions, self.followers
         )
         self._node_id = context.node_id

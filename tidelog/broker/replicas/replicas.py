@@ -19,7 +19,7 @@ from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.roles import Assignment, Roles
 from tidelog.broker.repair.copies import Holder
 from tidelog.broker.replicas.removal import Removal
-from tidelog.broker.runtime.together import Together
+from tidelog.broker.runtime.mapping_union import MappingUnion
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.topics import topic_config
 from tidelog.controller.partition_commands import UnfitReason, UnfitReplica
@@ -47,11 +47,13 @@ class Replicas:
         held no more; `is_admitted` tells whether an image has this very process as its node's broker."""
         self.position = 0
         """The image of this position is in force here."""
-        self.partitions: Mapping[PartitionId, LedPartition] = Together(*(role.partitions for role in roles.values()))
+        self.partitions: Mapping[PartitionId, LedPartition] = MappingUnion(
+            *(role.partitions for role in roles.values())
+        )
         """Those that this broker leads and could open."""
-        self.holders: Mapping[PartitionId, Holder] = Together(*(role.holders for role in roles.values()))
+        self.holders: Mapping[PartitionId, Holder] = MappingUnion(*(role.holders for role in roles.values()))
         """What this broker has of partitions, in whatever role."""
-        self.readable: Mapping[PartitionId, Replica] = Together(*(role.readable for role in roles.values()))
+        self.readable: Mapping[PartitionId, Replica] = MappingUnion(*(role.readable for role in roles.values()))
         """The replicas of which readers may be shown what is committed."""
         self._node_id = node_id
         self._config = config

@@ -14,7 +14,7 @@ from tidelog.broker.rest_consumers.groups import names
 from tidelog.broker.rest_consumers.instance import Instance
 from tidelog.broker.rest_consumers.reading import Partitions
 from tidelog.broker.rest_consumers.requests import Partition, Seek, SeekToEdge
-from tidelog.broker.routing.gathering import offsets_of
+from tidelog.broker.routing.bulk_calls import offsets_of
 from tidelog.model.errors import IllegalState, TidelogError
 from tidelog.model.groups import NO_EPOCH, NO_OFFSET, FetchOffsets, OffsetsAnswer, grouped, pairs
 

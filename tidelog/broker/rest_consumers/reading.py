@@ -15,8 +15,8 @@ from typing import Final, Protocol, TypeAlias
 from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.rest_consumers.instance import Instance
 from tidelog.broker.rest_consumers.requests import Partition
-from tidelog.broker.routing.gathering import first_of, offsets_of, wait_for_change
-from tidelog.broker.routing.shown_records import RecordShown, read_records, show, size_of
+from tidelog.broker.routing.bulk_calls import first_of, offsets_of, wait_for_change
+from tidelog.broker.routing.json_records import RecordShown, read_records, show, size_of
 from tidelog.broker.runtime.budget import ByteBudget
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.model.errors import (

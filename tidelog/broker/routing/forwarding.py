@@ -1,9 +1,9 @@
 """The leader's side of forwarding: serves what other brokers' clients want of the partitions that this broker leads.
 
 Never forwards: a partition that is not led here is refused with `NotLeader`, whatever this broker believes to know of
-its whereabouts, so that no two brokers that disagree can send a request in circles. The origin decides what to do next.
+its lookup, so that no two brokers that disagree can send a request in circles. The caller decides what to do next.
 
-The origin's image may be ahead of this broker's: the origin has already heard that this broker leads. Then the request
+The caller's image may be ahead of this broker's: the caller has already heard that this broker leads. Then the request
 waits for this broker's image, `CATCH_UP_S` at most, instead of being refused for what is about to be true.
 
 Bounded: the batches of requests under way count against a budget (`Overloaded`), one answer holds at most
@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.routing.bulk_calls import wait_for_local_change
 from tidelog.broker.routing.forwarding_messages import (
     Addressed,
     BatchesRead,
@@ -35,8 +36,7 @@ from tidelog.broker.routing.forwarding_messages import (
     Produced,
     Refusal,
 )
-from tidelog.broker.routing.gathering import wait_for_local_change
-from tidelog.broker.routing.whereabouts import Whereabouts
+from tidelog.broker.routing.leader_lookup import LeaderLookup
 from tidelog.broker.runtime.budget import ByteBudget
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.model.batch_header import split_batches
@@ -54,13 +54,13 @@ CATCH_UP_S: Final = 2.0
 class ForwardedRequests:
     """Answers the requests of `forwarding_messages`."""
 
-    def __init__(self, whereabouts: Whereabouts, purgatory: Purgatory) -> None:
-        self._whereabouts = whereabouts
+    def __init__(self, lookup: LeaderLookup, purgatory: Purgatory) -> None:
+        self._lookup = lookup
         self._purgatory = purgatory
         self._budget = ByteBudget(PRODUCE_BYTES_MAX, "requests forwarded by other brokers")
 
     async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """The answer to one request. Raises the `TidelogError` that the origin's client is to be told."""
+        """The answer to one request. Raises the `TidelogError` that the caller's client is to be told."""
         match message:
             case ForwardProduce():
                 return await self._produce(message, payload)
@@ -173,37 +173,37 @@ class ForwardedRequests:
     # -- which partitions --------------------------------------------------------------------------------------------
 
     async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
-        """A partition that this broker leads, as the origin believes. Raises `NotLeader`, or another definite error."""
+        """A partition that this broker leads, as the caller believes. Raises `NotLeader`, or another definite error."""
         (found,) = await self._led_of_many([addressed], deadline_s)
         if isinstance(found, TidelogError):
             raise found
         return found
 
     async def _led_of_many(self, asked: Sequence[Addressed], deadline_s: float) -> list[LedPartition | TidelogError]:
-        """The partitions, or why they are not served here. Waits for the image if the origin's is newer."""
+        """The partitions, or why they are not served here. Waits for the image if the caller's is newer."""
         found = [self._find(addressed) for addressed in asked]
         newest = max((addressed.position for addressed in asked), default=0)
-        if newest > self._whereabouts.position and any(isinstance(one, TidelogError) for one in found):
+        if newest > self._lookup.position and any(isinstance(one, TidelogError) for one in found):
             patience_s = min(deadline_s, asyncio.get_running_loop().time() + CATCH_UP_S)
-            await self._whereabouts.wait_until(lambda: self._whereabouts.position >= newest, patience_s)
+            await self._lookup.wait_until(lambda: self._lookup.position >= newest, patience_s)
             found = [self._find(addressed) for addressed in asked]
         return found
 
     def _find(self, addressed: Addressed) -> LedPartition | TidelogError:
         topic_id = TopicId(addressed.topic_id)
         try:
-            info = self._whereabouts.find_again(addressed.topic, topic_id, addressed.partition)
-            if info.leader != self._whereabouts.node_id or info.leader_epoch < addressed.leader_epoch:
+            info = self._lookup.find_again(addressed.topic, topic_id, addressed.partition)
+            if info.leader != self._lookup.node_id or info.leader_epoch < addressed.leader_epoch:
                 return NotLeader(
-                    f"broker {self._whereabouts.node_id} does not lead {addressed.topic}-{addressed.partition} "
+                    f"broker {self._lookup.node_id} does not lead {addressed.topic}-{addressed.partition} "
                     f"in epoch {addressed.leader_epoch}",
                     info.leader_epoch,
                 )
-            return self._whereabouts.opened(addressed.topic, PartitionId(topic_id, addressed.partition))
+            return self._lookup.opened(addressed.topic, PartitionId(topic_id, addressed.partition))
         except (UnknownTopic, UnknownPartition) as error:
-            if addressed.position <= self._whereabouts.position:
+            if addressed.position <= self._lookup.position:
                 return error
-            return NotLeader(f"broker {self._whereabouts.node_id} has not heard of {addressed.topic} yet")
+            return NotLeader(f"broker {self._lookup.node_id} has not heard of {addressed.topic} yet")
         except TidelogError as error:
             return error
 

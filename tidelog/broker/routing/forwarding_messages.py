@@ -1,6 +1,6 @@
 """What one broker asks another about partitions that the other leads: forwarded HTTP requests, without the HTTP.
 
-Each request names its partitions by `Addressed`: what, and in which state of the cluster the origin believes that the
+Each request names its partitions by `Addressed`: what, and in which state of the cluster the caller believes that the
 callee leads it. Record batches travel behind the message, as they are; so do the batches of an answer. An error crosses
 as the error it is (`transport.peer.errors`); in an answer about many partitions, each has its own `Refusal`.
 
@@ -18,14 +18,14 @@ from tidelog.transport.errors import error_from_code
 
 
 class Addressed(msgspec.Struct, frozen=True, array_like=True):
-    """A partition, and what the origin's image said of it."""
+    """A partition, and what the caller's image said of it."""
 
     topic: str
     topic_id: str
     partition: int
     leader_epoch: int
     position: int
-    """Of the origin's image in the metadata log: an older one at the leader proves nothing."""
+    """Of the caller's image in the metadata log: an older one at the leader proves nothing."""
 
 
 class ForwardProduce(msgspec.Struct, frozen=True, tag=True):

@@ -44,7 +44,7 @@ WAITS_MAX: Final = 512
 """Waits of this broker's clients at other brokers: half of what one peer connection carries, so that long polls leave
 room for what is in a hurry."""
 GRACE_S: Final = 0.5
-"""How much longer than the leader the origin waits, so that the leader's verdict on the deadline still arrives."""
+"""How much longer than the leader the caller waits, so that the leader's verdict on the deadline still arrives."""
 
 
 class Peers(Protocol):

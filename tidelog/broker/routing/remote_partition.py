@@ -1,7 +1,7 @@
 """A partition that another broker leads, as a handle: every request goes to the leader, wherever that is by then.
 
-The handle is a partition of a topic, not a leader: `Origin.reach` asks whoever leads when the request sets out, this
-very broker if it has just taken over.
+The handle is a partition of a topic, not a leader: `LeaderCalls.reach` asks whoever leads when the request sets out,
+this very broker if it has just taken over.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, Offsets
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.routing.origin import Origin, Target
-from tidelog.broker.routing.survey import survey_fingerprints, survey_offsets
+from tidelog.broker.routing.fan_out import fan_out_fingerprints, fan_out_offsets
+from tidelog.broker.routing.leader_calls import LeaderCalls, Target
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import TidelogError
@@ -27,7 +27,7 @@ READ_PATIENCE_S: Final = 5.0
 class RemotePartition:
     """A `PartitionHandle` for a partition that was led elsewhere when it was made."""
 
-    origin: Origin
+    calls: LeaderCalls
     target: Target
     config: TopicConfig
 
@@ -53,7 +53,7 @@ class RemotePartition:
         expected_end: int | None = None,
     ) -> ProduceReceipt:
         """As `Partition.produce`. Repeated after an unknown outcome only if the partition will recognise a repeat."""
-        return await self.origin.reach(
+        return await self.calls.reach(
             self.target,
             lambda leader: leader.produce(
                 batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
@@ -65,19 +65,19 @@ class RemotePartition:
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
         """As `LedPartition.delete_records`. A repetition does no harm."""
-        await self.origin.reach(
+        await self.calls.reach(
             self.target, lambda leader: leader.delete_records(offset, deadline_s=deadline_s), deadline_s, appends=True
         )
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """As `Partition.read`."""
-        return await self.origin.reach(
+        return await self.calls.reach(
             self.target, lambda leader: leader.read(offset, bytes_max=bytes_max), _read_deadline_s()
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """As `Partition.wait_for_data`."""
-        await self.origin.reach(
+        await self.calls.reach(
             self.target,
             lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s),
             deadline_s,
@@ -92,14 +92,14 @@ class RemotePartition:
         return (await self._offsets(timestamp_ms)).record
 
     async def _offsets(self, timestamp_ms: int | None) -> Offsets:
-        (found,) = await survey_offsets(self.origin, [(self.target, timestamp_ms)], _read_deadline_s())
+        (found,) = await fan_out_offsets(self.calls, [(self.target, timestamp_ms)], _read_deadline_s())
         if isinstance(found, TidelogError):
             raise found
         return found
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
         """As `Partition.fingerprint_of`."""
-        (found,) = await survey_fingerprints(self.origin, [self.target], producer_id, _read_deadline_s())
+        (found,) = await fan_out_fingerprints(self.calls, [self.target], producer_id, _read_deadline_s())
         if isinstance(found, TidelogError):
             raise found
         return found

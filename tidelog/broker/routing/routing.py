@@ -20,10 +20,10 @@ from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.routing.forwarding import ForwardedRequests
 from tidelog.broker.routing.forwarding_messages import Addressed
-from tidelog.broker.routing.origin import Origin, Target, no_leader
+from tidelog.broker.routing.leader_calls import LeaderCalls, Target, no_leader
+from tidelog.broker.routing.leader_lookup import Host, LeaderLookup
 from tidelog.broker.routing.peer_partition import Peers
 from tidelog.broker.routing.remote_partition import RemotePartition
-from tidelog.broker.routing.whereabouts import Host, Whereabouts
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import NO_LEADER, Topic
 from tidelog.model.ids import PartitionId, TopicId
@@ -40,26 +40,26 @@ class Routing:
     """
 
     def __init__(self, host: Host, peers: Peers) -> None:
-        self._whereabouts = Whereabouts(host)
-        self.origin = Origin(self._whereabouts, peers)
+        self._lookup = LeaderLookup(host)
+        self.calls = LeaderCalls(self._lookup, peers)
         """Where requests of this broker's clients set out from."""
-        self._requests = ForwardedRequests(self._whereabouts, host.purgatory)
+        self._requests = ForwardedRequests(self._lookup, host.purgatory)
         self._configs: dict[TopicId, tuple[object, TopicConfig]] = {}
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
         """A partition, here or elsewhere. Raises `UnknownTopic`, `UnknownPartition`; `LeaderNotAvailable` if nobody
         leads it now, or this broker should and could not open it."""
-        described, info = self._whereabouts.find(topic, partition)
-        if info.leader == self._whereabouts.node_id:
-            return self._whereabouts.opened(topic, PartitionId(described.topic_id, partition))
+        described, info = self._lookup.find(topic, partition)
+        if info.leader == self._lookup.node_id:
+            return self._lookup.opened(topic, PartitionId(described.topic_id, partition))
         target = Target(topic, described.topic_id, partition)
         if info.leader == NO_LEADER:
             raise no_leader(target)
-        return RemotePartition(self.origin, target, self._config(described))
+        return RemotePartition(self.calls, target, self._config(described))
 
     def on_metadata_applied(self) -> None:
         """The image has changed, or what is open here: requests that wait for that look again."""
-        self._whereabouts.on_metadata_applied()
+        self._lookup.on_metadata_applied()
 
     async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
         """As `ForwardedRequests.led`."""
@@ -75,5 +75,5 @@ class Routing:
         if known is None or known[0] is not topic.configs:
             if len(self._configs) >= CONFIGS_MAX:
                 self._configs.clear()
-            known = self._configs[topic.topic_id] = (topic.configs, self._whereabouts.config(topic.name))
+            known = self._configs[topic.topic_id] = (topic.configs, self._lookup.config(topic.name))
         return known[1]

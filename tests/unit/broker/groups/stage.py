@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.groups.coordinator import Coordinator
+from tidelog.broker.groups.coordinator_state import CoordinatorState
 from tidelog.broker.groups.loading import load
-from tidelog.broker.groups.tenure import Tenure
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.config.schema import BrokerConfig
 from tidelog.groups.shard import Shard
@@ -96,8 +96,8 @@ class Stage:
         return found
 
     @property
-    def tenure(self) -> Tenure:
-        found = self.coordinator._tenure
+    def state(self) -> CoordinatorState:
+        found = self.coordinator._state
         assert found is not None
         return found
 

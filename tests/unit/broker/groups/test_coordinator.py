@@ -10,9 +10,9 @@ import pytest
 from tests.unit.broker.groups.stage import Stage, play, soon, until
 from tidelog.broker.broker import NewTopic
 from tidelog.broker.groups import coordinator as coordinator_page
-from tidelog.broker.groups import outbox, tenure
+from tidelog.broker.groups import coordinator_state, outbox
+from tidelog.broker.groups.coordinator_state import CoordinatorState
 from tidelog.broker.groups.loading import Loaded, append, claim, load
-from tidelog.broker.groups.tenure import Tenure
 from tidelog.groups.records import encode
 from tidelog.model.errors import (
     CoordinatorLost,
@@ -33,10 +33,10 @@ def test_offsets_outlive_the_broker_that_keeps_them(protocol: str) -> None:
         for partition in range(5):
             await stage.commit(partition, 10 * partition)
         member = await stage.join("m")
-        before = stage.tenure.shard
+        before = stage.state.shard
         await stage.restart()
         assert await stage.offsets() == {partition: 10 * partition for partition in range(5)}
-        assert stage.tenure.shard == before
+        assert stage.state.shard == before
         beat = Heartbeat(group="g", member_id="m", member_epoch=member.member_epoch, owned=member.assignment)
         assert (await stage.broker.groups.ask(beat, deadline_s=soon())).member_epoch == member.member_epoch
 
@@ -61,7 +61,7 @@ def test_nothing_is_told_before_it_is_committed() -> None:
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
         member = await stage.join("m")
-        end = stage.tenure.end_offset
+        end = stage.state.end_offset
         stage.writing.clear()
         requests = (
             Heartbeat(group="g", member_id="m", member_epoch=-1),
@@ -71,7 +71,7 @@ def test_nothing_is_told_before_it_is_committed() -> None:
         tasks = [asyncio.create_task(stage.coordinator.ask(request, soon())) for request in requests]
         await asyncio.sleep(1)
         assert not any(task.done() for task in tasks)
-        assert stage.tenure.end_offset == end
+        assert stage.state.end_offset == end
         stage.writing.set()
         left, offsets, refused = await asyncio.gather(*tasks, return_exceptions=True)
         assert not isinstance(left, BaseException)
@@ -87,7 +87,7 @@ def test_offsets_are_told_when_an_append_that_began_later_is_committed() -> None
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
         member = await stage.join("m")
-        end = stage.tenure.end_offset
+        end = stage.state.end_offset
         stage.writing.clear()
         fetches = [asyncio.create_task(stage.offsets()) for _ in range(5)]
         beat = Heartbeat(group="g", member_id="m", member_epoch=member.member_epoch)
@@ -95,7 +95,7 @@ def test_offsets_are_told_when_an_append_that_began_later_is_committed() -> None
         assert not any(fetch.done() for fetch in fetches)
         stage.writing.set()
         assert await asyncio.gather(*fetches) == [{0: 1}] * 5
-        assert stage.tenure.end_offset == end + 1, "one record serves all who asked meanwhile"
+        assert stage.state.end_offset == end + 1, "one record serves all who asked meanwhile"
 
     play(story)
 
@@ -105,7 +105,7 @@ def test_a_write_of_unknown_fate_ends_the_tenure() -> None:
 
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
-        first = stage.tenure
+        first = stage.state
         stage.writing.clear()
         offsets = (CommittedOffset("t", 0, 2),)
         requests = (
@@ -123,7 +123,7 @@ def test_a_write_of_unknown_fate_ends_the_tenure() -> None:
         assert isinstance(read, CoordinatorNotAvailable)
         stage.writing.set()
         assert await stage.offsets() == {0: 2}, "it was in the log"
-        assert stage.tenure is not first
+        assert stage.state is not first
         assert stage.broker.stats.group_loads == 2
 
     play(story)
@@ -149,11 +149,11 @@ def test_a_write_that_is_refused_for_now_is_tried_again_and_ends_nothing() -> No
 
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
-        loads, tenure = stage.broker.stats.group_loads, stage.tenure
+        loads, state = stage.broker.stats.group_loads, stage.state
         stage.partition._lease._until_s = 0
         await stage.commit(0, 2)
         assert await stage.offsets() == {0: 2}
-        assert (stage.broker.stats.group_loads, stage.tenure) == (loads, tenure)
+        assert (stage.broker.stats.group_loads, stage.state) == (loads, state)
 
     play(story)
 
@@ -162,7 +162,7 @@ def test_who_finds_that_somebody_else_has_written_loads_anew() -> None:
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
         committed = CommittedOffset("t", 1, 5)
-        (record,) = stage.tenure._decided(CommitOffsets(group="g", offsets=(committed,))).records
+        (record,) = stage.state._decided(CommitOffsets(group="g", offsets=(committed,))).records
         await append(stage.partition, [encode(record)], 0, soon())
         await stage.commit(2, 9)
         assert await stage.offsets() == {0: 1, 1: 5, 2: 9}
@@ -174,7 +174,7 @@ def test_who_finds_that_somebody_else_has_written_loads_anew() -> None:
 def test_a_new_claim_stops_the_coordinator_before() -> None:
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
-        first = stage.tenure
+        first = stage.state
         await claim(stage.partition, 9, 0)
         with pytest.raises(CoordinatorNotAvailable, match="nothing was done"):
             await first.ask(CommitOffsets(group="g", offsets=(CommittedOffset("t", 0, 2),)), soon())
@@ -219,7 +219,7 @@ def test_bounds_refuse_and_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(outbox, "WAITING_BYTES_MAX", 10)
         with pytest.raises(Overloaded):
             await stage.commit(1, 1)
-        monkeypatch.setattr(tenure, "REQUESTS_MAX", 1)
+        monkeypatch.setattr(coordinator_state, "REQUESTS_MAX", 1)
         with pytest.raises(Overloaded):
             await stage.offsets()
         assert stage.broker.stats.group_requests_refused == 2
@@ -249,7 +249,7 @@ def test_requests_that_wait_for_a_load_are_bounded(monkeypatch: pytest.MonkeyPat
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
         await stage.restart()
-        stage.coordinator._tenure = None
+        stage.coordinator._state = None
         monkeypatch.setattr(coordinator_page, "LOADING_MAX", 0)
         with pytest.raises(Overloaded):
             await stage.coordinator.ask(FetchOffsets(group="g"), soon())
@@ -306,11 +306,11 @@ def test_silence_counts_when_nobody_else_may_have_heard_the_member(predecessor: 
 
     async def story(stage: Stage) -> None:
         await stage.join("m", session_timeout_ms=6_000)
-        around = replace(stage.tenure._surroundings, is_live=lambda node_id: node_id in (1, 2))
+        around = replace(stage.state._context, is_live=lambda node_id: node_id in (1, 2))
         began_s = asyncio.get_running_loop().time()
-        loaded = Loaded(stage.tenure.shard, 0, predecessor)
-        tenure = Tenure(stage.partition, loaded, around, lambda group: None)
-        assert tenure.sessions.next_s() == pytest.approx(began_s + seconds)
+        loaded = Loaded(stage.state.shard, 0, predecessor)
+        state = CoordinatorState(stage.partition, loaded, around, lambda group: None)
+        assert state.sessions.next_s() == pytest.approx(began_s + seconds)
 
     play(story)
 

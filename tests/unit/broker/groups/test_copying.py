@@ -35,11 +35,11 @@ def test_the_log_stays_short(protocol: str) -> None:
         await until(lambda: length(stage) < 200)
         assert stage.broker.stats.group_records_copied >= 20
         assert await stage.offsets("h") == dict.fromkeys(range(20), 39)
-        before = stage.tenure.shard
+        before = stage.state.shard
         assert await stage.replayed() == before
         await stage.restart()
         assert await stage.offsets("h") == dict.fromkeys(range(20), 39)
-        assert stage.tenure.shard == before
+        assert stage.state.shard == before
 
     play(story, offsets_topic_commit_protocol=protocol)
 
@@ -49,16 +49,16 @@ def test_what_changes_meanwhile_is_not_put_back() -> None:
         for partition in range(70):
             await stage.commit(partition, 1)
         await stage.join("m", "h")
-        tenure, log = stage.tenure, stage.partition
-        begin = tenure.end_offset
-        copy = asyncio.create_task(copying.CopyForward(tenure, stage.broker.stats)._copy())
+        state, log = stage.state, stage.partition
+        begin = state.end_offset
+        copy = asyncio.create_task(copying.CopyForward(state, stage.broker.stats)._copy())
         for ahead, behind in zip(range(69, 64, -1), range(5), strict=True):
             await asyncio.gather(stage.commit(ahead, 1_000), stage.commit(behind, 2_000))
-            assert await stage.replayed() == tenure.shard
+            assert await stage.replayed() == state.shard
         assert not copy.done()
         await copy
         assert log.log_start_offset == begin
-        assert await stage.replayed() == tenure.shard
+        assert await stage.replayed() == state.shard
 
     play(story)
 
@@ -72,7 +72,7 @@ def test_a_coordinator_may_die_at_every_step(step: int) -> None:
         for partition in range(70):
             await stage.commit(partition, partition)
         batches = stage.broker.stats.group_batches
-        copy = asyncio.create_task(copying.CopyForward(stage.tenure, stage.broker.stats)._copy())
+        copy = asyncio.create_task(copying.CopyForward(stage.state, stage.broker.stats)._copy())
         await until(lambda: copy.done() or stage.broker.stats.group_batches >= batches + step)
         copy.cancel()
         await asyncio.gather(copy, return_exceptions=True)
@@ -88,13 +88,13 @@ def test_a_coordinator_may_die_at_every_step(step: int) -> None:
 
 
 def test_a_copy_that_fails_leaves_the_log_as_it_is() -> None:
-    """The disk stands still while it goes on: the tenure ends, and the next one finds everything."""
+    """The disk stands still while it goes on: the state ends, and the next one finds everything."""
 
     async def story(stage: Stage) -> None:
         for partition in range(70):
             await stage.commit(partition, partition)
         begin = stage.partition.log_start_offset
-        copy = asyncio.create_task(copying.CopyForward(stage.tenure, stage.broker.stats)._copy())
+        copy = asyncio.create_task(copying.CopyForward(stage.state, stage.broker.stats)._copy())
         await asyncio.sleep(0.005)
         stage.writing.clear()
         with pytest.raises((CoordinatorLost, CoordinatorNotAvailable)):

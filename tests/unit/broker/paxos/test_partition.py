@@ -11,7 +11,7 @@ from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.partitions.partition_handle import Offsets
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.journal_truncation import JournalBounds
-from tidelog.broker.routing.gathering import offsets_of
+from tidelog.broker.routing.bulk_calls import offsets_of
 from tidelog.model.errors import (
     ControllerLost,
     EndOffsetMoved,

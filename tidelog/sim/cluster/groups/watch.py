@@ -55,10 +55,10 @@ class GroupWatch:
 
     def _copy(self, original: Any) -> Any:
         async def copy(forward: CopyForward) -> None:
-            partition = forward._tenure.partition
+            partition = forward._state.partition
             start = partition.log_start_offset
             await original(forward)
-            offsets = sum(len(group.offsets) for group in forward._tenure.shard.groups.values())
+            offsets = sum(len(group.offsets) for group in forward._state.shard.groups.values())
             self._truth.note("copied forward", partition.partition, start, partition.log_start_offset)
             self._truth.saw("committed offsets copied forward", offsets > 0)
 

@@ -1,7 +1,7 @@
 """Questions about many partitions that other brokers lead: one request to each leader, all at the same time.
 
-What went to the wrong broker, or to nobody, is asked again as `Origin.reach` does for one partition; what a leader said
-stands. An answer is never held back by a leader that is out of reach for longer than the deadline.
+What went to the wrong broker, or to nobody, is asked again as `LeaderCalls.reach` does for one partition; what a leader
+said stands. An answer is never held back by a leader that is out of reach for longer than the deadline.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
 from tidelog.broker.routing.forwarding_messages import Addressed
-from tidelog.broker.routing.origin import NOT_DONE, UNKNOWN, Origin, Pauses, Target, epoch_of, not_reached
+from tidelog.broker.routing.leader_calls import NOT_DONE, UNKNOWN, LeaderCalls, Pauses, Target, epoch_of, not_reached
 from tidelog.broker.routing.peer_partition import PeerLeader
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import ProducerId
@@ -27,10 +27,10 @@ AskPeer = Callable[[PeerLeader, list[tuple[int, Addressed]]], Awaitable[Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class Survey(Generic[T]):
+class FanOut(Generic[T]):
     """One question about each of `targets`. Both ways of asking get positions in `targets`."""
 
-    origin: Origin
+    calls: LeaderCalls
     targets: Sequence[Target]
     ask_here: AskHere[T]
     ask_peer: AskPeer[T]
@@ -47,7 +47,7 @@ class Survey(Generic[T]):
                 break
             if pending:
                 news = [(self.targets[number], tried[number]) for number in pending]
-                await self.origin.wait_for_news(news, pauses.next_end_s())
+                await self.calls.wait_for_news(news, pauses.next_end_s())
         for number in pending:
             failure = found[number]
             assert isinstance(failure, TidelogError)
@@ -63,7 +63,7 @@ class Survey(Generic[T]):
         questions: dict[int, list[tuple[int, Addressed]]] = {}
         for number in pending:
             try:
-                leader = self.origin.locate(self.targets[number], deadline_s)
+                leader = self.calls.locate(self.targets[number], deadline_s)
                 tried[number] = epoch_of(leader)
                 if isinstance(leader, LedPartition):
                     found[number] = await self.ask_here(number, leader)
@@ -89,8 +89,8 @@ class Survey(Generic[T]):
         found.update(zip((number for number, _ in asked), answers, strict=True))
 
 
-async def survey_offsets(
-    origin: Origin, asked: Sequence[tuple[Target, int | None]], deadline_s: float
+async def fan_out_offsets(
+    calls: LeaderCalls, asked: Sequence[tuple[Target, int | None]], deadline_s: float
 ) -> list[Offsets | TidelogError]:
     """The extents of partitions, and for those with a timestamp (ms) the first record of that time or later."""
 
@@ -100,11 +100,11 @@ async def survey_offsets(
     async def peer(leader: PeerLeader, group: list[tuple[int, Addressed]]) -> list[Offsets | TidelogError]:
         return await leader.offsets([(addressed, asked[number][1]) for number, addressed in group], deadline_s)
 
-    return await Survey(origin, [target for target, _ in asked], here, peer).run(deadline_s)
+    return await FanOut(calls, [target for target, _ in asked], here, peer).run(deadline_s)
 
 
-async def survey_fingerprints(
-    origin: Origin, targets: Sequence[Target], producer_id: ProducerId, deadline_s: float
+async def fan_out_fingerprints(
+    calls: LeaderCalls, targets: Sequence[Target], producer_id: ProducerId, deadline_s: float
 ) -> list[int | TidelogError | None]:
     """What came under an idempotency key, by the producer id made from it."""
 
@@ -114,7 +114,7 @@ async def survey_fingerprints(
     async def peer(leader: PeerLeader, group: list[tuple[int, Addressed]]) -> list[int | TidelogError | None]:
         return await leader.fingerprints([addressed for _, addressed in group], producer_id, deadline_s)
 
-    return await Survey(origin, targets, here, peer).run(deadline_s)
+    return await FanOut(calls, targets, here, peer).run(deadline_s)
 
 
 async def offsets_at(partition: PartitionHandle, timestamp_ms: int | None) -> Offsets:

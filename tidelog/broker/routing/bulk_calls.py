@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
+from tidelog.broker.routing.fan_out import fan_out_fingerprints, fan_out_offsets, offsets_at
 from tidelog.broker.routing.forwarding_messages import Addressed
-from tidelog.broker.routing.origin import UNKNOWN
+from tidelog.broker.routing.leader_calls import UNKNOWN
 from tidelog.broker.routing.peer_partition import PeerLeader, PeerPartition
 from tidelog.broker.routing.remote_partition import RemotePartition
-from tidelog.broker.routing.survey import offsets_at, survey_fingerprints, survey_offsets
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.model.errors import LeaderNotAvailable, Overloaded, TidelogError
 from tidelog.model.ids import ProducerId
@@ -28,7 +28,7 @@ async def offsets_of(asked: Sequence[tuple[PartitionHandle, int | None]]) -> lis
     remote = [(number, one) for number, (one, _) in enumerate(asked) if isinstance(one, RemotePartition)]
     if remote:
         targets = [(one.target, asked[number][1]) for number, one in remote]
-        answers = await survey_offsets(remote[0][1].origin, targets, _patience_ends_s())
+        answers = await fan_out_offsets(remote[0][1].calls, targets, _patience_ends_s())
         for (number, _), answer in zip(remote, answers, strict=True):
             found[number] = answer
     answers = [await _offsets_here(*asked[number]) if one is None else one for number, one in enumerate(found)]
@@ -64,7 +64,7 @@ async def fingerprints_of(
     ]
     if remote:
         targets = [one.target for one in remote]
-        found += await survey_fingerprints(remote[0].origin, targets, producer_id, _patience_ends_s())
+        found += await fan_out_fingerprints(remote[0].calls, targets, producer_id, _patience_ends_s())
     return found
 
 
@@ -79,7 +79,7 @@ async def wait_for_change(
         await wait_for_local_change(local, purgatory, deadline_s)
         return
     try:
-        located = [(one.origin.locate(one.target, deadline_s), end) for one, end in remote]
+        located = [(one.calls.locate(one.target, deadline_s), end) for one, end in remote]
     except TidelogError:
         return
     local += [(leader, end) for leader, end in located if isinstance(leader, LedPartition)]

@@ -7,7 +7,7 @@ nobody is told what may be lost.
 
 An append that is refused for now (too few in sync, a full disk, a lease that has run out) is tried again for as long as
 the role lasts: nobody else writes meanwhile, or the next try finds out. One that fails otherwise, or whose fate is
-unknown, ends the tenure: the state has run ahead of a log that may not follow. Whoever waits is told so, and the
+unknown, ends the state: the state has run ahead of a log that may not follow. Whoever waits is told so, and the
 coordinator loads anew, which gives every member a full session. An answer also needs the partition to be led for sure
 at that moment (the broker's lease): a leader of the past answers nothing, not even what nobody has to write.
 
@@ -57,7 +57,7 @@ POLL_MARGIN_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CoordinatorContext:
     """What all coordinators of a broker share."""
 
     node_id: int
@@ -77,24 +77,24 @@ _Outcome: TypeAlias = tuple[GroupAnswer | TidelogError, OutgoingBatch | None, Ou
 """What is to be told; what was written for it; what has to be committed besides."""
 
 
-class Tenure:
+class CoordinatorState:
     """One load's. `run` is its task; `end` its end, in any case. `changed` is called with each group of which more than
     committed offsets has changed, once that is committed."""
 
     def __init__(
-        self, partition: LedPartition, loaded: Loaded, surroundings: Surroundings, changed: Callable[[str], None]
+        self, partition: LedPartition, loaded: Loaded, context: CoordinatorContext, changed: Callable[[str], None]
     ) -> None:
         self.partition = partition
         self.shard = loaded.shard
         self.end_offset = loaded.end
         """Where the log ends, as far as it is committed: the next append must be there."""
-        silent_from_s = _silent_from_s(loaded.predecessor, surroundings)
-        self.sessions = Sessions.of(loaded.shard, surroundings.settings, silent_from_s)
+        silent_from_s = _silent_from_s(loaded.predecessor, context)
+        self.sessions = Sessions.of(loaded.shard, context.settings, silent_from_s)
         self.polls = Polls()
         self.progressed = asyncio.Event()
         """Set with each batch that is committed."""
         self._outbox = Outbox(lambda: partition.config.max_message_bytes)
-        self._surroundings = surroundings
+        self._context = context
         self._changed = changed
         self._requests = 0
         self._turn = asyncio.Lock()
@@ -106,7 +106,7 @@ class Tenure:
         """The answer, by `deadline_s` (loop time). Raises what `decide` raises; `Overloaded`, `TooLarge`,
         `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
         if self._requests >= REQUESTS_MAX:
-            self._surroundings.stats.group_requests_refused += 1
+            self._context.stats.group_requests_refused += 1
             raise Overloaded(f"{self._requests} requests wait for this coordinator already; try again later")
         answer = await self._settled(request, deadline_s)
         if isinstance(request, Heartbeat) and isinstance(answer, HeartbeatAnswer) and _may_wait(request, answer):
@@ -136,7 +136,7 @@ class Tenure:
             self._requests -= 1
         if isinstance(outcome, TidelogError):
             raise outcome
-        return _signed(outcome, self._surroundings.node_id)
+        return _signed(outcome, self._context.node_id)
 
     async def _in_turn(self, request: Heartbeat, deadline_s: float) -> _Outcome:
         """After a heartbeat that changes something all else of this broker goes on before the next one: it may take
@@ -166,21 +166,21 @@ class Tenure:
             return error, None, None
         own, barrier = self.write(decision.records), None
         if isinstance(request, FetchOffsets):
-            barrier = self._outbox.barrier(claim_entry(self.partition, self._surroundings.node_id))
+            barrier = self._outbox.barrier(claim_entry(self.partition, self._context.node_id))
         if isinstance(request, Heartbeat):
             self._hear(request)
         return decision.answer, own, barrier
 
     def _decided(self, request: AnyGroupRequest) -> Decision:
-        around = self._surroundings
+        around = self._context
         return decide(self.shard, request, around.view(), around.settings, self.now())
 
     def now(self) -> Now:
-        clock = self._surroundings.clock
+        clock = self._context.clock
         return Now(clock.wall_ms(), clock.monotonic_s())
 
     def _hear(self, request: Heartbeat) -> None:
-        around = self._surroundings
+        around = self._context
         self.polls.heard(request.group, request.member_id)
         self.sessions.follow(self.shard, request.group, request.member_id, around.settings, around.clock.monotonic_s())
 
@@ -192,15 +192,15 @@ class Tenure:
         try:
             batch = self._outbox.put(records)
         except TidelogError:
-            self._surroundings.stats.group_requests_refused += 1
+            self._context.stats.group_requests_refused += 1
             raise
         for record in records:
             self.shard.apply(record)
-        self._surroundings.stats.group_changes += 1
+        self._context.stats.group_changes += 1
         return batch
 
     def rewrite(self, record: GroupLogRecord) -> OutgoingBatch:
-        """Has a record appended that is true already. Raises what ended the tenure, `TooLarge` or `Overloaded`."""
+        """Has a record appended that is true already. Raises what ended the state, `TooLarge` or `Overloaded`."""
         self._require_tenure()
         return self._outbox.put((record,), is_news=False)
 
@@ -228,12 +228,12 @@ class Tenure:
     # -- the log -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Appends what is in the outbox. Raises the error that ends the tenure."""
+        """Appends what is in the outbox. Raises the error that ends the state."""
         while True:
             batch = await self._outbox.next()
             base = await self._append(batch)
             self.end_offset = base + len(batch.entries)
-            self._surroundings.stats.group_batches += 1
+            self._context.stats.group_batches += 1
             self._outbox.done(batch)
             self.progressed.set()
             for group in batch.changed:
@@ -243,7 +243,7 @@ class Tenure:
     async def _append(self, batch: OutgoingBatch) -> int:
         loop = asyncio.get_running_loop()
         while True:
-            now_ms, deadline_s = self._surroundings.clock.wall_ms(), loop.time() + APPEND_S_MAX
+            now_ms, deadline_s = self._context.clock.wall_ms(), loop.time() + APPEND_S_MAX
             try:
                 return await append(self.partition, batch.entries, now_ms, deadline_s, expected_end=self.end_offset)
             except TidelogError as error:
@@ -261,7 +261,7 @@ class Tenure:
         self.polls.end()
 
 
-def _silent_from_s(predecessor: int | None, around: Surroundings) -> float:
+def _silent_from_s(predecessor: int | None, around: CoordinatorContext) -> float:
     """From when on silence counts (monotonic). A member may still be heard by the coordinator before, and rely on that,
     until that one's lease is over, as it is when its broker is fenced."""
     now_s = around.clock.monotonic_s()

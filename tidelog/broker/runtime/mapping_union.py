@@ -9,7 +9,7 @@ K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
 
 
-class Together(Mapping[K, V_co]):
+class MappingUnion(Mapping[K, V_co]):
     """No key may be in two of them. (`ChainMap` is for mappings of one type, and can be written to.)"""
 
     def __init__(self, *parts: Mapping[K, V_co]) -> None:

@@ -47,7 +47,7 @@ class Host(Protocol):
         ...
 
 
-class Whereabouts:
+class LeaderLookup:
     """What one broker knows of its cluster's partitions."""
 
     def __init__(self, host: Host) -> None:

@@ -2,7 +2,7 @@
 
 A request is repeated, until its deadline, when it went to the wrong broker or to nobody:
 
-    what happened                            done?     what the origin does
+    what happened                            done?     what the caller does
     ---------------------------------------  --------  --------------------------------------------------------------
     `NotLeader`, no connection               no        waits for news of the leader, then asks whoever leads
     connection lost, no answer in time       unknown   the same if repeating is harmless, else says so: 504
@@ -28,8 +28,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.routing.forwarding_messages import Addressed
+from tidelog.broker.routing.leader_lookup import LeaderLookup
 from tidelog.broker.routing.peer_partition import PeerLeader, PeerPartition, Peers, Waits
-from tidelog.broker.routing.whereabouts import Whereabouts
 from tidelog.model.cluster import NO_LEADER
 from tidelog.model.errors import LeaderNotAvailable, NotLeader, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import PartitionId, TopicId
@@ -74,11 +74,11 @@ class Pauses:
         return min(asyncio.get_running_loop().time() + pause_s, self._deadline_s)
 
 
-class Origin:
+class LeaderCalls:
     """Where requests set out from. One per broker."""
 
-    def __init__(self, whereabouts: Whereabouts, peers: Peers) -> None:
-        self._whereabouts = whereabouts
+    def __init__(self, lookup: LeaderLookup, peers: Peers) -> None:
+        self._lookup = lookup
         self._peers = peers
         self._waits = Waits()
 
@@ -128,7 +128,7 @@ class Origin:
                 if self.epoch(target) != epoch and not patience.expired():
                     patience.reschedule(0)
 
-            with self._whereabouts.alarmed(look):
+            with self._lookup.alarmed(look):
                 return await asked
 
     def locate(self, target: Target, deadline_s: float) -> LeaderTarget:
@@ -136,12 +136,12 @@ class Origin:
 
         Raises `UnknownTopic`, or `LeaderNotAvailable` if nobody leads it or its log is not open here.
         """
-        info = self._whereabouts.find_again(*target)
-        if info.leader == self._whereabouts.node_id:
-            return self._whereabouts.opened(target.topic, PartitionId(target.topic_id, target.partition))
+        info = self._lookup.find_again(*target)
+        if info.leader == self._lookup.node_id:
+            return self._lookup.opened(target.topic, PartitionId(target.topic_id, target.partition))
         if info.leader == NO_LEADER:
             raise no_leader(target)
-        addressed = Addressed(*target, info.leader_epoch, self._whereabouts.position)
+        addressed = Addressed(*target, info.leader_epoch, self._lookup.position)
         return PeerPartition(PeerLeader(self._peers, info.leader, self._waits), addressed, deadline_s)
 
     async def wait_for_news(self, tried: Sequence[tuple[Target, int | None]], until_s: float) -> None:
@@ -151,12 +151,12 @@ class Origin:
         def is_news() -> bool:
             return any(self.epoch(target) != epoch for target, epoch in tried)
 
-        await self._whereabouts.wait_until(is_news, until_s)
+        await self._lookup.wait_until(is_news, until_s)
 
     def epoch(self, target: Target) -> int | None:
         """The partition's leader epoch, as far as this broker knows; None if there is no such partition any more."""
         try:
-            return self._whereabouts.find_again(*target).leader_epoch
+            return self._lookup.find_again(*target).leader_epoch
         except TidelogError:
             return None
 
