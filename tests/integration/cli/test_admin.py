@@ -72,7 +72,7 @@ def test_where_nobody_answers_it_is_said_how_a_cluster_is_founded(cli: Cli) -> N
 
 def test_adding_brokers_that_are_there_says_what_that_means(cli: Cli) -> None:
     added = cli.succeed("admin", "alter cluster add brokers broker-1").decode()
-    assert "there was nothing to move" in added
+    assert "there was nothing to reassign" in added
 
 
 def test_a_cluster_with_other_brokers_than_those_named(cli: Cli) -> None:

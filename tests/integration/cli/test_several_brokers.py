@@ -109,7 +109,7 @@ def test_a_plan_shows_what_evening_out_would_move(on_five: Cli) -> None:
     assert "'much' is no rate; give bytes per second as 500KB" in line
     assert on_five.succeed("cluster", "rebalance", "--throttle", "5MB") == b"nothing to reassign: the load is even\n"
     assert on_five.succeed("cluster", "rebalance") == b"nothing to reassign: the load is even\n"
-    assert on_five.succeed("cluster", "rebalance", "--cancel") == b"nothing was moving\n"
+    assert on_five.succeed("cluster", "rebalance", "--cancel") == b"nothing was being reassigned\n"
 
 
 def test_moves_are_called_off_and_a_broker_that_they_wait_for_in_vain_is_named(
@@ -170,7 +170,7 @@ def test_brokers_join_and_leave(
             assert added.status == 0, added.err
             assert f"http://{HOST}:{http}" in added.out.decode()
             assert [broker["broker_id"] for broker in json.loads(cli.succeed("broker", "list", "--json"))] == [1, 2]
-            assert "2 partitions moved" in added.out.decode()
+            assert "2 partitions reassigned" in added.out.decode()
             assert leaders(cli, "shared") == [1, 1, 2, 2]
             assert cli.succeed("admin", "alter cluster remove brokers broker-2") == b"removed broker-2\n"
             assert leaders(cli, "shared") == [1, 1, 1, 1]
