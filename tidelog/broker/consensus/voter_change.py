@@ -27,12 +27,13 @@ settle   Whoever applies VOTERS(C') goes by C', and this leader is elected again
          smaller number it is refused; with a larger one it is told, and joins C' to its quorum. A promise counts for a
          candidate of C' only if its sender has VOTERS(C') on disk, so from this election on a majority of C' knows that
          it decides, and C is not needed any more. A crash before leaves VOTERS(C') chosen: anybody who applies it goes
-         on from here, with majorities of both until this election is won.
+         on from here. Until this election is won, majorities of both may be needed.
 
-A change that is not written yet is given up when its reign, its time, or its caller ends: n was elected or not, and
-wrote nothing. One that is written is not: it may be chosen, and the log tells. The voters of one id are one disk for
-ever (`VoterSet.check_step`), so a disk that forgot its promises is in no majority. That this stays true over several
-changes, with candidates that missed them all, is proved in docs/replication-paxos.md ("Changing the voters").
+A change that is not written yet is given up when its reign, its time, or its caller ends: n wrote no voters, and never
+will. One that is written is left to its reign, and if that is lost to the log, which tells whether it was chosen. An id
+is one disk's for ever (`VoterSet.check_step`), so a disk that forgot its promises is in no majority. That all this
+stays true over several changes, with candidates that missed them all, is proved in docs/replication-paxos.md
+("Changing the voters").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers of reigns: who may write to a Paxos partition, by the word of the controller.
+"""Ballot numbers of a Paxos partition. The controller appoints the leader; the ballot encodes its leader epoch.
 
 A partition has no elections of its own. The controller names its leader, in a leader epoch that it gives to nobody
 else, and a number is made of that epoch:
