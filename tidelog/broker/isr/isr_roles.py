@@ -16,7 +16,7 @@ import structlog
 from tidelog.broker.isr.fetching import Fetcher
 from tidelog.broker.isr.follower import Follower
 from tidelog.broker.isr.isr_inputs import isr_changed, isr_settings, log_state
-from tidelog.broker.isr.partition import Partition, Surroundings
+from tidelog.broker.isr.partition import IsrContext, Partition
 from tidelog.broker.isr.settling import Settling, begin_settling, verify_end
 from tidelog.broker.partitions.replica_logs import log_settings
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
@@ -43,7 +43,7 @@ class IsrRoles:
     def __init__(
         self,
         context: ProtocolContext,
-        surroundings: Surroundings,
+        shared: IsrContext,
         new_fetcher: Callable[[int], Fetcher],
         retired: Callable[[PartitionId], None],
         settle: Callable[[Settling], Coroutine[Any, Any, None]],
@@ -63,7 +63,7 @@ class IsrRoles:
         self._config = context.config
         self._logs = context.logs
         self._tasks = context.tasks
-        self._surroundings = surroundings
+        self._shared = shared
         self._log_writer = context.log_writer
         self._clock = context.clock
         self._new_fetcher = new_fetcher
@@ -170,7 +170,7 @@ class IsrRoles:
             self._now_ms(),
         )
         partition = Partition(
-            topic.name, partition_id, info.leader_epoch, log, core, config, self._node_id, self._surroundings
+            topic.name, partition_id, info.leader_epoch, log, core, config, self._node_id, self._shared
         )
         self.partitions[partition_id] = partition
         self._tasks.spawn(partition_id, partition.run())

@@ -74,7 +74,7 @@ class Replication(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class IsrContext:
     """What all partitions of a broker share."""
 
     clock: Clock
@@ -98,12 +98,12 @@ class Partition(LedPartition):
         protocol: IsrLeader,
         config: TopicConfig,
         node_id: int,
-        surroundings: Surroundings,
+        shared: IsrContext,
     ) -> None:
-        super().__init__(topic, partition_id, leader_epoch, log, config, node_id, surroundings)
+        super().__init__(topic, partition_id, leader_epoch, log, config, node_id, shared)
         self._protocol = protocol
-        self._replication = surroundings.replication
-        self._recent = RecentBatches(surroundings.recent)
+        self._replication = shared.replication
+        self._recent = RecentBatches(shared.recent)
         self._uncommitted = Uncommitted()
         self._start_wanted = 0
         self._is_deposed = False

@@ -16,7 +16,7 @@ import msgspec
 from tidelog.broker.isr.fetching import Fetcher
 from tidelog.broker.isr.isr_requests import IsrRequests
 from tidelog.broker.isr.isr_roles import IsrRoles
-from tidelog.broker.isr.partition import Partition, Surroundings
+from tidelog.broker.isr.partition import IsrContext, Partition
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
 from tidelog.broker.isr.replication_service import ReplicationService
 from tidelog.broker.isr.settling import Settler
@@ -35,9 +35,9 @@ class IsrRuntime:
         clock, stats, log_writer = context.clock, context.stats, context.log_writer
         self._context = context
         self._isr_requests = IsrRequests(context)
-        surroundings = Surroundings(clock, stats, log_writer, context.purgatory, self, context.lease)
+        shared = IsrContext(clock, stats, log_writer, context.purgatory, self, context.lease)
         settler = Settler(context.copies, context.repairer, log_writer, clock)
-        self.roles = IsrRoles(context, surroundings, self._new_fetcher, self._retired, settler.settle)
+        self.roles = IsrRoles(context, shared, self._new_fetcher, self._retired, settler.settle)
         self._service = ReplicationService(self.roles.partitions, self._epoch_of, clock, stats, context.throttle)
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:

@@ -42,7 +42,7 @@ from tidelog.model.producers import ProducerTable
 from tidelog.storage.partition_log import PartitionLog
 
 
-class Facilities(Protocol):
+class LeaderContext(Protocol):
     """What all partitions of a broker share."""
 
     @property
@@ -75,7 +75,7 @@ class LedPartition(ABC):
         log: PartitionLog,
         config: TopicConfig,
         node_id: int,
-        facilities: Facilities,
+        context: LeaderContext,
     ) -> None:
         self.topic = topic
         self.partition_id = partition_id
@@ -86,12 +86,12 @@ class LedPartition(ABC):
         self.config = config
         self.watchers = Watchers()
         self._node_id = node_id
-        self._clock = facilities.clock
-        self._stats = facilities.stats
-        self._log_writer = facilities.log_writer
-        self._copy = LocalCopy(self, node_id, facilities.purgatory, facilities.stats)
-        self._lease = facilities.lease
-        self._intake = Intake(facilities.clock, facilities.stats)
+        self._clock = context.clock
+        self._stats = context.stats
+        self._log_writer = context.log_writer
+        self._copy = LocalCopy(self, node_id, context.purgatory, context.stats)
+        self._lease = context.lease
+        self._intake = Intake(context.clock, context.stats)
         self._is_closing = False
 
     # -- what a commit protocol adds ------------------------------------------------------------------------------

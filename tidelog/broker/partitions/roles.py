@@ -45,7 +45,7 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProtocolContext:
-    """The parts of a broker that its commit protocols share; `Facilities` for their partitions."""
+    """The parts of a broker that its commit protocols share; `LeaderContext` for their partitions."""
 
     node_id: NodeId
     config: BrokerConfig

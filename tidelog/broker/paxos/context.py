@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidelog.broker.partitions.led_partition import Facilities
+from tidelog.broker.partitions.led_partition import LeaderContext
 from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import ReadApplied
 from tidelog.model.cluster import Voter
@@ -76,7 +76,7 @@ class ReplicaPeers(Peers, Protocol):
 class PartitionContext:
     """The means that all Paxos replicas of a broker share."""
 
-    facilities: Facilities
+    shared: LeaderContext
     peers: ReplicaPeers
     entropy: Entropy
     spawn: Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]

@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from tidelog.broker.consensus.inflight import InFlightProposal, InFlightProposals
 from tidelog.broker.partitions.intake import Group
-from tidelog.broker.partitions.led_partition import Facilities, LedPartition
+from tidelog.broker.partitions.led_partition import LeaderContext, LedPartition
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
 from tidelog.broker.partitions.proposals import ACKS_ALL, Proposal
 from tidelog.broker.paxos.applied_log import AppliedLog
@@ -59,9 +59,9 @@ class PaxosPartition(LedPartition):
         proposer: Proposer,
         config: TopicConfig,
         node_id: int,
-        facilities: Facilities,
+        shared: LeaderContext,
     ) -> None:
-        super().__init__(topic, partition_id, leader_epoch, applied.log, config, node_id, facilities)
+        super().__init__(topic, partition_id, leader_epoch, applied.log, config, node_id, shared)
         self.watchers = applied.watchers
         self._applied = applied
         self._proposer = proposer

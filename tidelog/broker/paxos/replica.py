@@ -71,19 +71,19 @@ class PaxosReplica:
         self.leader_epoch = -1
         self.leader: PaxosPartition | None = None
         """The leader's side, while the metadata names this broker."""
-        facilities, entropy = context.facilities, context.entropy
-        self._facilities = facilities
+        shared, entropy = context.shared, context.entropy
+        self._shared = shared
         self._files = files
         self._engine_id = identity.engine_id if files.may_vote_as(identity.engine_id) else 0
         self._history = VoterHistory.open(files.stored, files.facts)
         membership = self._history.membership(contacts)
-        self._links = Links(identity, context.peers, lambda: membership.voters, facilities.stats)
+        self._links = Links(identity, context.peers, lambda: membership.voters, shared.stats)
         self._links.set_members(contacts, ())
         self.applied = AppliedLog(
             files.log,
-            facilities.log_writer,
-            facilities.clock,
-            facilities.stats,
+            shared.log_writer,
+            shared.clock,
+            shared.stats,
             applied=self._on_in_log,
             durable=self._on_durable,
             failed=self._on_log_failed,
@@ -92,7 +92,7 @@ class PaxosReplica:
         """Readers that wait for more."""
         self._disk = ReplicaDisk(
             files.store,
-            facilities.log_writer,
+            shared.log_writer,
             self._encode_facts,
             floor=self._encode_floor,
             state_machine=self.applied,
@@ -162,8 +162,8 @@ class PaxosReplica:
 
     async def at_rest(self) -> None:
         """After `close`: waits until nothing changes the disk any more."""
-        await self._facilities.log_writer.at_rest(self.log)
-        await self._facilities.log_writer.at_rest(self._files.store)
+        await self._shared.log_writer.at_rest(self.log)
+        await self._shared.log_writer.at_rest(self._files.store)
 
     def set_engine_id(self, engine_id: int) -> None:
         """The controller gave this disk an id under which none has ever voted. Its vote counts as soon as the log names
@@ -191,7 +191,7 @@ class PaxosReplica:
             self._proposer,
             config,
             self.node_id,
-            self._facilities,
+            self._shared,
         )
         self.voting.ballots.seek(leader_epoch)
         return self.leader

@@ -11,7 +11,7 @@ import msgspec
 from tests.unit.broker.conftest import batch
 from tidelog.broker.isr.fetching import Fetcher
 from tidelog.broker.isr.follower import Follower
-from tidelog.broker.isr.partition import Partition, Surroundings
+from tidelog.broker.isr.partition import IsrContext, Partition
 from tidelog.broker.isr.recent_batches import RecentBytes
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
 from tidelog.broker.isr.replication_service import ReplicationService
@@ -110,8 +110,8 @@ class Stage:
             IsrSettings(lag_ms_max=lag_ms_max),
             int(site.clock.monotonic_s() * 1000),
         )
-        surroundings = Surroundings(site.clock, site.stats, site.writer, Purgatory(), self, self.lease, self.recent)
-        partition = Partition("t", PARTITION, epoch, site.log, core, TopicConfig(), 1, surroundings)
+        shared = IsrContext(site.clock, site.stats, site.writer, Purgatory(), self, self.lease, self.recent)
+        partition = Partition("t", PARTITION, epoch, site.log, core, TopicConfig(), 1, shared)
         self.partitions[PARTITION] = partition
         self.spawn("partition", partition.run())
         return partition

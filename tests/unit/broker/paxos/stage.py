@@ -61,7 +61,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Shared:
-    """`Facilities`."""
+    """`LeaderContext`."""
 
     clock: SimClock
     stats: Stats

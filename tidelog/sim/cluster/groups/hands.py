@@ -34,7 +34,7 @@ FAILED = (TimeoutError, *FAILURES)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class MemberContext:
     """What a member needs of the world."""
 
     loop: SimLoop
@@ -52,7 +52,7 @@ class Hands:
         name: str,
         plan: MemberPlan,
         membership: Membership,
-        parts: Surroundings,
+        parts: MemberContext,
         rng: random.Random,
         now_s: Callable[[], float],
         gave_up: Callable[[], None],

@@ -15,7 +15,7 @@ from tidelog.model.errors import FencedMember, InstanceIdInUse, TidelogError, Un
 from tidelog.model.groups import JOIN, HeartbeatAnswer
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.cluster.group_traffic import MemberPlan
-from tidelog.sim.cluster.groups.hands import FAILED, PAUSE_S, Hands, Surroundings
+from tidelog.sim.cluster.groups.hands import FAILED, PAUSE_S, Hands, MemberContext
 from tidelog.sim.kit.process import LocalTime, Process, context_of
 
 
@@ -23,7 +23,7 @@ class Member:
     """`name` is that of the process, and like no other of the run."""
 
     def __init__(
-        self, group: str, name: str, plan: MemberPlan, parts: Surroundings, rng: random.Random, rate: float
+        self, group: str, name: str, plan: MemberPlan, parts: MemberContext, rng: random.Random, rate: float
     ) -> None:
         self.name = name
         self.plan = plan

@@ -17,7 +17,7 @@ from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory
 from tidelog.sim.cluster.group_traffic import GroupPlan, Mishap
 from tidelog.sim.cluster.groups.demands import unsettled, wants
-from tidelog.sim.cluster.groups.hands import Surroundings
+from tidelog.sim.cluster.groups.hands import MemberContext
 from tidelog.sim.cluster.groups.post import Asked, Post
 from tidelog.sim.cluster.groups.rules import GroupRules
 from tidelog.sim.cluster.groups.slots import Slot
@@ -77,16 +77,16 @@ class Groups:
         slots = list[Slot]()
         for number, member in enumerate(plan.members):
             name = f"{plan.name}m{number}"
-            surroundings = partial(self._surroundings, rules)
+            context = partial(self._context, rules)
             drift = self._world.swarm.clock_drift
-            slots.append(Slot(plan.name, name, member, surroundings, stream(self._seed, name), drift))
+            slots.append(Slot(plan.name, name, member, context, stream(self._seed, name), drift))
         return Group(plan, rules, slots)
 
-    def _surroundings(self, rules: GroupRules, name: str) -> Surroundings:
+    def _context(self, rules: GroupRules, name: str) -> MemberContext:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
         anywhere = AnyBroker(self._world, stream(self._seed, f"anywhere {name}"))
-        return Surroundings(loop, anywhere, self._post, rules, self._history)
+        return MemberContext(loop, anywhere, self._post, rules, self._history)
 
     def __len__(self) -> int:
         return len(self._groups)

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from tidelog.sim.cluster.group_traffic import MemberPlan, Mishap
-from tidelog.sim.cluster.groups.hands import Surroundings
+from tidelog.sim.cluster.groups.hands import MemberContext
 from tidelog.sim.cluster.groups.member import Member
 
 LEAVE_S_MAX = 5.0
@@ -25,14 +25,14 @@ LEAVE_S_MAX = 5.0
 
 
 class Slot:
-    """`surroundings` are made for each process anew."""
+    """`context` are made for each process anew."""
 
     def __init__(
         self,
         group: str,
         name: str,
         plan: MemberPlan,
-        surroundings: Callable[[str], Surroundings],
+        context: Callable[[str], MemberContext],
         rng: random.Random,
         drift: float,
     ) -> None:
@@ -40,7 +40,7 @@ class Slot:
         self.member: Member | None = None
         self._group = group
         self._name = name
-        self._surroundings = surroundings
+        self._context = context
         self._rng = rng
         self._drift = drift
         self._lives = 0
@@ -53,7 +53,7 @@ class Slot:
         self._lives += 1
         name = f"{self._name}.{self._lives}"
         rate = 1 + self._rng.uniform(-self._drift, self._drift)
-        self.member = Member(self._group, name, self.plan, self._surroundings(name), self._rng, rate)
+        self.member = Member(self._group, name, self.plan, self._context(name), self._rng, rate)
         self._life = self.member.begin()
 
     async def end(self) -> None:
