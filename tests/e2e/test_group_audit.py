@@ -130,17 +130,17 @@ def settle_late(played: Played) -> None:
 @pytest.mark.parametrize(
     ("spoil", "wrong"),
     [
-        (lose, {"acknowledged_not_handed_out": 1, "places_beyond": 1}),
-        (never_know, {"places_beyond": 1}),
-        (commit_early, {"places_beyond": 1}),
-        (commit_beyond, {"places_beyond": 1}),
+        (lose, {"acknowledged_not_handed_out": 1, "offsets_beyond": 1}),
+        (never_know, {"offsets_beyond": 1}),
+        (commit_early, {"offsets_beyond": 1}),
+        (commit_beyond, {"offsets_beyond": 1}),
         (stay_behind, {"partitions_behind": 1}),
         (alter, {"different": 1}),
         (hand_out_late, {"handed_out_by_two": 1}),
         (hand_out_late_after_a_stop_before_the_call, {"handed_out_by_two": 1}),
         (own_one_that_is_still_to_be_given_up, {"owned_twice": 1}),
         (own_one_epoch_twice, {"owned_twice": 1}),
-        (go_back, {"places_back": 1}),
+        (go_back, {"offsets_back": 1}),
         (settle_late, {}),
     ],
 )
@@ -149,7 +149,7 @@ def test_what_is_wrong_is_counted(spoil: Callable[[Played], None], wrong: dict[s
     spoil(played)
     audit = played.audit()
     names = (
-        "acknowledged_not_handed_out", "different", "places_beyond", "places_back", "partitions_behind",
+        "acknowledged_not_handed_out", "different", "offsets_beyond", "offsets_back", "partitions_behind",
         "owned_twice", "handed_out_by_two",
     )  # fmt: skip
     assert {name: audit.figures[name] for name in names if audit.figures[name]} == wrong
