@@ -55,6 +55,7 @@ trap 'rm -rf --one-file-system "$root"' EXIT
 chmod 755 "$root"
 echo "== a minimal Debian, $suite"
 debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "${MIRROR-http://deb.debian.org/debian}" >/dev/null
+printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/etc/hosts" # an installed Debian has it
 cp -L /etc/resolv.conf "$root/etc/" 2>/dev/null || true
 cp -r /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
 [[ ! -e /etc/pip.conf ]] || cp /etc/pip.conf "$root/etc/"

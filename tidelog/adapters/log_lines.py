@@ -1,7 +1,12 @@
-"""A process's log: one line an event on standard error; standard output is for what a program may read."""
+"""A process's log: one line an event on standard error; standard output is for what a program may read.
+
+A line that cannot be written, because the terminal was closed or the disk is full, is dropped: it must end no broker.
+So lines go past Python's own buffer, which would keep what it could not write, and fail with it when the process ends.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from typing import TextIO
@@ -10,19 +15,20 @@ import structlog
 
 
 class _Lines:
-    """A text stream that drops what it cannot write: a terminal that was closed, or a full disk, ends no broker."""
+    """As much of a text stream as `print` needs; without a stream, as after `2>&-`, all is dropped."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
+        self._line = ""
 
-    def write(self, text: str) -> int:
-        with suppress(OSError, ValueError):  # ValueError: the stream is closed
-            return self._stream.write(text)
-        return 0
+    def write(self, text: str) -> None:
+        self._line += text
 
     def flush(self) -> None:
-        with suppress(OSError, ValueError):
-            self._stream.flush()
+        line, self._line = self._line, ""
+        if self._stream is not None:
+            with suppress(OSError):
+                os.write(self._stream.fileno(), line.encode("utf-8", "backslashreplace"))
 
 
 def log_to_standard_error(level: str = "debug") -> None:

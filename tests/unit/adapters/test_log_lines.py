@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import sys
+from pathlib import Path
 
 import pytest
 import structlog
@@ -11,24 +11,27 @@ import structlog
 from tidelog.adapters.log_lines import log_to_standard_error
 
 
-class ClosedTerminal(io.StringIO):
-    """Standard error whose terminal is gone."""
-
-    def write(self, text: str) -> int:
-        raise OSError(5, "Input/output error")
-
-
-def test_an_event_is_a_line_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", written)
-    log_to_standard_error("warning")
-    structlog.get_logger().info("nothing")
-    structlog.get_logger().warning("elected", number=7)
-    assert written.getvalue().endswith("level='warning' event='elected' number=7\n")
-    assert written.getvalue().count("\n") == 1
+def test_an_event_is_a_line_on_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "log").open("w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        log_to_standard_error("warning")
+        structlog.get_logger().info("nothing")
+        structlog.get_logger().warning("elected", number=7)
+        (line,) = (tmp_path / "log").read_text().splitlines()
+    assert line.endswith(" level='warning' event='elected' number=7")
 
 
-def test_a_closed_terminal_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", ClosedTerminal())
+def test_a_line_that_cannot_be_written_is_dropped_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as stream:  # its end would fail with what it kept
+        monkeypatch.setattr(sys, "stderr", stream)
+        log_to_standard_error()
+        structlog.get_logger().warning("elected")
+
+
+def test_a_process_without_standard_error_logs_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
     log_to_standard_error()
     structlog.get_logger().warning("elected")
+    assert capfd.readouterr() == ("", "")
