@@ -129,7 +129,7 @@ class Story:
     def follow(self, key: Mapping[str, Any], value: Mapping[str, Any] | None, at_s: float) -> None:
         """The next record of the group's log."""
         self.ownership.apply(key, value)
-        if key["kind"] != "offset" or key["group"] != self._group or value is None:
+        if key["kind"] != "place" or key["group"] != self._group or value is None:
             return
         partition, offset = value["partition"], value["offset"]
         before = self.followed.get(partition, 0)

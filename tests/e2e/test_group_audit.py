@@ -33,7 +33,7 @@ def current(member: str, held: dict[int, int], revoking: dict[int, int] | None =
 
 
 def offset(offset: int) -> Any:
-    key = {"kind": "offset", "group": "g", "topic": "t", "partition": 0}
+    key = {"kind": "place", "group": "g", "topic": "t", "partition": 0}
     return key, {**key, "offset": offset, "member_id": "a"}
 
 

@@ -41,7 +41,7 @@ class CurrentKey(Key, frozen=True, tag="current"):
     member_id: str
 
 
-class OffsetKey(Key, frozen=True, tag="offset"):
+class OffsetKey(Key, frozen=True, tag="place"):  # the word in the logs of the first version, which stay readable
     topic: str
     partition: int
 
@@ -163,7 +163,7 @@ class CurrentRecord(GroupLogRecord, frozen=True, tag="current"):
         return CurrentKey(self.group, self.member_id)
 
 
-class OffsetRecord(GroupLogRecord, frozen=True, tag="offset"):
+class OffsetRecord(GroupLogRecord, frozen=True, tag="place"):
     """The next offset that the group reads in a partition."""
 
     topic: str

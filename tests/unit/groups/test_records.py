@@ -53,9 +53,9 @@ RECORDS: list[tuple[GroupLogRecord, bytes, bytes | None]] = [
     ),
     (
         OffsetRecord("g", "t", "id", 2, 10, 1, "", "m", 4, 99),
-        b'{"kind":"offset","group":"g","topic":"t","partition":2}',
+        b'{"kind":"place","group":"g","topic":"t","partition":2}',
         (
-            b'{"kind":"offset","group":"g","topic":"t","topic_id":"id","partition":2,"offset":10,"leader_epoch":1,'
+            b'{"kind":"place","group":"g","topic":"t","topic_id":"id","partition":2,"offset":10,"leader_epoch":1,'
             b'"metadata":"","member_id":"m","sequence":4,"committed_ms":99}'
         ),
     ),
