@@ -31,7 +31,7 @@ from tidelog.standalone.replica import LogReplica
 
 PORT = 5050
 NODES = (1, 2, 3)
-SEED_WITH_AMNESIA = 2
+SEED_WITH_AMNESIA = 27
 """Here a disk is wiped that a majority needs: if it voted all the same, two values would be chosen."""
 QUICK = (0, SEED_WITH_AMNESIA)
 SEEDS = range(60)
