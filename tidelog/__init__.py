@@ -4,4 +4,4 @@ The import root re-exports nothing: `from tidelog.producer import Producer` says
 system a program leans on, and keeps `import tidelog` free of cost.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
