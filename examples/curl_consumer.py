@@ -100,7 +100,7 @@ def run(curl: Curl, topic: str, group: str, rows: Sequence[bytes]) -> bool:
     produce(curl, topic, rows)
     found = read_all(first, len(rows))
     first.commit()
-    places = first.committed(topic)
+    committed = first.committed(topic)
     first.delete()
 
     second = Instance(curl, group, "another_instance")
@@ -110,13 +110,13 @@ def run(curl: Curl, topic: str, group: str, rows: Sequence[bytes]) -> bool:
     assigned = second.assigned()
     second.delete()
 
-    lasts = {partition: max(one["offset"] for one in found if one["partition"] == partition) for partition in places}
+    lasts = {partition: max(one["offset"] for one in found if one["partition"] == partition) for partition in committed}
     outcomes = {
         f"{len(rows)} records read, as they were sent": sorted(
             (one["key"].encode(), one["value"].encode()) for one in found
         )
         == sorted((carrier_of(row), row) for row in rows),
-        "all of them committed": places == {partition: last + 1 for partition, last in lasts.items()},
+        "all of them committed": committed == {partition: last + 1 for partition, last in lasts.items()},
         "nothing comes again": assigned == [*range(PARTITIONS)] and not again,
         "the instance is gone": is_gone(first),
     }

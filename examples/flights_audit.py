@@ -24,7 +24,7 @@ from tidelog.model.ids import TopicPartition
 from tidelog.producer import RecordMetadata
 from tidelog.testing import LocalCluster, Recording
 
-Place = tuple[int, int]
+Location = tuple[int, int]
 """Partition and offset."""
 
 
@@ -34,7 +34,7 @@ class Accounts:
     def __init__(self, rows: Sequence[bytes]) -> None:
         self._recording = Recording(lambda value: str(number_of(value)))
         self.history = self._recording.recorder
-        self.acknowledged: dict[int, Place] = {}
+        self.acknowledged: dict[int, Location] = {}
         self.refused: set[int] = set()
         self.keys: list[bytes] = []
         self.stall_s_max = 0.0
@@ -61,17 +61,17 @@ class Accounts:
         sends = [Send(name(partition), None, str(number))]
         return self.history.invoke("producer", "send", sends)
 
-    def acknowledge(self, number: int, begun: int, place: RecordMetadata) -> None:
+    def acknowledge(self, number: int, begun: int, receipt: RecordMetadata) -> None:
         """A broker says where the record is."""
-        assert place.offset is not None
+        assert receipt.offset is not None
         now_s = time.monotonic()
         if self._acknowledged_s is not None:
             self.stall_s_max = max(self.stall_s_max, now_s - self._acknowledged_s)
         self._acknowledged_s = now_s
-        self.acknowledged[number] = (place.partition, place.offset)
-        sends = [Send(name(TopicPartition(place.topic, place.partition)), place.offset, str(number))]
-        durability: Durability = "fsynced" if place.durability == "fsynced" else "replicated"
-        self.history.complete(begun, "ok", sends, durability=durability, epoch=place.leader_epoch)
+        self.acknowledged[number] = (receipt.partition, receipt.offset)
+        sends = [Send(name(TopicPartition(receipt.topic, receipt.partition)), receipt.offset, str(number))]
+        durability: Durability = "fsynced" if receipt.durability == "fsynced" else "replicated"
+        self.history.complete(begun, "ok", sends, durability=durability, epoch=receipt.leader_epoch)
 
     def fail(self, number: int, begun: int, *, is_definite: bool) -> None:
         """A producer gives up: surely nothing is there, or nobody knows."""

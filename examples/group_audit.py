@@ -185,7 +185,7 @@ class Story:
         )
 
     def _passed(self, found: Mapping[Location, int]) -> Iterator[str]:
-        """Places beyond a record that had not been handed out by then."""
+        """Committed offsets beyond a record that had not been handed out by then."""
         offsets: dict[int, list[int]] = defaultdict(list)
         for partition, offset in sorted({*found, *self.acknowledged}):
             offsets[partition].append(offset)

@@ -10,8 +10,8 @@
     {"what": "failed", "at": 12.9, "error": "..."}                   a call; the next one goes on
 
 A record is its offset and the number that its value begins with. `at` of a handout is taken as soon as the call has
-returned, and the line is written before anything else can happen in the process, a commit above all: whatever a place
-of the group covers has been told before. SIGTERM ends it in good order.
+returned, and the line is written before anything else can happen in the process, a commit above all: whatever a
+committed offset of the group covers has been told before. SIGTERM ends it in good order.
 """
 
 from __future__ import annotations

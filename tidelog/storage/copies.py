@@ -2,7 +2,7 @@
 
 The batch is named as its catalog row names it, by offset, leader epoch and digest of all its bytes. Offset alone names
 nothing: two epochs may have written different batches there, and the wrong one, put in place, would be a record that
-nobody committed. Where even the row is lost, whatever is committed in that place is asked for.
+nobody committed. Where even the row is lost, the batch committed at that offset is fetched.
 """
 
 from __future__ import annotations

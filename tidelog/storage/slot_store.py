@@ -256,7 +256,7 @@ class SlotStore:
             self._delete_records()
 
     def _delete_records(self) -> None:
-        """Orders the deletion if what was moved for it is durable. One that fails for now is tried again."""
+        """Orders the deletion if the entries copied for it are durable. One that fails for now is tried again."""
         if self._deletion is None or self._deletion[1] > self.durable_end or self.offline_reason is not None:
             return
         with suppress(TidelogError):

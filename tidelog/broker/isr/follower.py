@@ -90,7 +90,7 @@ class Follower:
 
     @property
     def is_readable(self) -> bool:
-        """False while the log is being truncated, and when another follower, or a leader, has taken its place."""
+        """False while the log is being truncated, and when another follower, or a leader, has replaced it."""
         return not self._is_closed and self._truncating is None
 
     @property
