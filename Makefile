@@ -57,7 +57,7 @@ lint: setup ## Check format, rules, types, layers, determinism and spelling
 quick: setup ## Check format and rules, and test the pure cores: under 20 seconds, for while you write
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/pytest --quiet -n 2 $(addprefix tests/unit/,$(CORES))
+	$(BIN)/pytest --quiet $(addprefix tests/unit/,$(CORES))
 
 test: setup ## Run all tests
 	$(BIN)/pytest -n 4 --dist worksteal

@@ -154,7 +154,7 @@ BAD_RECORDS = [
     b'{"partition_id":true}',
     b'{"timestamp":"yesterday"}',
     b'{"timestamp":"1960-01-01T00:00:00Z"}',
-    b'{"value":{"type":"JSON","data":' + b"[" * 5000 + b"]" * 5000 + b"}}",
+    b'{"value":{"type":"JSON","data":' + b"[" * 50_000 + b"]" * 50_000 + b"}}",
     b'{"headers":[{"name":"h","value":"*"}]}',
 ]
 
