@@ -1,6 +1,7 @@
 """All logs of a data directory: who may use it, where each log lives, which are open (Kafka's `LogManager`).
 
     lock, format                           who may use the directory (`data_directory`)
+    identity.0, identity.1                 of which cluster and broker it is (`directory_identity`)
     reserve                                space for emptying a full disk (`reserve`)
     metadata/                              this broker's replica of the cluster's metadata log (`slot_store`)
     metadata-2/ ...                        the same, begun anew because the one before forgot what it had promised
@@ -24,6 +25,7 @@ from tidelog.model.errors import Overloaded
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files
 from tidelog.storage.data_directory import claim
+from tidelog.storage.directory_identity import DirectoryIdentityStore
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log
 from tidelog.storage.metainfo import NAMES as METAINFO_NAMES
@@ -73,6 +75,11 @@ class LogManager:
         self._logs: dict[PartitionId, PartitionLog] = {}
         self._journals: dict[PartitionId, SlotStore] = {}
         self.snapshots = SnapshotStore(files, SNAPSHOTS)
+        try:
+            self.identity = DirectoryIdentityStore(files)
+        except BaseException:
+            self._lock.release()
+            raise
 
     @property
     def logs(self) -> Mapping[PartitionId, PartitionLog]:
@@ -131,6 +138,10 @@ class LogManager:
             if offline_reason is not None:
                 store.journal.take_offline(offline_reason)
             store.close()
+
+    def holds_data(self) -> bool:
+        """Returns True if a log of a partition, or a snapshot of the metadata, was ever written here. Blocking."""
+        return any(map(self.has_log, self.partition_ids())) or bool(self._files.list(SNAPSHOTS))
 
     def open_slots(self, now_ms: int, *, anew: bool = False) -> tuple[SlotStore, StoredSlots]:
         """Opens the newest replica of the metadata log, or makes an empty one; `anew`, one beside those that are there,

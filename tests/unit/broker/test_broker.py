@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.unit.broker.conftest import Bench, batch, produce, values
 from tidelog.broker.broker import NewTopic
@@ -15,6 +16,7 @@ from tidelog.broker.metadata.bootstrap import MetadataDamaged
 from tidelog.config.errors import ConfigError
 from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, NotController, UnknownPartition, UnknownTopic
 from tidelog.model.ids import KEYED_PRODUCER_BIT
+from tidelog.storage.directory_identity import IDENTITY_NAMES, DirectoryIdentityStore
 from tidelog.storage.disk_files import DiskFiles
 
 
@@ -176,6 +178,23 @@ async def test_a_broker_does_not_say_what_it_is_before_it_knows(bench: Bench) ->
     await bench.broker.stop()
     with pytest.raises(NotController, match="reading its disk"):
         bench.make()._metadata.described()
+
+
+async def test_a_directory_is_identified_when_its_cluster_is_founded(bench: Bench) -> None:
+    identity = DirectoryIdentityStore(bench.files).current
+    assert identity is not None
+    member = bench.broker._metadata
+    assert (identity.cluster_id, identity.node_id, identity.storage) == (member.cluster_id, 1, member.incarnation)
+
+
+async def test_a_directory_without_identity_gets_one_at_its_next_start(bench: Bench) -> None:
+    before = DirectoryIdentityStore(bench.files).current
+    await bench.broker.stop()
+    for name in IDENTITY_NAMES:
+        bench.files.remove(name)
+    await bench.start()
+    after = DirectoryIdentityStore(bench.files).current
+    assert before is not None and after == structs.replace(before, founds=False)
 
 
 async def test_another_nodes_directory_is_refused(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.storage import metainfo, rows, slot_entries, snapshot_format
+from tidelog.storage import directory_identity, metainfo, rows, slot_entries, snapshot_format, two_copies
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data-files.md").read_text()
 CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i16": "h", "i32": "i", "i64": "q"}
@@ -69,10 +69,16 @@ def test_the_layout_of_each_kind(heading: str, format_: str) -> None:
 
 def test_metainfo() -> None:
     cells = table("## Metainfo")
-    assert layout(cells[:5], 0) == packed(metainfo._HEAD.format)
-    assert int(cells[5][0]) == metainfo._HEAD.size
+    assert layout(cells[:5], 0) == packed(two_copies._HEAD.format)
+    assert int(cells[5][0]) == two_copies._HEAD.size
     assert cells[0][3] == f"0x{metainfo.MAGIC:X}"
     assert all(f"`{name}`" in PAGE for name in metainfo.Metainfo.__struct_fields__)
+
+
+def test_the_identity() -> None:
+    section = PAGE[PAGE.index("## Identity") : PAGE.index("## Slot stores")]
+    assert f"0x{directory_identity.MAGIC:X}" in section
+    assert all(f"`{name}`" in section for name in directory_identity.DirectoryIdentity.__struct_fields__)
 
 
 def test_snapshots() -> None:

@@ -16,7 +16,8 @@ from tidelog.sim.kit import rot
 from tidelog.sim.kit.choices import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import Crashed
-from tidelog.storage.metainfo import COPY_BYTES, NAMES, Metainfo, MetainfoStore
+from tidelog.storage.metainfo import NAMES, Metainfo, MetainfoStore
+from tidelog.storage.two_copies import COPY_BYTES
 
 IDENTITY = PartitionId(TopicId("cd" * 16), 1)
 FIRST = Metainfo(incarnation="one", durable_sequence=7, end_offset=5, epoch=2, high_watermark=4, log_start_offset=1)

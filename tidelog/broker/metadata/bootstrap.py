@@ -25,6 +25,7 @@ from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import InternalError, TidelogError, WrongCluster
 from tidelog.model.ids import NodeId
 from tidelog.model.ports import Clock, Entropy
+from tidelog.storage.directory_identity import DirectoryIdentity
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import PeerNode
 
@@ -57,6 +58,7 @@ class MetadataBootstrap:
 
     def open_disk(self, clock: Clock) -> LogMember:
         """Reads what the disk remembers. Blocking. Raises `MetadataDamaged`, `ConfigError`, `OSError`."""
+        self._manager.identity.settle()
         store, stored = self._manager.open_slots(clock.wall_ms())
         for finding in stored.report.findings:
             logger.warning("loading", log="metadata", finding=finding)
@@ -81,7 +83,26 @@ class MetadataBootstrap:
         """Has a new disk found its cluster, or join it; waits for the others. Raises `ConfigError`, `OSError`."""
         member, voter, known = self.member, NamedVoter(self._node_id, me), await contacts()
         origin = await find_origin(voter, member.incarnation, self.named, known, self._ask, self._entropy)
+        # The identity is durable before the metadata log may hold anything that others count on.
+        await log_writer.perform(partial(self._identify, origin.cluster_id, founds=origin.is_founder))
         await member.begin(origin, log_writer)
+
+    async def identify(self, log_writer: LogWriter) -> None:
+        """Gives a directory whose metadata log knows the cluster the identity that it lacks."""
+        identity = self._manager.identity
+        member, current = self.member, identity.current
+        if current is None or current.storage != member.incarnation:
+            await log_writer.perform(partial(self._identify, member.cluster_id, founds=False))
+
+    def _identify(self, cluster_id: str, *, founds: bool) -> None:
+        """Blocking. Raises `OSError`."""
+        identity, storage = self._manager.identity, self.member.incarnation
+        if identity.current is None:
+            identity.store(
+                DirectoryIdentity(cluster_id=cluster_id, node_id=self._node_id, storage=storage, founds=founds)
+            )
+        else:
+            identity.change(cluster_id=cluster_id, node_id=self._node_id, storage=storage, founds=founds)
 
     def check_alone(self, log: ElectedLog) -> None:
         """Raises `MetadataDamaged` if the only voter has lost something: nobody can give it back."""

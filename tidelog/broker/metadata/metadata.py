@@ -124,6 +124,7 @@ class ClusterMetadata:
         if not self._is_new:
             bootstrap.check_alone(self._log)
             await bootstrap.check_cluster(address, contacts)
+            await bootstrap.identify(self._context.log_writer)
         self._is_open = True
 
     def _membership(self, member: LogMember) -> Membership:

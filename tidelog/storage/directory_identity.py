@@ -1,0 +1,61 @@
+"""The identity of a data directory: whose it is, and of which cluster, apart from the metadata log.
+
+The metadata log knows all of this better, as long as it is there. If it is lost, the identity is what keeps a broker
+from founding another cluster over the data of its own. So it is written, durably, before a broker takes part in a
+cluster for the first time: before the metadata log may hold anything that others count on.
+
+It lies in the root of the data directory in two copies (`two_copies`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidelog.model.ports import Files
+from tidelog.storage.two_copies import TwoCopyStore
+
+IDENTITY_NAMES = ("identity.0", "identity.1")
+MAGIC = 0x7D16
+
+
+class DirectoryIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The facts. Later versions add some; a reader passes over those that it does not know."""
+
+    cluster_id: str
+    node_id: int
+    storage: str
+    """The incarnation of the metadata log's disk with which the broker last took part."""
+    founds: bool = False
+    """True if that disk was to found the cluster. As long as it is the same and holds nothing, nothing was founded."""
+    generation: int = 0
+    """How often the cluster's metadata log was begun anew by an operator."""
+
+
+class DirectoryIdentityStore:
+    """The identity of one data directory, read when made; `settle` before it is written. Raises as `TwoCopyStore`."""
+
+    def __init__(self, files: Files) -> None:
+        self._copies = TwoCopyStore(files, "", IDENTITY_NAMES, DirectoryIdentity, magic=MAGIC)
+        self._loaded = self._copies.load()
+        self.current: DirectoryIdentity | None = None if self._loaded is None else self._loaded.info
+        """The identity as it was last stored; None if there is none, or both copies are lost."""
+
+    def settle(self) -> None:
+        """Makes what was found durable in both copies: it may be in one alone, or in the page cache, as of a process
+        that died while it wrote. Blocking. Raises `OSError`."""
+        if self._loaded is not None and self._loaded.bad_copies:
+            self._copies.store(self._loaded.info)
+        else:
+            self._copies.write_again()
+
+    def store(self, identity: DirectoryIdentity) -> None:
+        """Makes this the identity, durably. Blocking. Raises `OSError`; either may then be found at the next start."""
+        self._copies.store(identity)
+        self.current = identity
+
+    def change(self, **facts: Any) -> None:
+        """Replaces some facts, as `store`. The directory must have an identity."""
+        assert self.current is not None, "a directory gets its identity first"
+        self.store(msgspec.structs.replace(self.current, **facts))

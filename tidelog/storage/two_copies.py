@@ -1,0 +1,137 @@
+"""Facts in two copies on one disk, which nobody else could give back.
+
+There are two files, written one after the other, each made durable before the next is touched, and the worse one
+first: whatever moment a crash picks, one whole copy is left, and if both are whole, one of them may rot. The higher
+sequence wins.
+
+A copy is a header (magic, version, sequence, length, CRC32C seeded with the identity of what the facts are about) and
+a JSON object, so that later versions can add facts.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+from crc32c import crc32c
+
+from tidelog.model.ports import Files
+from tidelog.storage.open_files import open_file
+
+VERSION = 1
+COPY_BYTES = 512
+"""A copy is a multiple of this, and nearly always just this."""
+COPY_BYTES_MAX = 4096
+_HEAD = struct.Struct("<HHQHI")  # magic, version, sequence, length, crc
+
+Facts = TypeVar("Facts", bound=msgspec.Struct)
+
+
+@dataclass(slots=True)
+class LoadedCopies(Generic[Facts]):
+    info: Facts
+    sequence: int
+    bad_copies: int
+    """How many of the two could not be used: 1 is repaired by the next write."""
+
+
+class TwoCopyStore(Generic[Facts]):
+    """Reads and writes the two copies of one set of facts."""
+
+    def __init__(
+        self, files: Files, directory: str, names: tuple[str, str], facts: type[Facts], *, magic: int, seed: int = 0
+    ) -> None:
+        """`directory` is empty for the root of the data directory; `seed` starts the CRC."""
+        self._files = files
+        # The copy to write first comes first.
+        self._paths = [f"{directory}/{name}" if directory else name for name in names]
+        self._directory = directory
+        self._facts = facts
+        self._magic = magic
+        self._seed = seed
+        self._sequence = 0
+
+    def load(self) -> LoadedCopies[Facts] | None:
+        """Returns the newest sound copy; None if there is none (nothing was stored yet, or both are lost).
+
+        Raises `Overloaded` or `PermissionError` if that cannot be told: a copy out of reach is not a lost one.
+        """
+        copies = {path: self._read(path) for path in self._paths}
+        found = {path: copy for path, copy in copies.items() if copy is not None}
+        self._paths.sort(key=lambda path: found[path][0] if path in found else -1)
+        if not found:
+            return None
+        self._sequence, info = found[self._paths[-1]]
+        good = sum(1 for sequence, _ in found.values() if sequence == self._sequence)
+        return LoadedCopies(info, self._sequence, len(self._paths) - good)
+
+    def store(self, info: Facts) -> None:
+        """Writes both copies, each durable before the next. Blocking. Raises `OSError`; one copy may then be new."""
+        self._sequence += 1
+        block = self._encode(self._sequence, info)
+        for path in list(self._paths):
+            self._write(path, block)
+            self._paths.remove(path)
+            self._paths.append(path)  # should the next write fail, it is the other copy's turn again
+
+    def write_again(self) -> None:
+        """Writes the same bytes onto each sound copy, and syncs it: what was read may be in the page cache alone, as of
+        a process that died between a write and its fsync. A write that fails half-way does no harm. Blocking. Raises
+        `OSError`."""
+        for path in self._paths:
+            raw = self._read_raw(path)
+            if self._decode(raw) is not None:
+                self._write(path, raw)
+
+    def _write(self, path: str, block: bytes) -> None:
+        is_new = not self._files.exists(path)
+        file = self._files.open(path, create=True)
+        try:
+            file.pwritev([block], 0)
+            file.sync()
+        finally:
+            file.close()
+        if is_new:
+            self._files.sync_dir(self._directory)
+
+    def _encode(self, sequence: int, info: Facts) -> bytes:
+        payload = msgspec.json.encode(info)
+        head = (self._magic, VERSION, sequence, len(payload))
+        crc = crc32c(payload, crc32c(_HEAD.pack(*head, 0), self._seed))
+        block = _HEAD.pack(*head, crc) + payload
+        assert len(block) <= COPY_BYTES_MAX
+        return block.ljust(-(-len(block) // COPY_BYTES) * COPY_BYTES, b"\0")
+
+    def _read(self, path: str) -> tuple[int, Facts] | None:
+        return self._decode(self._read_raw(path))
+
+    def _read_raw(self, path: str) -> bytes:
+        """A copy's bytes; none if they cannot be read."""
+        try:
+            file = open_file(self._files, path)
+        except PermissionError:
+            raise
+        except OSError:
+            return b""
+        try:
+            return file.pread(COPY_BYTES_MAX, 0)
+        except OSError:
+            return b""
+        finally:
+            file.close()
+
+    def _decode(self, raw: bytes) -> tuple[int, Facts] | None:
+        if len(raw) < _HEAD.size:
+            return None
+        magic, version, sequence, length, crc = _HEAD.unpack_from(raw)
+        payload = raw[_HEAD.size : _HEAD.size + length]
+        if (magic, version) != (self._magic, VERSION) or len(payload) != length:
+            return None
+        if crc != crc32c(payload, crc32c(_HEAD.pack(magic, version, sequence, length, 0), self._seed)):
+            return None
+        try:
+            return sequence, msgspec.json.decode(payload, type=self._facts)
+        except msgspec.DecodeError:
+            return None
