@@ -15,13 +15,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+import msgspec
 from aiohttp import StreamReader, web
 
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
+from tidelog.broker.http.json_body import decode_body
+from tidelog.broker.http.media import check_document
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import LengthRequired, RequestTimeout, TooLarge, UnsupportedMediaType
+
+T = TypeVar("T")
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -48,6 +54,12 @@ async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional
         call.received_bytes = size
         await _receive(context, call, lambda: _fill(body, call.request.content))
     return body
+
+
+async def read_json(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T:
+    """The body as the decoder's type. Raises as `check_document`, `read_body` and `decode_body`."""
+    check_document(call.request)
+    return decode_body(decoder, await read_body(context, call, context.limits.json_bytes_max))
 
 
 def check_encoding(request: web.BaseRequest) -> None:

@@ -13,19 +13,10 @@ from msgspec import Struct
 
 from tidelog.broker.face.partitions import Offsets, PartitionHandle, Partitions
 from tidelog.broker.http.answers import json_answer
-from tidelog.broker.http.body import read_body
+from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.json_body import (
-    Body,
-    Duration,
-    OffsetNumber,
-    PartitionNumber,
-    TimestampMs,
-    decode_body,
-    json_decoder,
-)
-from tidelog.broker.http.media import check_document
+from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs, json_decoder
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.names import check_topic_name
@@ -139,8 +130,7 @@ async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
 
 async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
     """The extent of many partitions, now or when one changes."""
-    check_document(call.request)
-    request = decode_body(_REQUEST, await read_body(context, call, context.limits.json_bytes_max))
+    request = await read_json(context, call, _REQUEST)
     if not 0 < len(request.partitions) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(request.partitions)} partitions: ask for 1 to {context.limits.entries_max}")
     found = [_find(context, asked) for asked in request.partitions]

@@ -14,7 +14,7 @@ from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_body
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, ListMetadata, Metadata, Related, ResourceList
+from tidelog.broker.http.envelope import Links, ListMetadata, Related, Resource, ResourceList
 from tidelog.broker.http.partitions_v3 import ReplicaV3, replica_shown
 from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, Voter
 from tidelog.model.errors import NotFound
@@ -31,14 +31,11 @@ class VoterV3(Struct, frozen=True):
     is_live: bool
 
 
-class ClusterV3(Struct, frozen=True):
+class ClusterV3(Resource, frozen=True):
     """A cluster. `controller` links to the broker that is the controller now, and is left out where none is;
     `controller_epoch` rises with each that becomes it. `metadata_position` is how far the broker that answers has
     applied the metadata log."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     controller_epoch: int
     metadata_position: int
     voters: list[VoterV3]
@@ -51,15 +48,12 @@ class ClusterV3(Struct, frozen=True):
     controller: Related | UnsetType = UNSET
 
 
-class BrokerV3(Struct, frozen=True):
+class BrokerV3(Resource, frozen=True):
     """A registered broker; `host` and `port` are its HTTP address. A fenced one is not heard of now, and leads nothing.
 
     `broker_epoch` is the position of its registration in the metadata log. `voter_id` is null if it does not vote.
     """
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     broker_id: int
     host: str
     port: int
@@ -147,9 +141,7 @@ def broker_of(context: Context, call: Call) -> BrokerInfo:
 def _cluster(context: Context, links: Links) -> ClusterV3:
     image, controller = context.face.cluster.image, _controller(context)
     return ClusterV3(
-        "KafkaCluster",
-        links.metadata(),
-        links.cluster_id,
+        *links.resource("KafkaCluster"),
         image.controller_epoch,
         image.position,
         [_voter(image, voter) for voter in image.voters],
@@ -177,9 +169,7 @@ def _voter(image: ClusterImage, voter: Voter) -> VoterV3:
 def _broker(links: Links, context: Context, broker: BrokerInfo) -> BrokerV3:
     votes = any(voter.voter_id == broker.voter_id for voter in context.face.cluster.image.voters)
     return BrokerV3(
-        "KafkaBroker",
-        links.metadata("brokers", broker.node_id),
-        links.cluster_id,
+        *links.resource("KafkaBroker", "brokers", broker.node_id),
         broker.node_id,
         broker.http.host,
         broker.http.port,

@@ -10,13 +10,12 @@ from msgspec import Struct
 
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content
-from tidelog.broker.http.body import read_body
+from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.clusters_v3 import broker_of
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, Metadata
-from tidelog.broker.http.json_body import Body, decode_body, json_decoder
-from tidelog.broker.http.media import check_document
+from tidelog.broker.http.envelope import Links, Resource
+from tidelog.broker.http.json_body import Body, json_decoder
 from tidelog.config.describe import ConfigEntry, describe_broker, describe_topic
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, NotFound
@@ -30,12 +29,9 @@ class SynonymV3(Struct, frozen=True):
     source: str
 
 
-class TopicConfigV3(Struct, frozen=True):
+class TopicConfigV3(Resource, frozen=True):
     """A setting of a topic."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     topic_name: str
     name: str
     value: str | None
@@ -46,12 +42,9 @@ class TopicConfigV3(Struct, frozen=True):
     synonyms: list[SynonymV3]
 
 
-class BrokerConfigV3(Struct, frozen=True):
+class BrokerConfigV3(Resource, frozen=True):
     """A setting of a broker."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     broker_id: int
     name: str
     value: str | None
@@ -62,12 +55,9 @@ class BrokerConfigV3(Struct, frozen=True):
     synonyms: list[SynonymV3]
 
 
-class ClusterConfigV3(Struct, frozen=True):
+class ClusterConfigV3(Resource, frozen=True):
     """A setting of all brokers of a cluster."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     config_type: str
     name: str
     value: str | None
@@ -129,8 +119,7 @@ async def get_topic_config(context: Context, call: Call) -> web.StreamResponse:
 async def put_topic_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets one setting of a topic."""
     Links(context, call)
-    check_document(call.request)
-    asked = decode_body(_VALUE, await read_body(context, call, context.limits.json_bytes_max))
+    asked = await read_json(context, call, _VALUE)
     return await _alter(context, call, {call.path["name"]: asked.value})
 
 
@@ -143,8 +132,7 @@ async def delete_topic_config(context: Context, call: Call) -> web.StreamRespons
 async def alter_topic_configs(context: Context, call: Call) -> web.StreamResponse:
     """Changes several settings of a topic, all or none."""
     Links(context, call)
-    check_document(call.request)
-    asked = decode_body(_CHANGES, await read_body(context, call, context.limits.json_bytes_max))
+    asked = await read_json(context, call, _CHANGES)
     changes: dict[str, str | None] = {}
     for change in asked.data:
         if change.name in changes:

@@ -25,6 +25,21 @@ class Metadata(Struct, frozen=True):
     resource_name: str | None = None
 
 
+class Resource(Struct, frozen=True):
+    """A resource of a cluster; `kind` says what it is."""
+
+    kind: str
+    metadata: Metadata
+    cluster_id: str
+
+
+class PartitionResource(Resource, frozen=True):
+    """A resource of a partition."""
+
+    topic_name: str
+    partition_id: int
+
+
 class ListMetadata(Struct, frozen=True):
     """Where a list lives; lists are never paged, so `next` is null."""
 
@@ -71,6 +86,10 @@ class Links:
         pairs = [f"{kind.removesuffix('s')}={name}" for kind, name in zip(segments[::2], segments[1::2], strict=False)
                  if isinstance(kind, str)]  # fmt: skip
         return Metadata(self.url(*segments), f"crn:///kafka={self.cluster_id}" + "".join(f"/{pair}" for pair in pairs))
+
+    def resource(self, kind: str, *segments: object) -> tuple[str, Metadata, str]:
+        """The fields that every `Resource` begins with."""
+        return kind, self.metadata(*segments), self.cluster_id
 
     def related(self, *segments: object) -> Related:
         """A link to a resource in this cluster."""

@@ -10,23 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiohttp import web
-from msgspec import Struct
 
 from tidelog.broker.face.groups import PATIENCE_S, Lag
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, Metadata, Related
+from tidelog.broker.http.envelope import Links, Related, Resource
 from tidelog.model.errors import LeaderNotAvailable, NotFound, TidelogError
 from tidelog.model.groups import check_group_name
 
 
-class LagV3(Struct, frozen=True):
+class LagV3(Resource, frozen=True):
     """How far a group is behind in a partition; the `consumer_id` is empty if no member has it now."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     consumer_group_id: str
     topic_name: str
     partition_id: int
@@ -38,13 +34,10 @@ class LagV3(Struct, frozen=True):
     client_id: str
 
 
-class LagSummaryV3(Struct, frozen=True):
+class LagSummaryV3(Resource, frozen=True):
     """How far a group is behind in all, and in the partition where it is behind most. If no member has that one,
     `max_lag_consumer` links to all members."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     consumer_group_id: str
     max_lag_consumer_id: str
     max_lag_instance_id: str | None
@@ -94,9 +87,7 @@ def _lag(links: Links, group: str, lag: Lag) -> LagV3:
     member = lag.member
     segments = ("consumer-groups", group, "lags", lag.committed.topic, "partitions", lag.committed.partition)
     return LagV3(
-        "KafkaConsumerLag",
-        links.metadata(*segments),
-        links.cluster_id,
+        *links.resource("KafkaConsumerLag", *segments),
         group,
         lag.committed.topic,
         lag.committed.partition,
@@ -119,9 +110,7 @@ def _summary(links: Links, group: str, lags: Sequence[Lag]) -> LagSummaryV3:
             worst, most = lag, lag.records
     member = worst.member
     return LagSummaryV3(
-        "KafkaConsumerGroupLagSummary",
-        links.metadata("consumer-groups", group, "lag-summary"),
-        links.cluster_id,
+        *links.resource("KafkaConsumerGroupLagSummary", "consumer-groups", group, "lag-summary"),
         group,
         "" if member is None else member.member_id,
         None if member is None else member.instance_id,

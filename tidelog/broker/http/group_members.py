@@ -11,19 +11,17 @@ member asks another broker.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
-import msgspec
 from aiohttp import web
 from msgspec import Meta
 from msgspec.structs import asdict
 
 from tidelog.broker.http.answers import json_answer
-from tidelog.broker.http.body import read_body
+from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, decode_body, json_decoder
-from tidelog.broker.http.media import check_document
+from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, json_decoder
 from tidelog.broker.http.params import INT32_MAX
 from tidelog.model.errors import CoordinatorLost, UnprocessableBody
 from tidelog.model.groups import (
@@ -40,7 +38,6 @@ from tidelog.model.groups import (
 
 MemberEpoch = Annotated[int, Meta(ge=LEAVE_STATIC, le=INT32_MAX)]
 LeaderEpoch = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
-T = TypeVar("T")
 
 
 class PartitionsAsked(Body):
@@ -101,7 +98,7 @@ _OFFSETS_ASKED: Final = json_decoder(OffsetsAsked)
 
 async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
     """A member of a group says that it is there, and hears what it may own."""
-    asked = await _body(context, call, _HEARTBEAT)
+    asked = await read_json(context, call, _HEARTBEAT)
     heartbeat = Heartbeat(
         **asdict(asked)
         | {
@@ -117,7 +114,7 @@ async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
 
 async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Commits offsets of a group; says of each what became of it."""
-    asked = await _body(context, call, _COMMIT)
+    asked = await read_json(context, call, _COMMIT)
     _check_count(context, len(asked.offsets))
     commit = CommitOffsets(
         group=_group(call),
@@ -131,7 +128,7 @@ async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
 
 async def fetch_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Returns the committed offsets of a group, in the partitions that are named, or wherever it has any."""
-    asked = await _body(context, call, _OFFSETS_ASKED)
+    asked = await read_json(context, call, _OFFSETS_ASKED)
     fetch = FetchOffsets(
         group=_group(call),
         member_id=asked.member_id,
@@ -139,11 +136,6 @@ async def fetch_offsets(context: Context, call: Call) -> web.StreamResponse:
         partitions=None if asked.partitions is None else _partitions(context, asked.partitions),
     )
     return await _ask(context, call, fetch)
-
-
-async def _body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T:
-    check_document(call.request)
-    return decode_body(decoder, await read_body(context, call, context.limits.json_bytes_max))
 
 
 def _group(call: Call) -> str:

@@ -15,20 +15,11 @@ from msgspec import Meta, Struct
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.groups import PATIENCE_S
 from tidelog.broker.http.answers import json_answer
-from tidelog.broker.http.body import read_body
+from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, Metadata
-from tidelog.broker.http.json_body import (
-    Body,
-    Duration,
-    OffsetNumber,
-    PartitionNumber,
-    TimestampMs,
-    decode_body,
-    json_decoder,
-)
-from tidelog.broker.http.media import check_document
+from tidelog.broker.http.envelope import Links, Resource
+from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs, json_decoder
 from tidelog.groups.resetting import NewOffset, PartitionOffsets, Reset, ResetTo, plan
 from tidelog.model.errors import GroupNotEmpty, InvalidRequest, TidelogError, UnknownGroup, UnprocessableBody
 from tidelog.model.groups import CommittedOffset, SetOffsets, check_group_name
@@ -67,12 +58,9 @@ class OffsetResetV3(Struct, frozen=True):
     new_offset: int
 
 
-class GroupResetV3(Struct, frozen=True):
+class GroupResetV3(Resource, frozen=True):
     """What a reset set, or would set."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     consumer_group_id: str
     validate_only: bool
     data: list[OffsetResetV3]
@@ -85,8 +73,7 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Sets the offsets of a group that has no members, or (`validate_only`) shows what they would be."""
     links = Links(context, call)
     group = check_group_name(call.path["group"])
-    check_document(call.request)
-    asked = decode_body(_RESET, await read_body(context, call, context.limits.json_bytes_max))
+    asked = await read_json(context, call, _RESET)
     reset = _reset(asked, context.face.clock.wall_ms())
     committed = await _offsets_to_reset(context.face, group, call.started_s + PATIENCE_S)
     partitions = _partitions(context.face, asked.topics, committed)
@@ -185,9 +172,7 @@ async def _standings(
 def _shown(links: Links, group: str, planned: Sequence[NewOffset], *, validate_only: bool) -> GroupResetV3:
     data = [OffsetResetV3(one.topic, one.partition, one.current, one.new) for one in planned]
     return GroupResetV3(
-        "KafkaConsumerGroupReset",
-        links.metadata("consumer-groups", group, "offsets:reset"),
-        links.cluster_id,
+        *links.resource("KafkaConsumerGroupReset", "consumer-groups", group, "offsets:reset"),
         group,
         validate_only,
         data,

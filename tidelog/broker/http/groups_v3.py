@@ -14,7 +14,7 @@ from tidelog.broker.face.groups import PATIENCE_S
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, Metadata, Related
+from tidelog.broker.http.envelope import Links, Related, Resource
 from tidelog.model.errors import NotFound
 from tidelog.model.groups import (
     DeleteGroup,
@@ -30,13 +30,10 @@ _TYPE = "CONSUMER"
 """Kafka's word for groups whose coordinator assigns the partitions (KIP-848); there are no others."""
 
 
-class ConsumerGroupV3(Struct, frozen=True):
+class ConsumerGroupV3(Resource, frozen=True):
     """A consumer group. `state` is `EMPTY`, `ASSIGNING`, `RECONCILING` or `STABLE`; a simple one has committed offsets,
     and never had a member."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     consumer_group_id: str
     is_simple: bool
     partition_assignor: str
@@ -58,13 +55,10 @@ class TopicOwnedV3(Struct, frozen=True):
     partition_ids: list[int]
 
 
-class ConsumerV3(Struct, frozen=True):
+class ConsumerV3(Resource, frozen=True):
     """A member. `owned` is what it may read now and what it has not given away yet; `target` what it will have when all
     is settled. `pattern` is its subscription by regular expression, empty if it has none."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     consumer_group_id: str
     consumer_id: str
     instance_id: str | None
@@ -79,12 +73,9 @@ class ConsumerV3(Struct, frozen=True):
     assignments: Related
 
 
-class AssignmentV3(Struct, frozen=True):
+class AssignmentV3(Resource, frozen=True):
     """A partition that a member has."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     consumer_group_id: str
     consumer_id: str
     topic_name: str
@@ -125,9 +116,7 @@ async def group_of(context: Context, call: Call) -> GroupDescription:
 def _group(links: Links, found: GroupListed | GroupDescription) -> ConsumerGroupV3:
     segments = ("consumer-groups", found.group)
     return ConsumerGroupV3(
-        "KafkaConsumerGroup",
-        links.metadata(*segments),
-        links.cluster_id,
+        *links.resource("KafkaConsumerGroup", *segments),
         found.group,
         found.is_simple,
         found.assignor,
@@ -193,9 +182,7 @@ def _member(group: GroupDescription, call: Call) -> MemberDescription:
 def _consumer(links: Links, group: GroupDescription, member: MemberDescription) -> ConsumerV3:
     segments = ("consumer-groups", group.group, "consumers", member.member_id)
     return ConsumerV3(
-        "KafkaConsumer",
-        links.metadata(*segments),
-        links.cluster_id,
+        *links.resource("KafkaConsumer", *segments),
         group.group,
         member.member_id,
         member.instance_id,
@@ -220,9 +207,7 @@ def _assignment(
 ) -> AssignmentV3:
     segments = ("consumer-groups", group.group, "consumers", member.member_id, "assignments")
     return AssignmentV3(
-        "KafkaConsumerAssignment",
-        links.metadata(*segments, topic, "partitions", partition),
-        links.cluster_id,
+        *links.resource("KafkaConsumerAssignment", *segments, topic, "partitions", partition),
         group.group,
         member.member_id,
         topic,

@@ -3,54 +3,39 @@
 from __future__ import annotations
 
 from aiohttp import web
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, Metadata, Related
+from tidelog.broker.http.envelope import Links, PartitionResource, Related
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import InvalidRequest, NotFound
 from tidelog.model.ids import NodeId
 
 
-class PartitionV3(Struct, frozen=True):
+class PartitionV3(PartitionResource, frozen=True):
     """A partition; `leader` links to the leader's replica, and is left out where there is none."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
-    topic_name: str
-    partition_id: int
     replicas: Related
     reassignment: Related
     leader_epoch: int
     leader: Related | UnsetType = UNSET
 
 
-class PartitionOffsetV3(Struct, frozen=True):
+class PartitionOffsetV3(PartitionResource, frozen=True):
     """The readable range of a partition; `latest_offset` is the high watermark."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
-    topic_name: str
-    partition_id: int
     offset_type: str
     earliest_offset: int
     latest_offset: int
 
 
-class ReplicaV3(Struct, frozen=True):
+class ReplicaV3(PartitionResource, frozen=True):
     """A replica of a partition on a broker."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
-    topic_name: str
-    partition_id: int
     broker_id: int
     is_leader: bool
     is_in_sync: bool
@@ -81,9 +66,7 @@ async def get_offset(context: Context, call: Call) -> web.StreamResponse:
     partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     extent = await partition.extent()
     answer = PartitionOffsetV3(
-        "KafkaPartitionOffset",
-        links.metadata("topics", partition.topic, "partitions", partition.partition, "offset"),
-        links.cluster_id,
+        *links.resource("KafkaPartitionOffset", "topics", partition.topic, "partitions", partition.partition, "offset"),
         partition.topic,
         partition.partition,
         offset_type,
@@ -106,21 +89,23 @@ async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
 
 async def get_replica(context: Context, call: Call) -> web.StreamResponse:
     """One replica of a partition."""
-    links = Links(context, call)
+    return json_answer(replica_shown(Links(context, call), *replica_of(context, call)))
+
+
+def replica_of(context: Context, call: Call) -> tuple[Topic, PartitionInfo, NodeId]:
+    """The replica of the path. Raises `UnknownTopic`, `UnknownPartition`, or `NotFound` if there is none there."""
     topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
     node_id = NodeId(params.node_number(call.path["broker_id"]))
     if node_id not in partition.replicas:
         raise NotFound(f"broker {node_id} has no replica of {topic.name}-{partition.partition}")
-    return json_answer(replica_shown(links, topic, partition, node_id))
+    return topic, partition, node_id
 
 
 def replica_shown(links: Links, topic: Topic, partition: PartitionInfo, node_id: NodeId) -> ReplicaV3:
     """A replica as a resource."""
     return ReplicaV3(
-        "KafkaReplica",
-        links.metadata("topics", topic.name, "partitions", partition.partition, "replicas", node_id),
-        links.cluster_id,
+        *links.resource("KafkaReplica", "topics", topic.name, "partitions", partition.partition, "replicas", node_id),
         topic.name,
         partition.partition,
         node_id,
@@ -133,9 +118,7 @@ def replica_shown(links: Links, topic: Topic, partition: PartitionInfo, node_id:
 def _partition(links: Links, topic: Topic, partition: PartitionInfo) -> PartitionV3:
     segments = ("topics", topic.name, "partitions", partition.partition)
     return PartitionV3(
-        "KafkaPartition",
-        links.metadata(*segments),
-        links.cluster_id,
+        *links.resource("KafkaPartition", *segments),
         topic.name,
         partition.partition,
         links.related(*segments, "replicas"),

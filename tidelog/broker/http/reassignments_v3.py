@@ -15,12 +15,11 @@ from aiohttp import web
 from msgspec import Struct
 
 from tidelog.broker.http.answers import json_answer, no_content
-from tidelog.broker.http.body import read_body
+from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, Metadata, Related, ResourceList
-from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, decode_body, json_decoder
-from tidelog.broker.http.media import check_document
+from tidelog.broker.http.envelope import Links, PartitionResource, Related, ResourceList
+from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, json_decoder
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.controller.partition_commands import MOVES_MAX, ElectionType, NewReplicas, PartitionNamed
 from tidelog.model.cluster import PartitionInfo, Topic
@@ -28,15 +27,10 @@ from tidelog.model.errors import NotFound, UnknownPartition
 from tidelog.model.names import check_topic_name
 
 
-class ReassignmentV3(Struct, frozen=True):
+class ReassignmentV3(PartitionResource, frozen=True):
     """A partition whose replicas move. `target_replicas` are those it will have; `isr` tells how far it is: the move is
     over when all targets are in it. `throttle_bytes_per_s` holds for all moves, on each broker; null without one."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
-    topic_name: str
-    partition_id: int
     adding_replicas: list[int]
     removing_replicas: list[int]
     target_replicas: list[int]
@@ -151,9 +145,7 @@ def _shown(links: Links, topics: Sequence[Topic], name: str) -> ResourceList[Rea
 def _reassignment(links: Links, topic: Topic, info: PartitionInfo) -> ReassignmentV3:
     segments = ("topics", topic.name, "partitions", info.partition)
     return ReassignmentV3(
-        "KafkaReassignment",
-        links.metadata(*segments, "reassignment"),
-        links.cluster_id,
+        *links.resource("KafkaReassignment", *segments, "reassignment"),
         topic.name,
         info.partition,
         list(info.adding),
@@ -171,8 +163,7 @@ def _reassignment(links: Links, topic: Topic, info: PartitionInfo) -> Reassignme
 async def begin(context: Context, call: Call) -> web.StreamResponse:
     """Begins to move replicas: all that is asked for, or nothing."""
     Links(context, call)
-    check_document(call.request)
-    asked = decode_body(_MOVES, await read_body(context, call, context.limits.json_bytes_max))
+    asked = await read_json(context, call, _MOVES)
     moves = [
         NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in asked.data
     ]
@@ -205,8 +196,7 @@ async def _call_off(context: Context, moving: Sequence[tuple[Topic, PartitionInf
 async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     """Begins to spread all replicas evenly, none on brokers that leave; `validate_only` only shows what would move."""
     Links(context, call)
-    check_document(call.request)
-    asked = decode_body(_REBALANCE, await read_body(context, call, context.limits.json_bytes_max))
+    asked = await read_json(context, call, _REBALANCE)
     moves = await context.face.administration.rebalance(
         asked.leaving or (), validate_only=asked.validate_only, throttle=asked.throttle_bytes_per_s
     )
@@ -221,8 +211,7 @@ async def rebalance(context: Context, call: Call) -> web.StreamResponse:
 async def elect(context: Context, call: Call) -> web.StreamResponse:
     """Has preferred replicas lead where they are in sync; or any live one, where nobody can lead (`unclean`)."""
     Links(context, call)
-    check_document(call.request)
-    asked = decode_body(_ELECTION, await read_body(context, call, context.limits.json_bytes_max))
+    asked = await read_json(context, call, _ELECTION)
     partitions = None
     if asked.data is not None:
         partitions = [PartitionNamed(*_named(context, one.topic_name, one.partition_id)) for one in asked.data]

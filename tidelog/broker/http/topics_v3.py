@@ -13,12 +13,11 @@ from msgspec import Meta, Struct
 
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content
-from tidelog.broker.http.body import read_body
+from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, Metadata, Related
-from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber, decode_body, json_decoder
-from tidelog.broker.http.media import check_document
+from tidelog.broker.http.envelope import Links, Related, Resource
+from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber, json_decoder
 from tidelog.controller.commands import NewTopic
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest
@@ -60,12 +59,9 @@ class PartitionAssignment(Struct, frozen=True):
     replicas: list[int]
 
 
-class TopicV3(Struct, frozen=True):
+class TopicV3(Resource, frozen=True):
     """A topic."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
     topic_name: str
     topic_id: str
     is_internal: bool
@@ -85,8 +81,7 @@ _GROW: Final = json_decoder(GrowTopic)
 async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     """Creates a topic, or (`validate_only`) shows how it would be created."""
     links = Links(context, call)
-    check_document(call.request)
-    asked = decode_body(_CREATE, await read_body(context, call, context.limits.json_bytes_max))
+    asked = await read_json(context, call, _CREATE)
     topic = await context.face.administration.create_topic(_new_topic(asked), validate_only=asked.validate_only)
     shown = _topic(links, topic)
     if asked.validate_only:
@@ -111,8 +106,7 @@ async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
     """Gives a topic more partitions."""
     links = Links(context, call)
     name = call.topic_name()
-    check_document(call.request)
-    asked = decode_body(_GROW, await read_body(context, call, context.limits.json_bytes_max))
+    asked = await read_json(context, call, _GROW)
     return json_answer(_topic(links, await context.face.administration.add_partitions(name, asked.partitions_count)))
 
 
@@ -142,9 +136,7 @@ def _new_topic(asked: CreateTopic) -> NewTopic:
 
 def _topic(links: Links, topic: Topic) -> TopicV3:
     return TopicV3(
-        "KafkaTopic",
-        links.metadata("topics", topic.name),
-        links.cluster_id,
+        *links.resource("KafkaTopic", "topics", topic.name),
         topic.name,
         topic.topic_id,
         topic.is_internal,

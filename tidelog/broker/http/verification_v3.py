@@ -12,10 +12,9 @@ from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, Metadata
-from tidelog.broker.http.topics_v2 import partition_of
+from tidelog.broker.http.envelope import Links, PartitionResource
+from tidelog.broker.http.partitions_v3 import replica_of
 from tidelog.model.cluster import PartitionInfo, Topic
-from tidelog.model.errors import NotFound
 from tidelog.model.ids import OFFSET_MAX, NodeId
 
 
@@ -36,14 +35,9 @@ class BatchShown(Struct, frozen=True):
     digest: str
 
 
-class VerificationV3(Struct, frozen=True):
+class VerificationV3(PartitionResource, frozen=True):
     """What a replica holds from `offset` on, up to `next_offset`. Replicas with equal checksums hold the same."""
 
-    kind: str
-    metadata: Metadata
-    cluster_id: str
-    topic_name: str
-    partition_id: int
     broker_id: int
     log_start_offset: int
     high_watermark: int
@@ -58,11 +52,7 @@ class VerificationV3(Struct, frozen=True):
 async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
     """Reads and checks a replica, from `offset` up to `to` or less far."""
     links = Links(context, call)
-    topic = context.face.cluster.topic(call.topic_name())
-    partition = partition_of(topic, call)
-    node_id = NodeId(params.node_number(call.path["broker_id"]))
-    if node_id not in partition.replicas:
-        raise NotFound(f"broker {node_id} has no replica of {topic.name}-{partition.partition}")
+    topic, partition, node_id = replica_of(context, call)
     asked = VerifyQuery(
         topic.topic_id,
         partition.partition,
@@ -81,10 +71,9 @@ def _shown(
         BatchShown(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.digest.hex())
         for batch in reply.batches
     ]
+    segments = ("topics", topic.name, "partitions", partition.partition, "replicas", node_id, "verification")
     return VerificationV3(
-        "KafkaReplicaVerification",
-        links.metadata("topics", topic.name, "partitions", partition.partition, "replicas", node_id, "verification"),
-        links.cluster_id,
+        *links.resource("KafkaReplicaVerification", *segments),
         topic.name,
         partition.partition,
         node_id,
