@@ -18,11 +18,11 @@ from tidelog.admin.results import (
     NewTopic,
     PartitionDescription,
     ReassignmentDescription,
-    ReplicaVerification,
     TopicDescription,
     TopicPlacement,
     VoterDescription,
 )
+from tidelog.transport.verification import ReplicaVerification
 
 __all__ = [
     "AdminClient",

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 import msgspec
 
+from tidelog.transport.errors import decode_answer
 from tidelog.transport.offsets import JSON_HEADERS
 from tidelog.transport.session import ClusterSession
+
+T = TypeVar("T")
+
+
+class Listed(msgspec.Struct, Generic[T], frozen=True):
+    """A list of resources."""
+
+    data: list[T]
+
+
+def decoded(kind: type[T], body: bytes) -> T:
+    """An answer's body as `kind`."""
+    return decode_answer(msgspec.json.Decoder(kind), body)
 
 
 class Calls:
@@ -14,8 +30,8 @@ class Calls:
     def __init__(self, session: ClusterSession) -> None:
         self._session = session
 
-    async def _read(self, path: str, *, address: str | None = None, timeout_s: float | None = None) -> bytes:
-        return await self._session.call("GET", self._target(path), address=address, timeout_s=timeout_s)
+    async def _read(self, kind: type[T], path: str, *, address: str | None = None, timeout_s: float | None = None) -> T:
+        return decoded(kind, await self._session.call("GET", self._target(path), address=address, timeout_s=timeout_s))
 
     async def _change(self, method: str, path: str, asked: object = None, *, safe: bool) -> bytes:
         """`safe`: making the change twice is the same as making it once."""

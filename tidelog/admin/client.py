@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 import msgspec
 
 from tidelog.adapters.system import SystemEntropy
+from tidelog.admin.calls import Listed, decoded
 from tidelog.admin.groups import GroupCalls
 from tidelog.admin.results import (
     BrokerDescription,
@@ -23,7 +23,6 @@ from tidelog.admin.results import (
     NewAssignment,
     NewTopic,
     ReassignmentDescription,
-    ReplicaVerification,
     TopicDescription,
     TopicPlacement,
     VoterDescription,
@@ -31,19 +30,11 @@ from tidelog.admin.results import (
 from tidelog.model.errors import InvalidRequest, NotFound, TidelogError, TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
-from tidelog.transport.errors import decode_answer
 from tidelog.transport.metadata import TopicMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.session import ClusterSession
-
-
-class _Configs(msgspec.Struct, frozen=True):
-    data: list[ConfigDescription]
-
-
-class _Brokers(msgspec.Struct, frozen=True):
-    data: list[BrokerDescription]
+from tidelog.transport.verification import ReplicaVerification
 
 
 class _Cluster(msgspec.Struct, frozen=True):
@@ -52,28 +43,7 @@ class _Cluster(msgspec.Struct, frozen=True):
     voters: tuple[VoterDescription, ...]
 
 
-class _Planned(msgspec.Struct, frozen=True):
-    data: list[NewAssignment]
-
-
-class _Reassignments(msgspec.Struct, frozen=True):
-    data: list[ReassignmentDescription]
-
-
-class _Elected(msgspec.Struct, frozen=True):
-    data: list[msgspec.Raw]
-
-
 POSITION_TIMEOUT_S = 2.0
-_PLANNED = msgspec.json.Decoder(_Planned)
-_REASSIGNMENTS = msgspec.json.Decoder(_Reassignments)
-_ELECTED = msgspec.json.Decoder(_Elected)
-_VERIFICATION = msgspec.json.Decoder(ReplicaVerification)
-_PLACEMENT = msgspec.json.Decoder(TopicPlacement)
-_CONFIGS = msgspec.json.Decoder(_Configs)
-_BROKERS = msgspec.json.Decoder(_Brokers)
-_BROKER = msgspec.json.Decoder(BrokerDescription)
-_CLUSTER = msgspec.json.Decoder(_Cluster)
 
 
 class AdminClient(GroupCalls):
@@ -110,9 +80,7 @@ class AdminClient(GroupCalls):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     # -- topics --------------------------------------------------------------------------------------------------
@@ -177,7 +145,7 @@ class AdminClient(GroupCalls):
             "validate_only": validate_only,
         }
         given = {name: value for name, value in asked.items() if value is not None}
-        return decode_answer(_PLACEMENT, await self._change("POST", "/topics", given, safe=validate_only))
+        return decoded(TopicPlacement, await self._change("POST", "/topics", given, safe=validate_only))
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and all its records. Raises `UnknownTopic`."""
@@ -206,20 +174,20 @@ class AdminClient(GroupCalls):
         """Grows a topic to `total` partitions. Adding partitions changes where keys go: records of one key may end up
         in two partitions. Raises `UnknownTopic`, `InvalidRequest`."""
         body = await self._change("PATCH", f"/topics/{quote(name, safe='')}", {"partitions_count": total}, safe=False)
-        return decode_answer(_PLACEMENT, body)
+        return decoded(TopicPlacement, body)
 
     # -- settings ------------------------------------------------------------------------------------------------
 
     async def describe_configs(self, topic: str) -> list[ConfigDescription]:
         """All settings of a topic, with their sources. Raises `UnknownTopic`."""
-        return decode_answer(_CONFIGS, await self._read(f"/topics/{quote(topic, safe='')}/configs")).data
+        return (await self._read(Listed[ConfigDescription], f"/topics/{quote(topic, safe='')}/configs")).data
 
     async def describe_broker_configs(self, broker_id: int) -> list[ConfigDescription]:
         """All settings of a broker, asked of itself. Raises `NotFound`."""
         for broker in (await self._session.metadata()).brokers:
             if broker.node_id == broker_id:
-                body = await self._read(f"/brokers/{broker_id}/configs", address=broker.address)
-                return decode_answer(_CONFIGS, body).data
+                path = f"/brokers/{broker_id}/configs"
+                return (await self._read(Listed[ConfigDescription], path, address=broker.address)).data
         raise NotFound(f"there is no live broker {broker_id}")
 
     async def alter_configs(
@@ -238,7 +206,7 @@ class AdminClient(GroupCalls):
 
     async def describe_cluster(self) -> ClusterDescription:
         """The cluster: controller, voters, brokers."""
-        found = decode_answer(_CLUSTER, await self._read(""))
+        found = await self._read(_Cluster, "")
         brokers = await self.list_brokers()
         controllers = [broker.broker_id for broker in brokers if broker.is_controller]
         return ClusterDescription(
@@ -252,11 +220,11 @@ class AdminClient(GroupCalls):
 
     async def list_brokers(self) -> list[BrokerDescription]:
         """The registered brokers, live and fenced, by node id."""
-        return decode_answer(_BROKERS, await self._read("/brokers")).data
+        return (await self._read(Listed[BrokerDescription], "/brokers")).data
 
     async def describe_broker(self, broker_id: int) -> BrokerDescription:
         """A registered broker. Raises `NotFound`."""
-        return decode_answer(_BROKER, await self._read(f"/brokers/{broker_id}"))
+        return await self._read(BrokerDescription, f"/brokers/{broker_id}")
 
     async def metadata_positions(self, brokers: Sequence[BrokerDescription]) -> dict[int, int | None]:
         """How far each of these brokers has applied the metadata log, asked of itself; None where none answers."""
@@ -265,10 +233,10 @@ class AdminClient(GroupCalls):
 
     async def _metadata_position(self, broker: BrokerDescription) -> int | None:
         try:
-            body = await self._read("", address=broker.address, timeout_s=POSITION_TIMEOUT_S)
+            found = await self._read(_Cluster, "", address=broker.address, timeout_s=POSITION_TIMEOUT_S)
         except TidelogError:
             return None
-        return decode_answer(_CLUSTER, body).metadata_position
+        return found.metadata_position
 
     async def remove_broker(self, broker_id: int) -> None:
         """Removes a broker from the cluster for good. Raises `NotFound`, or `InvalidRequest` with what must be done
@@ -293,7 +261,8 @@ class AdminClient(GroupCalls):
             "validate_only": validate_only,
             "throttle_bytes_per_s": throttle_bytes_per_s,
         }
-        return decode_answer(_PLANNED, await self._change("POST", "/brokers:rebalance", asked, safe=True)).data
+        body = await self._change("POST", "/brokers:rebalance", asked, safe=True)
+        return decoded(Listed[NewAssignment], body).data
 
     async def alter_reassignments(
         self, moves: Sequence[NewAssignment], *, throttle_bytes_per_s: int | None = None
@@ -310,7 +279,7 @@ class AdminClient(GroupCalls):
 
     async def list_reassignments(self) -> list[ReassignmentDescription]:
         """The partitions whose replicas move now. Their state is in the metadata, so any broker knows."""
-        return decode_answer(_REASSIGNMENTS, await self._read("/topics/-/partitions/-/reassignment")).data
+        return (await self._read(Listed[ReassignmentDescription], "/topics/-/partitions/-/reassignment")).data
 
     async def cancel_reassignments(self) -> None:
         """Calls off all moves: replicas stay where they were. Raises `InvalidRequest` if records would be lost."""
@@ -319,7 +288,7 @@ class AdminClient(GroupCalls):
     async def elect_preferred_leaders(self) -> int:
         """Has the first replica of each partition lead where it is in sync; how many partitions changed leaders."""
         body = await self._change("POST", "/topics/-/partitions:elect", {"election_type": "preferred"}, safe=True)
-        return len(decode_answer(_ELECTED, body).data)
+        return len(decoded(Listed[msgspec.Raw], body).data)
 
     # -- replicas that rot ---------------------------------------------------------------------------------------
 
@@ -340,7 +309,7 @@ class AdminClient(GroupCalls):
         """
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/replicas/{broker_id}/verification"
         query = f"?offset={offset}" + ("" if to is None else f"&to={to}") + ("&batches=true" if names_batches else "")
-        return decode_answer(_VERIFICATION, await self._read(path + query))
+        return await self._read(ReplicaVerification, path + query)
 
     # -- offsets -------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidelog.admin.calls import Calls
+from tidelog.admin.calls import Calls, Listed, decoded
 from tidelog.admin.group_results import (
     ConsumerDescription,
     GroupDescription,
@@ -16,30 +16,6 @@ from tidelog.admin.group_results import (
     LagDescription,
     OffsetReset,
 )
-from tidelog.transport.errors import decode_answer
-
-
-class _Groups(msgspec.Struct, frozen=True):
-    data: list[GroupListing]
-
-
-class _Consumers(msgspec.Struct, frozen=True):
-    data: tuple[ConsumerDescription, ...]
-
-
-class _Lags(msgspec.Struct, frozen=True):
-    data: list[LagDescription]
-
-
-class _Resets(msgspec.Struct, frozen=True):
-    data: list[OffsetReset]
-
-
-_GROUPS = msgspec.json.Decoder(_Groups)
-_GROUP = msgspec.json.Decoder(GroupListing)
-_CONSUMERS = msgspec.json.Decoder(_Consumers)
-_LAGS = msgspec.json.Decoder(_Lags)
-_RESETS = msgspec.json.Decoder(_Resets)
 
 
 class GroupCalls(Calls):
@@ -47,17 +23,17 @@ class GroupCalls(Calls):
 
     async def list_groups(self) -> list[GroupListing]:
         """All consumer groups, by name."""
-        return decode_answer(_GROUPS, await self._read("/consumer-groups")).data
+        return (await self._read(Listed[GroupListing], "/consumer-groups")).data
 
     async def describe_group(self, name: str) -> GroupDescription:
         """A group and its members. Raises `UnknownGroup`."""
-        group = decode_answer(_GROUP, await self._read(_path(name)))
-        consumers = decode_answer(_CONSUMERS, await self._read(_path(name) + "/consumers")).data
-        return GroupDescription(**msgspec.structs.asdict(group), consumers=consumers)
+        group = await self._read(GroupListing, _path(name))
+        consumers = (await self._read(Listed[ConsumerDescription], _path(name) + "/consumers")).data
+        return GroupDescription(**msgspec.structs.asdict(group), consumers=tuple(consumers))
 
     async def group_lags(self, name: str) -> list[LagDescription]:
         """How far a group is behind in each partition of which it has an offset. Raises `UnknownGroup`."""
-        return decode_answer(_LAGS, await self._read(_path(name) + "/lags")).data
+        return (await self._read(Listed[LagDescription], _path(name) + "/lags")).data
 
     async def reset_group(
         self,
@@ -90,9 +66,8 @@ class GroupCalls(Calls):
             "validate_only": validate_only,
         }
         is_safe = validate_only or to != "shift"
-        return decode_answer(
-            _RESETS, await self._change("POST", _path(name) + "/offsets:reset", asked, safe=is_safe)
-        ).data
+        body = await self._change("POST", _path(name) + "/offsets:reset", asked, safe=is_safe)
+        return decoded(Listed[OffsetReset], body).data
 
     async def delete_group(self, name: str) -> None:
         """Forgets a group and its offsets. Raises `UnknownGroup`, or `GroupNotEmpty` as long as it has members."""

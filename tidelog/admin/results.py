@@ -103,38 +103,6 @@ class TopicDescription(msgspec.Struct, frozen=True):
         )
 
 
-class DamagedOffsets(msgspec.Struct, frozen=True):
-    """Offsets that a replica's disk has lost; `end_offset` is exclusive."""
-
-    start_offset: int
-    end_offset: int
-    reason: str
-
-
-class NamedBatch(msgspec.Struct, frozen=True):
-    """A batch, as a replica's catalog names it."""
-
-    base_offset: int
-    next_offset: int
-    leader_epoch: int
-    digest: str
-
-
-class ReplicaVerification(msgspec.Struct, frozen=True):
-    """What a replica has read and checked of itself, from `offset` to `next_offset`."""
-
-    broker_id: int
-    log_start_offset: int
-    high_watermark: int
-    offset: int
-    next_offset: int
-    bytes: int
-    checksum: str
-    """Of the batches that the catalog names there: replicas with equal ones hold the same."""
-    damaged: tuple[DamagedOffsets, ...]
-    batches: tuple[NamedBatch, ...] | None
-
-
 class NewAssignment(msgspec.Struct, frozen=True):
     """Where a partition's replicas are to be, the preferred leader first."""
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidelog.admin.results import DamagedOffsets, ReplicaVerification
 from tidelog.model.errors import TidelogError
+from tidelog.transport.verification import DamagedOffsets, ReplicaVerification
 
 REPAIR_S_MAX = 10.0
 POLL_S = 0.25

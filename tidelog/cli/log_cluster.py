@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from tidelog.admin import AdminClient, PartitionDescription, TopicDescription
-from tidelog.admin.results import DamagedOffsets
 from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck
 from tidelog.cli.connection import connected, run
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import counted, print_json
 from tidelog.model.ids import TopicPartition
+from tidelog.transport.verification import DamagedOffsets
 
 SHOWN_MAX = 20
 

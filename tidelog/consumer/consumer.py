@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from tidelog.adapters.system import SystemEntropy
@@ -180,9 +179,7 @@ class Consumer(PartitionReader):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     # -- which partitions ----------------------------------------------------------------------------------------

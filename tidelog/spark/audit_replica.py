@@ -27,6 +27,7 @@ from tidelog.spark.errors import LossRule
 from tidelog.spark.planner import OffsetRange
 from tidelog.spark.range_reader import read_range
 from tidelog.transport.errors import decode_answer
+from tidelog.transport.verification import DamagedOffsets, ReplicaVerification
 
 WINDOW_OFFSETS = 10_000
 """Checksums are compared over windows of so many offsets."""
@@ -34,34 +35,7 @@ ANOMALIES_MAX = 100
 """Told of one replica; more are only counted."""
 
 
-class Damaged(msgspec.Struct, frozen=True):
-    """Offsets that a disk has lost; `end_offset` is exclusive."""
-
-    start_offset: int
-    end_offset: int
-    reason: str
-
-
-class NamedBatch(msgspec.Struct, frozen=True):
-    """A batch as a replica's catalog names it."""
-
-    base_offset: int
-    next_offset: int
-    leader_epoch: int
-    digest: str
-
-
-class Verification(msgspec.Struct, frozen=True):
-    """A broker's answer about its own replica."""
-
-    log_start_offset: int
-    high_watermark: int
-    next_offset: int
-    damaged: list[Damaged]
-    batches: list[NamedBatch] | None = None
-
-
-_VERIFICATION = msgspec.json.Decoder(Verification)
+_VERIFICATION = msgspec.json.Decoder(ReplicaVerification)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +67,8 @@ class ReplicaReport:
     records: int = 0
     bytes: int = 0
     windows: dict[int, str] = field(default_factory=dict)
-    damaged: list[Damaged] = field(default_factory=list)
-    unread: list[Damaged] = field(default_factory=list)
+    damaged: list[DamagedOffsets] = field(default_factory=list)
+    unread: list[DamagedOffsets] = field(default_factory=list)
     """Damaged, and not repaired while it was waited for."""
     anomalies: list[Anomaly] = field(default_factory=list)
     anomaly_count: int = 0
@@ -107,7 +81,9 @@ class ReplicaReport:
             self.anomalies.append(Anomaly(kind, offset, what))
 
 
-def verify(cluster: Cluster, task: ReplicaTask, offset: int, to: int, *, names_batches: bool = False) -> Verification:
+def verify(
+    cluster: Cluster, task: ReplicaTask, offset: int, to: int, *, names_batches: bool = False
+) -> ReplicaVerification:
     """The broker's own check of a range, or of its beginning: go on at `next_offset`."""
     one = task.range
     target = (
@@ -131,8 +107,8 @@ def audit_replica(cluster: Cluster, task: ReplicaTask) -> ReplicaReport:
     return report
 
 
-def _find_damaged(cluster: Cluster, task: ReplicaTask) -> list[Damaged]:
-    found: list[Damaged] = []
+def _find_damaged(cluster: Cluster, task: ReplicaTask) -> list[DamagedOffsets]:
+    found: list[DamagedOffsets] = []
     offset = task.range.start
     while offset < task.range.end:
         answer = verify(cluster, task, offset, task.range.end)

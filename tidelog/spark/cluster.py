@@ -25,7 +25,7 @@ from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, error_from_answer, no_broker_answers
 from tidelog.transport.metadata import ClusterMetadata
-from tidelog.transport.offsets import JSON_HEADERS, PARTITIONS_MAX, PartitionOffsets
+from tidelog.transport.offsets import JSON_HEADERS, PARTITIONS_MAX, OffsetQuery, OffsetsAnswer, PartitionOffsets
 
 REQUEST_TIMEOUT_S = 30.0
 """Of one try: a broker that says nothing for so long is given up."""
@@ -33,22 +33,8 @@ BATCHES_HEADERS: Mapping[str, str] = MappingProxyType({"Content-Type": "applicat
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class OffsetsAsked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One partition of `POST /offsets`: also the first record from `timestamp` (ms) on, or a wait for another
-    `high_watermark`."""
-
-    topic: str
-    partition: int
-    timestamp: int | None = None
-    high_watermark: int | None = None
-
-
-class _OffsetsAnswer(msgspec.Struct, frozen=True):
-    partitions: list[PartitionOffsets]
-
-
 _METADATA = msgspec.json.Decoder(ClusterMetadata)
-_OFFSETS = msgspec.json.Decoder(_OffsetsAnswer)
+_OFFSETS = msgspec.json.Decoder(OffsetsAnswer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +103,7 @@ class Cluster:
         self._addresses = list(dict.fromkeys((*self._addresses, *(broker.address for broker in found.brokers))))
         return found
 
-    def offsets(self, asked: Sequence[OffsetsAsked], *, wait_ms: int = 0) -> list[PartitionOffsets]:
+    def offsets(self, asked: Sequence[OffsetQuery], *, wait_ms: int = 0) -> list[PartitionOffsets]:
         """One entry for each, in their order; a partition's error is in its entry. With `wait_ms`, which is for one
         request, answers as soon as a high watermark is not the one given."""
         found: list[PartitionOffsets] = []

@@ -13,10 +13,10 @@ from urllib.parse import quote
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownPartition, UnknownTopic
 from tidelog.model.ids import TopicPartition
-from tidelog.spark.cluster import Cluster, OffsetsAsked, Patience
+from tidelog.spark.cluster import Cluster, Patience
 from tidelog.spark.options import Selection
 from tidelog.transport.metadata import ClusterMetadata
-from tidelog.transport.offsets import PartitionOffsets
+from tidelog.transport.offsets import OffsetQuery, PartitionOffsets
 
 SETTLE_S = 5.0
 """A leader just elected may know less to be committed than was read from the one before it, for some moments."""
@@ -90,7 +90,7 @@ class ClusterView:
 
     def first_since(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """See `View`."""
-        asked = [OffsetsAsked(*partition, timestamp=time_ms) for partition, time_ms in timestamps_ms.items()]
+        asked = [OffsetQuery(*partition, timestamp=time_ms) for partition, time_ms in timestamps_ms.items()]
         return {found.key: found.offset for found in self._offsets(asked)}
 
     def record_bytes(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
@@ -100,21 +100,21 @@ class ClusterView:
     def wait_for_news(self, ends: Mapping[TopicPartition, int], wait_ms: int) -> None:
         """See `View`."""
         if ends:
-            asked = [OffsetsAsked(*partition, high_watermark=end) for partition, end in ends.items()]
+            asked = [OffsetQuery(*partition, high_watermark=end) for partition, end in ends.items()]
             self._cluster.offsets(asked, wait_ms=wait_ms)
 
     def _look(self, selection: Selection) -> Snapshot:
         metadata = self._cluster.metadata(selection.named)
         topics = [topic for topic in metadata.topics if not topic.is_internal and selection.wants_topic(topic.name)]
         asked = [
-            OffsetsAsked(topic.name, number)
+            OffsetQuery(topic.name, number)
             for topic in topics
             for number in selection.wanted(topic.name, len(topic.partitions))
         ]
         extents = {found.key: Extent(*found.extent()) for found in self._offsets(asked)} if asked else {}
         return Snapshot(extents, {topic.name: topic.topic_id for topic in topics}, _leaders(metadata))
 
-    def _offsets(self, asked: list[OffsetsAsked]) -> list[PartitionOffsets]:
+    def _offsets(self, asked: list[OffsetQuery]) -> list[PartitionOffsets]:
         """As `Cluster.offsets`, when none of them is an error that may pass. Raises `LeaderNotAvailable` for a topic
         that was deleted meanwhile: looking again tells."""
         patience = self._cluster.patience()

@@ -31,7 +31,6 @@ import os
 import subprocess
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 CLIENTS: Final = 0
@@ -141,9 +140,7 @@ class PrivateNetwork:
         _move_thread(self._namespaces[CLIENTS].file)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._came_from is not None
         _move_thread(self._came_from)
         os.close(self._came_from)

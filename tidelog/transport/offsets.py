@@ -23,11 +23,13 @@ PARTITIONS_MAX = 1000
 
 
 class OffsetQuery(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One partition; with `timestamp` (ms) also the first offset of that time or later."""
+    """One partition; with `timestamp` (ms) also the first offset of that time or later, with `high_watermark` a wait
+    for another one."""
 
     topic: str
     partition: int
     timestamp: int | None = None
+    high_watermark: int | None = None
 
 
 class PartitionOffsets(msgspec.Struct, frozen=True):
@@ -71,12 +73,14 @@ class _Request(msgspec.Struct, frozen=True):
     partitions: Sequence[OffsetQuery]
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class OffsetsAnswer(msgspec.Struct, frozen=True):
+    """One entry per query, in their order."""
+
     partitions: list[PartitionOffsets]
 
 
 _ENCODER = msgspec.json.Encoder()
-_ANSWER = msgspec.json.Decoder(_Answer)
+_ANSWER = msgspec.json.Decoder(OffsetsAnswer)
 
 
 async def fetch_offsets(

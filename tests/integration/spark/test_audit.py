@@ -45,9 +45,10 @@ def batch(
     )
 
 
-def verified(end: int, *damaged: tuple[int, int]) -> Script:
+def verified(end: int, *damaged: tuple[int, int], batches: object = None) -> Script:
     found = [{"start_offset": start, "end_offset": stop, "reason": "digest"} for start, stop in damaged]
-    answer = {"log_start_offset": 0, "high_watermark": end, "next_offset": end, "damaged": found}
+    extent = {"log_start_offset": 0, "high_watermark": end, "offset": 0, "next_offset": end}
+    answer = {"broker_id": 7, **extent, "bytes": 1, "checksum": "", "damaged": found, "batches": batches}
     return Script(200, json.dumps(answer).encode())
 
 
@@ -131,7 +132,6 @@ def test_replicas_that_differ_are_named() -> None:
     reports = [ReplicaReport(1, windows=windows), ReplicaReport(2, windows={**windows, 10_000: "x"}), ReplicaReport(3)]
     reports[2].error = "gone"
     with scripted_broker() as broker:
-        same = {"log_start_offset": 0, "high_watermark": 20_000, "next_offset": 20_000, "damaged": []}
         named = [
             [
                 {"base_offset": 10_000, "next_offset": 15_000, "leader_epoch": 1, "digest": "s"},
@@ -139,7 +139,7 @@ def test_replicas_that_differ_are_named() -> None:
             ]
             for digest in "ab"
         ]
-        broker.answers = [Script(200, json.dumps({**same, "batches": found}).encode()) for found in named]
+        broker.answers = [verified(20_000, batches=found) for found in named]
         cluster = Cluster([broker.url], timeout_s=1.0)
         report = conclude(cluster, tasks, reports, [])
         cluster.close()

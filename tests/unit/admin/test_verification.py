@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.admin.results import DamagedOffsets, NamedBatch, ReplicaVerification
 from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck
 from tidelog.model.errors import LeaderNotAvailable
+from tidelog.transport.verification import DamagedOffsets, NamedBatch, ReplicaVerification
 
 RANGE = 4
 """Offsets that a replica comes at a time: each is a batch."""

@@ -1,0 +1,37 @@
+"""What a broker tells of a replica that it has read and checked itself (REST v3, `verification`)."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class DamagedOffsets(msgspec.Struct, frozen=True):
+    """Offsets that a replica's disk has lost; `end_offset` is exclusive."""
+
+    start_offset: int
+    end_offset: int
+    reason: str
+
+
+class NamedBatch(msgspec.Struct, frozen=True):
+    """A batch, as a replica's catalog names it."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    digest: str
+
+
+class ReplicaVerification(msgspec.Struct, frozen=True):
+    """What a replica has read and checked of itself, from `offset` to `next_offset`."""
+
+    broker_id: int
+    log_start_offset: int
+    high_watermark: int
+    offset: int
+    next_offset: int
+    bytes: int
+    checksum: str
+    """Of the batches that the catalog names there: replicas with equal ones hold the same."""
+    damaged: tuple[DamagedOffsets, ...]
+    batches: tuple[NamedBatch, ...] | None
