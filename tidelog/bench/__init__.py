@@ -1,19 +1,19 @@
 """Measuring a broker, one that runs or one started for the purpose, through the same clients that users have.
 
-Each workload is a function from options to a `Result`; `append_history` keeps results for comparison.
+Each workload is a coroutine function from options to a `Result`, for `run`; `append_history` keeps results.
 """
 
-from tidelog.bench.consume import ConsumeOptions, run_consume
-from tidelog.bench.failover import FailoverOptions, run_failover
+from tidelog.bench.consume import ConsumeOptions, measure_consume
+from tidelog.bench.failover import FailoverOptions, measure_failover
 from tidelog.bench.history import append_history
-from tidelog.bench.idle_consumers import IdleConsumersOptions, run_idle_consumers
-from tidelog.bench.latency import LatencyOptions, run_latency
-from tidelog.bench.move import MoveOptions, run_move
-from tidelog.bench.pause import PauseOptions, run_pause
-from tidelog.bench.produce import ProduceOptions, run_produce
-from tidelog.bench.raw import RawOptions, run_raw
-from tidelog.bench.rebalance import RebalanceOptions, run_rebalance
-from tidelog.bench.result import Result
+from tidelog.bench.idle_consumers import IdleConsumersOptions, measure_idle_consumers
+from tidelog.bench.latency import LatencyOptions, measure_latency
+from tidelog.bench.move import MoveOptions, measure_move
+from tidelog.bench.pause import PauseOptions, measure_pause
+from tidelog.bench.produce import ProduceOptions, measure_produce
+from tidelog.bench.raw import RawOptions, measure_raw
+from tidelog.bench.rebalance import RebalanceOptions, measure_rebalance
+from tidelog.bench.result import Result, Workload, run
 
 __all__ = [
     "ConsumeOptions",
@@ -26,14 +26,16 @@ __all__ = [
     "RawOptions",
     "RebalanceOptions",
     "Result",
+    "Workload",
     "append_history",
-    "run_consume",
-    "run_failover",
-    "run_idle_consumers",
-    "run_latency",
-    "run_move",
-    "run_pause",
-    "run_produce",
-    "run_raw",
-    "run_rebalance",
+    "measure_consume",
+    "measure_failover",
+    "measure_idle_consumers",
+    "measure_latency",
+    "measure_move",
+    "measure_pause",
+    "measure_produce",
+    "measure_raw",
+    "measure_rebalance",
+    "run",
 ]

@@ -8,13 +8,10 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 
-import uvloop
-
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import Kind
-from tidelog.bench.produce import ProduceOptions, Progress
-from tidelog.bench.produce import measure as produce
-from tidelog.bench.result import Result, rates
+from tidelog.bench.produce import ProduceOptions, produce_to
+from tidelog.bench.result import Progress, Result, rates
 from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.consumer import Consumer
 from tidelog.model.errors import InvalidRequest
@@ -35,12 +32,8 @@ class ConsumeOptions(TargetOptions):
     check_crcs: bool = True
 
 
-def run_consume(options: ConsumeOptions, progress: Progress | None = None) -> Result:
-    """Runs the workload in an event loop of its own."""
-    return uvloop.run(_run(options, progress or (lambda done, total: None)))
-
-
-async def _run(options: ConsumeOptions, progress: Progress) -> Result:
+async def measure_consume(options: ConsumeOptions, progress: Progress) -> Result:
+    """Runs the workload."""
     async with open_target(options) as target:
         if options.topic is None:
             load = ProduceOptions(
@@ -50,7 +43,7 @@ async def _run(options: ConsumeOptions, progress: Progress) -> Result:
                 compression=options.compression,
                 at_once=512,
             )
-            await produce(target, load, lambda done, total: None)
+            await produce_to(target, load)
         return await _measure(target, options, progress)
 
 

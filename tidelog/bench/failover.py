@@ -13,14 +13,11 @@ import asyncio
 import math
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-
-import uvloop
 
 from tidelog.admin import AdminClient
 from tidelog.bench.payload import make_values
-from tidelog.bench.result import Result
+from tidelog.bench.result import Progress, Result
 from tidelog.consumer import Consumer
 from tidelog.model.ids import TopicPartition
 from tidelog.producer import Delivery, Producer
@@ -34,8 +31,6 @@ SETTLE_S = 0.5
 DOWN_S = 2.0
 """How long a killed broker stays away: longer than it takes to replace a leader."""
 IN_SYNC_S_MAX = 60.0
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +75,8 @@ class _Stalls:
     was_controller: list[bool] = field(default_factory=list)
 
 
-def run_failover(options: FailoverOptions, progress: Progress | None = None) -> Result:
-    """Runs the workload on a cluster of its own, in an event loop of its own."""
-    return uvloop.run(_run(options, progress or (lambda done, total: None)))
-
-
-async def _run(options: FailoverOptions, progress: Progress) -> Result:
+async def measure_failover(options: FailoverOptions, progress: Progress) -> Result:
+    """Runs the workload on a cluster of its own."""
     acknowledged, read, stalls = _clocks(options.brokers), _clocks(options.brokers), _Stalls()
     over = asyncio.Event()
     async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:

@@ -24,12 +24,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import Final
 
-import uvloop
 from yarl import URL
 
 from tidelog.admin import AdminClient
 from tidelog.bench.payload import make_values
-from tidelog.bench.result import Result, percentiles_ms
+from tidelog.bench.result import Progress, Result, percentiles_ms
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 from tidelog.transport.addresses import parse_bootstrap
@@ -41,8 +40,6 @@ WARM_UP_RECORDS = 200
 REQUEST_S_MAX = 30.0
 SETTLE_S = 1.0
 JSON: Final = {"Content-Type": "application/vnd.kafka.v2+json"}
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +115,8 @@ class _Instances:
             raise answer.error
 
 
-def run_idle_consumers(options: IdleConsumersOptions, progress: Progress | None = None) -> Result:
-    """Runs the workload on brokers of its own, in an event loop of its own."""
-    return uvloop.run(_run(options, progress or (lambda done, total: None)))
-
-
-async def _run(options: IdleConsumersOptions, progress: Progress) -> Result:
+async def measure_idle_consumers(options: IdleConsumersOptions, progress: Progress) -> Result:
+    """Runs the workload on brokers of its own."""
     measured = _Measured()
     connections = Connections(connections_max=options.at_once)
     async with LocalCluster(options.brokers) as cluster:

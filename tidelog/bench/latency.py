@@ -11,12 +11,9 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 
-import uvloop
-
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, make_values
-from tidelog.bench.produce import Progress
-from tidelog.bench.result import Result, percentiles_ms, rates
+from tidelog.bench.result import Progress, Result, percentiles_ms, rates
 from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.consumer import Consumer
 from tidelog.producer import Producer
@@ -37,12 +34,8 @@ class LatencyOptions(TargetOptions):
     reads: bool = True
 
 
-def run_latency(options: LatencyOptions, progress: Progress | None = None) -> Result:
-    """Runs the workload in an event loop of its own."""
-    return uvloop.run(_run(options, progress or (lambda done, total: None)))
-
-
-async def _run(options: LatencyOptions, progress: Progress) -> Result:
+async def measure_latency(options: LatencyOptions, progress: Progress) -> Result:
+    """Runs the workload."""
     async with open_target(options) as target:
         run = _Run(options, progress)
         await run.warm_up(target)

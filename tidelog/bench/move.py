@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-import uvloop
-
 from tidelog.admin import AdminClient, TopicDescription
 from tidelog.bench.payload import make_values
-from tidelog.bench.result import Result, percentiles_ms
+from tidelog.bench.result import Progress, Result, percentiles_ms
 from tidelog.bench.target import read_counters
 from tidelog.consumer import Consumer
 from tidelog.model.ids import TopicPartition
@@ -40,8 +37,6 @@ SAMPLE_EVERY_S = 0.5
 WINDOW_S = 5.0
 MOVED_S_MAX = 600.0
 READ_S_MAX = 120.0
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +73,8 @@ class _Written:
         return [seconds for sent_s, seconds in self.latencies if begin_s <= sent_s < end_s]
 
 
-def run_move(options: MoveOptions, progress: Progress | None = None) -> Result:
-    """Runs the workload on a cluster of its own, in an event loop of its own."""
-    return uvloop.run(_run(options, progress or (lambda done, total: None)))
-
-
-async def _run(options: MoveOptions, progress: Progress) -> Result:
+async def measure_move(options: MoveOptions, progress: Progress) -> Result:
+    """Runs the workload on a cluster of its own."""
     written = _Written([{} for _ in range(options.partitions)])
     over = asyncio.Event()
     async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:

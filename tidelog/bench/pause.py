@@ -15,16 +15,13 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Final
 
-import uvloop
-
 from tidelog.admin import AdminClient
 from tidelog.bench.payload import make_values
-from tidelog.bench.result import Result, percentiles_ms
+from tidelog.bench.result import Progress, Result, percentiles_ms
 from tidelog.model.cluster import PROTOCOLS
 from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
@@ -36,7 +33,6 @@ WARM_UP_S: Final = 1.0
 LOOK_S: Final = 0.02
 IN_SYNC_S_MAX: Final = 60.0
 
-Progress = Callable[[int, int], None]
 Span = tuple[float, float]
 
 
@@ -87,12 +83,8 @@ class _Run:
     shrunk_s: list[float] = field(default_factory=list)
 
 
-def run_pause(options: PauseOptions, progress: Progress | None = None) -> Result:
-    """Runs the workload on a cluster of its own, in an event loop of its own."""
-    return uvloop.run(_run(options, progress or (lambda done, total: None)))
-
-
-async def _run(options: PauseOptions, progress: Progress) -> Result:
+async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
+    """Runs the workload on a cluster of its own."""
     run, over = _Run(), asyncio.Event()
     async with LocalCluster(len(BROKERS)) as cluster, AdminClient(cluster.bootstrap) as admin:
         for name in PROTOCOLS:

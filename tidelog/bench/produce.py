@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-
-import uvloop
 
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, Kind, make_values
-from tidelog.bench.result import Result, percentiles_ms, rates
+from tidelog.bench.result import Progress, Result, ignore, percentiles_ms, rates
 from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.producer import Delivery, Producer
 
 SAMPLE_EVERY = 1000
 CHUNK = 10_000
 WARM_UP_RECORDS = 1000
-
-Progress = Callable[[int, int], None]
-"""Called now and then with records done and records in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +36,13 @@ class ProduceOptions(TargetOptions):
     idempotent: bool = True
 
 
-def run_produce(options: ProduceOptions, progress: Progress | None = None) -> Result:
-    """Runs the workload in an event loop of its own."""
-    return uvloop.run(_run(options, progress or (lambda done, total: None)))
-
-
-async def _run(options: ProduceOptions, progress: Progress) -> Result:
+async def measure_produce(options: ProduceOptions, progress: Progress) -> Result:
+    """Runs the workload."""
     async with open_target(options) as target:
-        return await measure(target, options, progress)
+        return await produce_to(target, options, progress)
 
 
-async def measure(target: Target, options: ProduceOptions, progress: Progress) -> Result:
+async def produce_to(target: Target, options: ProduceOptions, progress: Progress = ignore) -> Result:
     """Sends the records to a target that is there."""
     sampler = _Sampler()
     async with Producer(

@@ -9,13 +9,11 @@ import asyncio
 import time
 from dataclasses import asdict, dataclass
 
-import uvloop
 from yarl import URL
 
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, make_values
-from tidelog.bench.produce import Progress
-from tidelog.bench.result import Result, percentiles_ms, rates
+from tidelog.bench.result import Progress, Result, percentiles_ms, rates
 from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.errors import InvalidRequest
@@ -37,14 +35,10 @@ class RawOptions(TargetOptions):
     acks: str = "all"
 
 
-def run_raw(options: RawOptions, progress: Progress | None = None) -> Result:
-    """Runs the workload in an event loop of its own."""
+async def measure_raw(options: RawOptions, progress: Progress) -> Result:
+    """Runs the workload."""
     if min(options.requests, options.batches, options.in_flight, options.partitions) < 1:
         raise InvalidRequest("requests, batches, in_flight and partitions must be at least 1")
-    return uvloop.run(_run(options, progress or (lambda done, total: None)))
-
-
-async def _run(options: RawOptions, progress: Progress) -> Result:
     async with open_target(options) as target:
         connections = Connections(connections_max=options.in_flight)
         await connections.open()

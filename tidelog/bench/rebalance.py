@@ -22,12 +22,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 
-import uvloop
-
 from tidelog.adapters.system import SystemEntropy
 from tidelog.admin import AdminClient
 from tidelog.bench.probe import Probe, probing
-from tidelog.bench.result import Result
+from tidelog.bench.result import Progress, Result
 from tidelog.bench.target import read_counters
 from tidelog.consumer.group_calls import GroupCalls
 from tidelog.consumer.group_member import GroupMember
@@ -43,8 +41,6 @@ MAX_POLL_MS = 300_000
 CALM_S = 1.0
 STABLE_S_MAX = 120.0
 LOOK_S = 0.05
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +141,8 @@ class Changes:
     leave_one: list[Change] = field(default_factory=list)
 
 
-def run_rebalance(options: RebalanceOptions, progress: Progress | None = None) -> Result:
-    """Runs the workload on brokers of its own, in an event loop of its own."""
-    return uvloop.run(_run(options, progress or (lambda done, total: None)))
-
-
-async def _run(options: RebalanceOptions, progress: Progress) -> Result:
+async def measure_rebalance(options: RebalanceOptions, progress: Progress) -> Result:
+    """Runs the workload on brokers of its own."""
     changes = Changes()
     async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:
         await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=1)

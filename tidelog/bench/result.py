@@ -1,12 +1,18 @@
-"""What a run measured: figures with their units in their names, the parameters beside them."""
+"""What a workload is, and what a run of it measured: figures with their units in their names, the parameters beside
+them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
 
+import uvloop
+
+Options = TypeVar("Options")
+Progress = Callable[[int, int], None]
+"""Called now and then with what is done, and what there is in all."""
 PERCENTILES: Final = MappingProxyType({"p50": 500, "p99": 990, "p999": 999})
 """Names, and thousandths."""
 
@@ -22,6 +28,18 @@ class Result:
     def lines(self) -> list[tuple[str, str]]:
         """The figures for people: name and number."""
         return [(name.replace("_", " "), _shown(value)) for name, value in self.figures.items()]
+
+
+Workload = Callable[[Options, Progress], Coroutine[Any, Any, Result]]
+
+
+def ignore(_done: int, _total: int) -> None:
+    """The `Progress` of who does not watch."""
+
+
+def run(workload: Workload[Options], options: Options, progress: Progress = ignore) -> Result:
+    """Runs a workload in an event loop of its own."""
+    return uvloop.run(workload(options, progress))
 
 
 def percentiles_ms(seconds: Sequence[float], prefix: str = "") -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,10 +11,10 @@ from tidelog.bench import (
     LatencyOptions,
     ProduceOptions,
     RawOptions,
-    run_consume,
-    run_latency,
-    run_produce,
-    run_raw,
+    measure_consume,
+    measure_latency,
+    measure_produce,
+    measure_raw,
 )
 from tidelog.cli.bench_cluster import failover, move, pause
 from tidelog.cli.bench_groups import idle_consumers, rebalance
@@ -32,7 +31,7 @@ from tidelog.cli.measuring import (
     Records,
     Topic,
     ValueBytes,
-    measure,
+    report,
 )
 from tidelog.cli.options import Acks, Codec, Durability, Json
 from tidelog.model.cluster import ISR
@@ -55,9 +54,9 @@ def bench(context: typer.Context) -> None:
       tidelog bench latency --brokers 3 --protocol paxos --no-reads
     """
     if context.invoked_subcommand is None:
-        measure(partial(run_produce, ProduceOptions()))
-        measure(partial(run_consume, ConsumeOptions()))
-        measure(partial(run_latency, LatencyOptions()))
+        report(measure_produce, ProduceOptions())
+        report(measure_consume, ConsumeOptions())
+        report(measure_latency, LatencyOptions())
 
 
 @app.command()
@@ -101,7 +100,7 @@ def produce(
         batch_bytes=batch_bytes,
         compression=compression.value,
     )
-    measure(partial(run_produce, options), history=history, as_json=as_json)
+    report(measure_produce, options, history=history, as_json=as_json)
 
 
 @app.command()
@@ -131,7 +130,7 @@ def consume(
         value_bytes=value_bytes,
         compression=compression.value,
     )
-    measure(partial(run_consume, options), history=history, as_json=as_json)
+    report(measure_consume, options, history=history, as_json=as_json)
 
 
 @app.command()
@@ -169,7 +168,7 @@ def latency(
         reads=reads,
         acks=acks.value,
     )
-    measure(partial(run_latency, options), history=history, as_json=as_json)
+    report(measure_latency, options, history=history, as_json=as_json)
 
 
 @app.command()
@@ -211,7 +210,7 @@ def raw(
         in_flight=in_flight,
         acks=acks.value,
     )
-    measure(partial(run_raw, options), history=history, as_json=as_json)
+    report(measure_raw, options, history=history, as_json=as_json)
 
 
 app.command()(failover)

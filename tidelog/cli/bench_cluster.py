@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,11 +10,11 @@ from tidelog.bench import (
     FailoverOptions,
     MoveOptions,
     PauseOptions,
-    run_failover,
-    run_move,
-    run_pause,
+    measure_failover,
+    measure_move,
+    measure_pause,
 )
-from tidelog.cli.measuring import History, Partitions, ProtocolOption, ValueBytes, measure
+from tidelog.cli.measuring import History, Partitions, ProtocolOption, ValueBytes, report
 from tidelog.cli.options import Json
 from tidelog.model.cluster import ISR
 
@@ -41,7 +40,7 @@ def failover(
     options = FailoverOptions(
         kills=kills, brokers=brokers, value_bytes=value_bytes, protocol=protocol, graceful=graceful
     )
-    measure(partial(run_failover, options), history=history, as_json=as_json)
+    report(measure_failover, options, history=history, as_json=as_json)
 
 
 def move(
@@ -77,7 +76,7 @@ def move(
         throttle_mb_per_s=throttle_mb_per_s,
         calm_s=calm_s,
     )
-    measure(partial(run_move, options), history=history, as_json=as_json)
+    report(measure_move, options, history=history, as_json=as_json)
 
 
 def pause(
@@ -99,4 +98,4 @@ def pause(
       tidelog bench pause --pauses 10 --paused 5 --json
     """
     options = PauseOptions(pauses=pauses, paused_s=paused_s, calm_s=calm_s, value_bytes=value_bytes)
-    measure(partial(run_pause, options), history=history, as_json=as_json)
+    report(measure_pause, options, history=history, as_json=as_json)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from tidelog.bench import IdleConsumersOptions, RebalanceOptions, run_idle_consumers, run_rebalance
-from tidelog.cli.measuring import Brokers, History, Partitions, Records, ValueBytes, measure
+from tidelog.bench import IdleConsumersOptions, RebalanceOptions, measure_idle_consumers, measure_rebalance
+from tidelog.cli.measuring import Brokers, History, Partitions, Records, ValueBytes, report
 from tidelog.cli.options import Json
 
 
@@ -43,7 +42,7 @@ def rebalance(
     options = RebalanceOptions(
         members=members, partitions=partitions, brokers=brokers, rounds=rounds, assignor=assignor.value
     )
-    measure(partial(run_rebalance, options), history=history, as_json=as_json)
+    report(measure_rebalance, options, history=history, as_json=as_json)
 
 
 def idle_consumers(
@@ -78,4 +77,4 @@ def idle_consumers(
         value_bytes=value_bytes,
         at_once=at_once,
     )
-    measure(partial(run_idle_consumers, options), history=history, as_json=as_json)
+    report(measure_idle_consumers, options, history=history, as_json=as_json)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
-from tidelog.bench import Result, append_history
+from tidelog.bench import Workload, append_history, run
 from tidelog.cli.options import Acks, Codec, Durability
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import CommandError, print_json
@@ -33,15 +32,17 @@ BatchBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="A batch o
 History = Annotated[Path | None, typer.Option(metavar="FILE", help="Add a line of JSON to this file.")]
 
 
-Progress = Callable[[int, int], None]
+Options = TypeVar("Options")
 
 
-def measure(run: Callable[[Progress], Result], *, history: Path | None = None, as_json: bool = False) -> None:
-    """Shows what it measures, or says why it could not."""
+def report(
+    workload: Workload[Options], options: Options, *, history: Path | None = None, as_json: bool = False
+) -> None:
+    """Runs a workload and shows what it measures, or says why it could not."""
     try:
         with count_progress() as progress:
             bar = progress.add_task("measuring", total=None)
-            result = run(lambda done, total: progress.update(bar, completed=done, total=total))
+            result = run(workload, options, lambda done, total: progress.update(bar, completed=done, total=total))
     except BrokerFailed as error:
         raise CommandError(str(error)) from None
     if history is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,30 +13,36 @@ from tidelog.bench import (
     LatencyOptions,
     ProduceOptions,
     RawOptions,
-    Result,
-    run_consume,
-    run_latency,
-    run_produce,
-    run_raw,
+    Workload,
+    measure_consume,
+    measure_latency,
+    measure_produce,
+    measure_raw,
+    run,
 )
 from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.process
 
-RUNS: list[tuple[Callable[..., Result], type[Any], dict[str, Any], set[str]]] = [
-    (run_produce, ProduceOptions, {"records": 3000, "partitions": 2}, {"ack_p99_ms", "bytes_per_fsync"}),
-    (run_produce, ProduceOptions, {"records": 3000, "at_once": 700, "values": "json", "compression": "zstd"}, set()),
-    (run_consume, ConsumeOptions, {"records": 3000, "partitions": 2}, {"broker_cpu_s_per_gb"}),
-    (run_latency, LatencyOptions, {"records": 30, "tasks": 4}, {"ack_p50_ms", "delivery_p999_ms"}),
-    (run_raw, RawOptions, {"requests": 7, "batches": 2, "in_flight": 3}, {"requests_per_s", "p50_ms"}),
+RUNS: list[tuple[Workload[Any], type[Any], dict[str, Any], set[str]]] = [
+    (measure_produce, ProduceOptions, {"records": 3000, "partitions": 2}, {"ack_p99_ms", "bytes_per_fsync"}),
+    (
+        measure_produce,
+        ProduceOptions,
+        {"records": 3000, "at_once": 700, "values": "json", "compression": "zstd"},
+        set(),
+    ),
+    (measure_consume, ConsumeOptions, {"records": 3000, "partitions": 2}, {"broker_cpu_s_per_gb"}),
+    (measure_latency, LatencyOptions, {"records": 30, "tasks": 4}, {"ack_p50_ms", "delivery_p999_ms"}),
+    (measure_raw, RawOptions, {"requests": 7, "batches": 2, "in_flight": 3}, {"requests_per_s", "p50_ms"}),
 ]
 
 
-@pytest.mark.parametrize(("run", "options", "parameters", "figures"), RUNS)
+@pytest.mark.parametrize(("workload", "options", "parameters", "figures"), RUNS)
 async def test_workloads(
     cluster: LocalCluster,
     admin: AdminClient,
-    run: Callable[..., Result],
+    workload: Workload[Any],
     options: type[Any],
     parameters: dict[str, Any],
     figures: set[str],
@@ -45,7 +50,7 @@ async def test_workloads(
     before = await admin.list_topics()
     progress: list[tuple[int, int]] = []
     chosen = options(bootstrap=cluster.bootstrap, **parameters)
-    result = await asyncio.to_thread(run, chosen, lambda done, total: progress.append((done, total)))
+    result = await asyncio.to_thread(run, workload, chosen, lambda done, total: progress.append((done, total)))
     assert figures | {"records_per_s", "mb_per_s", "duration_s"} <= result.figures.keys()
     assert min(result.figures.values()) >= 0
     done, total = progress[-1]
@@ -56,9 +61,9 @@ async def test_workloads(
 
 async def test_a_topic_of_ones_own_is_used_and_kept(cluster: LocalCluster, admin: AdminClient, topic: str) -> None:
     options = ProduceOptions(bootstrap=cluster.bootstrap, topic=topic, records=2000)
-    await asyncio.to_thread(run_produce, options)
+    await asyncio.to_thread(run, measure_produce, options)
     result = await asyncio.to_thread(
-        run_consume, ConsumeOptions(bootstrap=cluster.bootstrap, topic=topic, records=2000)
+        run, measure_consume, ConsumeOptions(bootstrap=cluster.bootstrap, topic=topic, records=2000)
     )
     assert result.parameters["topic"] == topic
     assert topic in await admin.list_topics()
