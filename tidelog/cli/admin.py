@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tidelog.admin import AdminClient
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json, Throttle, parse_rate
 from tidelog.cli.perform import Performer, how_to_found
 from tidelog.cli.statements import CreateCluster, Statement, StatementError, completions, parse
@@ -69,7 +69,7 @@ def admin(
     rate = parse_rate(throttle)
 
     def do(meant: Statement) -> None:
-        run(_perform(meant, bootstrap, as_json=as_json, wait_s=wait, throttle_bytes_per_s=rate))
+        _perform(meant, bootstrap, as_json=as_json, wait_s=wait, throttle_bytes_per_s=rate)
 
     if statement is not None:
         status = _once(statement, do)
@@ -80,13 +80,15 @@ def admin(
     raise typer.Exit(status)
 
 
-async def _perform(
+def _perform(
     statement: Statement, bootstrap: str, *, as_json: bool, wait_s: float, throttle_bytes_per_s: int | None
 ) -> None:
+    async def perform(client: AdminClient) -> None:
+        performer = Performer(client, as_json=as_json, wait_s=wait_s, throttle_bytes_per_s=throttle_bytes_per_s)
+        await performer.perform(statement)
+
     try:
-        async with connected(AdminClient(bootstrap), bootstrap) as client:
-            performer = Performer(client, as_json=as_json, wait_s=wait_s, throttle_bytes_per_s=throttle_bytes_per_s)
-            await performer.perform(statement)
+        ask(bootstrap, perform)
     except ConnectFailed as error:
         if isinstance(statement, CreateCluster):
             error.add_note(how_to_found(statement.node_ids))

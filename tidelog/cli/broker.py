@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tidelog.admin import AdminClient, BrokerDescription, ConfigDescription, TopicDescription
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import ask, show
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import counted, print_json
@@ -32,16 +32,7 @@ def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
       tidelog broker list
       tidelog broker list --json --bootstrap http://10.0.0.5:8082
     """
-
-    async def look() -> list[BrokerDescription]:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            return await admin.list_brokers()
-
-    brokers = run(look())
-    if as_json:
-        print_json(msgspec.to_builtins(brokers))
-    else:
-        print_brokers(brokers)
+    show(ask(bootstrap, AdminClient.list_brokers), print_brokers, as_json=as_json)
 
 
 @app.command()
@@ -55,13 +46,12 @@ def describe(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json:
       tidelog broker describe 2
     """
 
-    async def look() -> _Description:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            broker = await admin.describe_broker(node_id)
-            replicas = _replicas_on(node_id, await admin.describe_topics())
-            return _Description(broker, replicas, await _configs(admin, broker))
+    async def look(admin: AdminClient) -> _Description:
+        broker = await admin.describe_broker(node_id)
+        replicas = _replicas_on(node_id, await admin.describe_topics())
+        return _Description(broker, replicas, await _configs(admin, broker))
 
-    described = run(look())
+    described = ask(bootstrap, look)
     if as_json:
         print_json(_document(described))
     else:
@@ -79,12 +69,7 @@ def remove(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: J
     Example:
       tidelog broker remove 4
     """
-
-    async def remove_it() -> None:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            await admin.remove_broker(node_id)
-
-    run(remove_it())
+    ask(bootstrap, lambda admin: admin.remove_broker(node_id))
     if as_json:
         print_json({"broker_id": node_id})
     else:

@@ -9,7 +9,7 @@ import typer
 
 from tidelog.admin import AdminClient, ClusterDescription
 from tidelog.cli.broker import role_of, state_of
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.rebalance import rebalance
 from tidelog.cli.tables import print_table
@@ -33,13 +33,12 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) ->
       tidelog cluster describe --json
     """
 
-    async def look() -> _Described:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            cluster = await admin.describe_cluster()
-            live = [broker for broker in cluster.brokers if not broker.is_fenced]
-            return _Described(cluster, await admin.metadata_positions(live))
+    async def look(admin: AdminClient) -> _Described:
+        cluster = await admin.describe_cluster()
+        live = [broker for broker in cluster.brokers if not broker.is_fenced]
+        return _Described(cluster, await admin.metadata_positions(live))
 
-    described = run(look())
+    described = ask(bootstrap, look)
     if as_json:
         print_json(_document(described))
     else:

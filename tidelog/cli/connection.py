@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import msgspec
+
 from tidelog.admin import AdminClient
+from tidelog.cli.terminal import print_json
 from tidelog.consumer import Consumer
 from tidelog.producer import Producer
 from tidelog.transport.errors import ConnectFailed
@@ -26,6 +29,24 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     input and output, which belong to the shell and to other processes as well.
     """
     return asyncio.run(main)
+
+
+def ask(bootstrap: str, work: Callable[[AdminClient], Coroutine[Any, Any, T]]) -> T:
+    """What `work` makes of an admin client of the cluster. Raises as `connected`."""
+
+    async def connect_and_work() -> T:
+        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+            return await work(admin)
+
+    return run(connect_and_work())
+
+
+def show(found: T, print_it: Callable[[T], object], *, as_json: bool) -> None:
+    """Prints what was found: for people, or as one JSON document."""
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+    else:
+        print_it(found)
 
 
 @asynccontextmanager

@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tidelog.admin import AdminClient, GroupDescription, GroupListing, LagDescription, OffsetReset, TopicOwned
-from tidelog.cli.connection import connected, run
+from tidelog.admin import AdminClient, GroupDescription, GroupListing, LagDescription, TopicOwned
+from tidelog.cli.connection import ask, show
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.resets import ResetOptions, parse_chosen
 from tidelog.cli.tables import print_table
@@ -31,16 +31,7 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False)
       tidelog group list
       tidelog group list --json --bootstrap http://10.0.0.5:8082
     """
-
-    async def look() -> list[GroupListing]:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            return await admin.list_groups()
-
-    groups = run(look())
-    if as_json:
-        print_json(msgspec.to_builtins(groups))
-    else:
-        print_groups(groups)
+    show(ask(bootstrap, AdminClient.list_groups), print_groups, as_json=as_json)
 
 
 @app.command()
@@ -55,12 +46,7 @@ def describe(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json
       tidelog group describe billing
       tidelog group describe billing --json | jq '[.lags[].lag] | add'
     """
-
-    async def look() -> Described:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            return await _describe(admin, group)
-
-    described = run(look())
+    described = ask(bootstrap, lambda admin: _describe(admin, group))
     if as_json:
         print_json({**msgspec.to_builtins(described.group), "lags": msgspec.to_builtins(described.lags)})
     else:
@@ -111,12 +97,10 @@ def reset(
     options = ResetOptions(to_earliest, to_latest, to_offset, to_timestamp, by_duration, shift_by)
     wanted = options.parsed()
     chosen = parse_chosen(topics, all_topics=all_topics)
-
-    async def set_them() -> list[OffsetReset]:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            return await admin.reset_group(group, wanted.to, **wanted.values, topics=chosen, validate_only=not execute)
-
-    resets = run(set_them())
+    resets = ask(
+        bootstrap,
+        lambda admin: admin.reset_group(group, wanted.to, **wanted.values, topics=chosen, validate_only=not execute),
+    )
     if as_json:
         print_json(msgspec.to_builtins(resets))
         return
@@ -134,12 +118,7 @@ def delete(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: 
     Example:
       tidelog group delete billing
     """
-
-    async def remove() -> None:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            await admin.delete_group(group)
-
-    run(remove())
+    ask(bootstrap, lambda admin: admin.delete_group(group))
     if as_json:
         print_json({"consumer_group_id": group})
     else:

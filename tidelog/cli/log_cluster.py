@@ -8,7 +8,7 @@ from typing import Any
 
 from tidelog.admin import AdminClient, PartitionDescription, TopicDescription
 from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import ask
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import counted, print_json
 from tidelog.model.ids import TopicPartition
@@ -19,7 +19,7 @@ SHOWN_MAX = 20
 
 def verify_cluster(bootstrap: str, topic: str | None, *, as_json: bool) -> bool:
     """Prints what was found; True if all replicas are whole."""
-    checks = run(_verify(bootstrap, topic))
+    checks = ask(bootstrap, lambda admin: _verify(admin, topic))
     if as_json:
         print_json([_document(check) for check in checks])
     else:
@@ -27,20 +27,19 @@ def verify_cluster(bootstrap: str, topic: str | None, *, as_json: bool) -> bool:
     return all(check.is_whole for check in checks)
 
 
-async def _verify(bootstrap: str, topic: str | None) -> list[PartitionCheck]:
-    async with connected(AdminClient(bootstrap), bootstrap) as admin:
-        topics = await admin.describe_topics(None if topic is None else [topic])
-        partitions = [(one, found) for one in topics for found in one.partitions]
-        records = await _records(admin, partitions)
-        checks = []
-        with count_progress() as progress:
-            bar = progress.add_task("comparing offsets", total=sum(records.values()))
-            advance = partial(progress.advance, bar)
-            for one, found in partitions:
-                progress.update(bar, description=f"comparing {one.topic_name}-{found.partition_id}")
-                verifier = PartitionVerifier(admin, one.topic_name, found.partition_id, _in_order(found), advance)
-                checks.append(await verifier.verify())
-        return checks
+async def _verify(admin: AdminClient, topic: str | None) -> list[PartitionCheck]:
+    topics = await admin.describe_topics(None if topic is None else [topic])
+    partitions = [(one, found) for one in topics for found in one.partitions]
+    records = await _records(admin, partitions)
+    checks = []
+    with count_progress() as progress:
+        bar = progress.add_task("comparing offsets", total=sum(records.values()))
+        advance = partial(progress.advance, bar)
+        for one, found in partitions:
+            progress.update(bar, description=f"comparing {one.topic_name}-{found.partition_id}")
+            verifier = PartitionVerifier(admin, one.topic_name, found.partition_id, _in_order(found), advance)
+            checks.append(await verifier.verify())
+    return checks
 
 
 async def _records(

@@ -10,6 +10,7 @@ import msgspec
 
 from tidelog.admin import AdminClient, BrokerDescription
 from tidelog.cli.broker import print_brokers
+from tidelog.cli.connection import show
 from tidelog.cli.group import print_groups
 from tidelog.cli.moving import move
 from tidelog.cli.statements import (
@@ -72,18 +73,11 @@ class Performer:
     async def _show(self, asked: Show) -> None:
         if asked.what is Shown.TOPICS:
             topics = [topic for topic in await self._admin.describe_topics() if not topic.is_internal]
-            if self._as_json:
-                print_json(msgspec.to_builtins(topics))
-            else:
-                print_topics(topics)
+            show(topics, print_topics, as_json=self._as_json)
         elif asked.what is Shown.BROKERS:
-            self._print_brokers(await self._admin.list_brokers())
+            show(await self._admin.list_brokers(), print_brokers, as_json=self._as_json)
         else:
-            groups = await self._admin.list_groups()
-            if self._as_json:
-                print_json(msgspec.to_builtins(groups))
-            else:
-                print_groups(groups)
+            show(await self._admin.list_groups(), print_groups, as_json=self._as_json)
 
     # -- brokers -------------------------------------------------------------------------------------------------
 
@@ -106,7 +100,7 @@ class Performer:
         await self._wait_for(node_ids)
         reassigned = await move(self._admin, throttle_bytes_per_s=self._throttle)
         brokers = [broker for broker in await self._admin.list_brokers() if broker.broker_id in node_ids]
-        self._print_brokers(brokers)
+        show(brokers, print_brokers, as_json=self._as_json)
         if not self._as_json:
             print(
                 f"\n{counted(reassigned, 'partition')} reassigned" if reassigned else "\nthere was nothing to reassign"
@@ -156,12 +150,6 @@ class Performer:
             print_json(document)
         else:
             print(text)
-
-    def _print_brokers(self, brokers: Sequence[BrokerDescription]) -> None:
-        if self._as_json:
-            print_json(msgspec.to_builtins(brokers))
-        else:
-            print_brokers(brokers)
 
 
 def how_to_found(node_ids: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.admin import AdminClient, BrokerDescription, TopicDescription
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import ask
 from tidelog.cli.moving import move
 from tidelog.cli.options import Bootstrap, Json, Throttle, parse_rate
 from tidelog.cli.tables import print_table
@@ -50,23 +50,19 @@ def rebalance(
     if validate_only and throttle:
         raise UsageError("--validate-only moves nothing, so there is nothing to --throttle")
     if cancel:
-        _report(run(_cancel(bootstrap)), "called off", as_json=as_json)
+        _report(ask(bootstrap, _cancel), "called off", as_json=as_json)
     elif validate_only:
         _show_plan(bootstrap, without or (), as_json=as_json)
     else:
-        _report(run(_move(bootstrap, without or (), parse_rate(throttle))), "reassigned", as_json=as_json)
+        rate = parse_rate(throttle)
+        moved = ask(bootstrap, lambda admin: move(admin, leaving=without or (), throttle_bytes_per_s=rate))
+        _report(moved, "reassigned", as_json=as_json)
 
 
-async def _move(bootstrap: str, without: Sequence[int], throttle_bytes_per_s: int | None) -> int:
-    async with connected(AdminClient(bootstrap), bootstrap) as admin:
-        return await move(admin, leaving=without, throttle_bytes_per_s=throttle_bytes_per_s)
-
-
-async def _cancel(bootstrap: str) -> int:
-    async with connected(AdminClient(bootstrap), bootstrap) as admin:
-        moving = await admin.list_reassignments()
-        await admin.cancel_reassignments()
-        return len(moving)
+async def _cancel(admin: AdminClient) -> int:
+    moving = await admin.list_reassignments()
+    await admin.cancel_reassignments()
+    return len(moving)
 
 
 def _report(partitions: int, done: str, *, as_json: bool) -> None:
@@ -79,11 +75,10 @@ def _report(partitions: int, done: str, *, as_json: bool) -> None:
 
 
 def _show_plan(bootstrap: str, without: Sequence[int], *, as_json: bool) -> None:
-    async def plan() -> Plan:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            return _plan(await admin.list_brokers(), await admin.describe_topics(), without)
+    async def plan(admin: AdminClient) -> Plan:
+        return _plan(await admin.list_brokers(), await admin.describe_topics(), without)
 
-    planned = run(plan())
+    planned = ask(bootstrap, plan)
     if as_json:
         print_json(_document(planned))
     else:

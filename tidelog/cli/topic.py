@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tidelog.admin import AdminClient, ConfigDescription, TopicDescription, TopicPlacement
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import ask, show
 from tidelog.cli.options import Bootstrap, Json, TopicName, parse_settings
 from tidelog.cli.tables import print_table
 from tidelog.cli.terminal import UsageError, counted, print_json
@@ -54,24 +54,23 @@ def create(
     if protocol is not None and settings.setdefault("commit.protocol", protocol) != protocol:
         raise UsageError("--protocol and --config commit.protocol say different things; keep one")
 
-    async def create_it() -> tuple[TopicPlacement, bool]:
+    async def create_it(admin: AdminClient) -> tuple[TopicPlacement, bool]:
         """Returns the placement, and whether the topic is new."""
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            try:
-                created = await admin.create_topic(
-                    topic,
-                    partitions=partitions,
-                    replication_factor=replication_factor,
-                    configs=settings,
-                    validate_only=validate_only,
-                )
-            except TopicExists:
-                if not if_not_exists:
-                    raise
-                return await admin.create_topic(topic, validate_only=validate_only, exist_ok=True), False
-            return created, True
+        try:
+            created = await admin.create_topic(
+                topic,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=settings,
+                validate_only=validate_only,
+            )
+        except TopicExists:
+            if not if_not_exists:
+                raise
+            return await admin.create_topic(topic, validate_only=validate_only, exist_ok=True), False
+        return created, True
 
-    placement, is_new = run(create_it())
+    placement, is_new = ask(bootstrap, create_it)
     if as_json:
         print_json(msgspec.to_builtins(placement))
     elif validate_only:
@@ -95,19 +94,9 @@ def list_topics(
       tidelog topic list
       tidelog topic list --json --bootstrap http://10.0.0.5:8082
     """
-
-    async def describe_all() -> list[TopicDescription]:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            return await admin.describe_topics()
-
-    topics = sorted(
-        (topic for topic in run(describe_all()) if with_internal or not topic.is_internal),
-        key=lambda topic: topic.topic_name,
-    )
-    if as_json:
-        print_json(msgspec.to_builtins(topics))
-    else:
-        print_topics(topics)
+    found = ask(bootstrap, AdminClient.describe_topics)
+    topics = [topic for topic in found if with_internal or not topic.is_internal]
+    show(sorted(topics, key=lambda topic: topic.topic_name), print_topics, as_json=as_json)
 
 
 @app.command()
@@ -124,12 +113,7 @@ def describe(
       tidelog topic describe flights
       tidelog topic describe flights --configs
     """
-
-    async def look() -> _Description:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            return await _describe(admin, topic)
-
-    described = run(look())
+    described = ask(bootstrap, lambda admin: _describe(admin, topic))
     if as_json:
         print_json(_document(described))
     else:
@@ -164,17 +148,16 @@ def alter(
     if partitions is None and not changes:
         raise UsageError("nothing to change; give --partitions, --config or --delete-config")
 
-    async def change() -> _Description:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            if changes and partitions is not None:  # a bad setting must not leave the topic half altered
-                await admin.alter_configs(topic, changes, validate_only=True)
-            if partitions is not None:
-                await admin.create_partitions(topic, partitions)
-            if changes:
-                await admin.alter_configs(topic, changes)
-            return await _describe(admin, topic)
+    async def change(admin: AdminClient) -> _Description:
+        if changes and partitions is not None:  # a bad setting must not leave the topic half altered
+            await admin.alter_configs(topic, changes, validate_only=True)
+        if partitions is not None:
+            await admin.create_partitions(topic, partitions)
+        if changes:
+            await admin.alter_configs(topic, changes)
+        return await _describe(admin, topic)
 
-    described = run(change())
+    described = ask(bootstrap, change)
     if as_json:
         print_json(_document(described))
     else:
@@ -196,17 +179,16 @@ def delete(
       tidelog topic delete flights --if-exists
     """
 
-    async def remove() -> bool:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
-            try:
-                await admin.delete_topic(topic)
-            except UnknownTopic:
-                if not if_exists:
-                    raise
-                return False
-            return True
+    async def remove(admin: AdminClient) -> bool:
+        try:
+            await admin.delete_topic(topic)
+        except UnknownTopic:
+            if not if_exists:
+                raise
+            return False
+        return True
 
-    was_there = run(remove())
+    was_there = ask(bootstrap, remove)
     if as_json:
         print_json({"topic_name": topic})
     else:
