@@ -32,6 +32,7 @@ from tidelog.cli.measuring import (
     Topic,
     ValueBytes,
     report,
+    workload,
 )
 from tidelog.cli.options import Acks, Codec, Durability, Json
 from tidelog.model.cluster import ISR
@@ -60,6 +61,7 @@ def bench(context: typer.Context) -> None:
 
 
 @app.command()
+@workload(measure_produce, ProduceOptions)
 def produce(
     records: Records = 1_000_000,
     value_bytes: ValueBytes = 100,
@@ -85,25 +87,10 @@ def produce(
     Example:
       tidelog bench produce --brokers 3 --records 2000000 --partitions 3 --compression zstd
     """
-    options = ProduceOptions(
-        bootstrap=bootstrap,
-        topic=topic,
-        brokers=brokers,
-        partitions=partitions,
-        protocol=protocol,
-        durability=durability.value,
-        records=records,
-        value_bytes=value_bytes,
-        at_once=at_once,
-        acks=acks.value,
-        linger_ms=linger_ms,
-        batch_bytes=batch_bytes,
-        compression=compression.value,
-    )
-    report(measure_produce, options, history=history, as_json=as_json)
 
 
 @app.command()
+@workload(measure_consume, ConsumeOptions)
 def consume(
     records: Records = 1_000_000,
     value_bytes: ValueBytes = 100,
@@ -122,18 +109,10 @@ def consume(
     Example:
       tidelog bench consume --bootstrap http://127.0.0.1:8082 --topic flights --records 300000
     """
-    options = ConsumeOptions(
-        bootstrap=bootstrap,
-        topic=topic,
-        partitions=partitions,
-        records=records,
-        value_bytes=value_bytes,
-        compression=compression.value,
-    )
-    report(measure_consume, options, history=history, as_json=as_json)
 
 
 @app.command()
+@workload(measure_latency, LatencyOptions)
 def latency(
     records: Records = 5_000,
     value_bytes: ValueBytes = 100,
@@ -156,22 +135,10 @@ def latency(
     Example:
       tidelog bench latency --brokers 3 --durability replicated --tasks 16
     """
-    options = LatencyOptions(
-        bootstrap=bootstrap,
-        topic=topic,
-        brokers=brokers,
-        protocol=protocol,
-        durability=durability.value,
-        records=records,
-        value_bytes=value_bytes,
-        tasks=tasks,
-        reads=reads,
-        acks=acks.value,
-    )
-    report(measure_latency, options, history=history, as_json=as_json)
 
 
 @app.command()
+@workload(measure_raw, RawOptions)
 def raw(
     requests: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 2_000,
     batches: Annotated[int, typer.Option(min=1, metavar="N", help="In each request.")] = 1,
@@ -196,21 +163,6 @@ def raw(
     Example:
       tidelog bench raw --batch-bytes 1000000 --in-flight 4
     """
-    options = RawOptions(
-        bootstrap=bootstrap,
-        topic=topic,
-        brokers=brokers,
-        partitions=partitions,
-        protocol=protocol,
-        durability=durability.value,
-        requests=requests,
-        batches=batches,
-        batch_bytes=batch_bytes,
-        value_bytes=value_bytes,
-        in_flight=in_flight,
-        acks=acks.value,
-    )
-    report(measure_raw, options, history=history, as_json=as_json)
 
 
 app.command()(failover)

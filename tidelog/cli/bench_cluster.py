@@ -14,11 +14,12 @@ from tidelog.bench import (
     measure_move,
     measure_pause,
 )
-from tidelog.cli.measuring import History, Partitions, ProtocolOption, ValueBytes, report
+from tidelog.cli.measuring import History, Partitions, ProtocolOption, ValueBytes, workload
 from tidelog.cli.options import Json
 from tidelog.model.cluster import ISR
 
 
+@workload(measure_failover, FailoverOptions)
 def failover(
     kills: Annotated[int, typer.Option(min=1, metavar="N", help="How many leaders are taken away.")] = 10,
     brokers: Annotated[int, typer.Option(min=3, max=9, metavar="N", help="Started for the run.")] = 3,
@@ -37,12 +38,9 @@ def failover(
       tidelog bench failover --kills 20 --protocol paxos
       tidelog bench failover --brokers 5 --kills 3 --graceful --json
     """
-    options = FailoverOptions(
-        kills=kills, brokers=brokers, value_bytes=value_bytes, protocol=protocol, graceful=graceful
-    )
-    report(measure_failover, options, history=history, as_json=as_json)
 
 
+@workload(measure_move, MoveOptions)
 def move(
     brokers: Annotated[int, typer.Option(min=1, max=8, metavar="N", help="One more joins them.")] = 5,
     partitions: Partitions = 60,
@@ -67,18 +65,9 @@ def move(
       tidelog bench move
       tidelog bench move --brokers 3 --partitions 12 --data-mb 60 --throttle 5 --json
     """
-    options = MoveOptions(
-        brokers=brokers,
-        partitions=partitions,
-        protocol=protocol,
-        data_mb=data_mb,
-        value_bytes=value_bytes,
-        throttle_mb_per_s=throttle_mb_per_s,
-        calm_s=calm_s,
-    )
-    report(measure_move, options, history=history, as_json=as_json)
 
 
+@workload(measure_pause, PauseOptions)
 def pause(
     pauses: Annotated[int, typer.Option(min=1, metavar="N", help="How many, one after another.")] = 3,
     paused_s: Annotated[float, typer.Option("--paused", min=0.1, metavar="S", help="How long each is.")] = 20.0,
@@ -97,5 +86,3 @@ def pause(
       tidelog bench pause
       tidelog bench pause --pauses 10 --paused 5 --json
     """
-    options = PauseOptions(pauses=pauses, paused_s=paused_s, calm_s=calm_s, value_bytes=value_bytes)
-    report(measure_pause, options, history=history, as_json=as_json)

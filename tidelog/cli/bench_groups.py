@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidelog.bench import IdleConsumersOptions, RebalanceOptions, measure_idle_consumers, measure_rebalance
-from tidelog.cli.measuring import Brokers, History, Partitions, Records, ValueBytes, report
+from tidelog.cli.measuring import Brokers, History, Partitions, Records, ValueBytes, workload
 from tidelog.cli.options import Json
 
 
@@ -20,6 +20,7 @@ class Assignor(StrEnum):
     ROUNDROBIN = "roundrobin"
 
 
+@workload(measure_rebalance, RebalanceOptions)
 def rebalance(
     members: Annotated[int, typer.Option(min=2, metavar="N", help="In the group; they join at once.")] = 100,
     partitions: Partitions = 1000,
@@ -39,12 +40,9 @@ def rebalance(
       tidelog bench rebalance
       tidelog bench rebalance --members 500 --partitions 5000 --rounds 3 --json
     """
-    options = RebalanceOptions(
-        members=members, partitions=partitions, brokers=brokers, rounds=rounds, assignor=assignor.value
-    )
-    report(measure_rebalance, options, history=history, as_json=as_json)
 
 
+@workload(measure_idle_consumers, IdleConsumersOptions)
 def idle_consumers(
     instances: Annotated[int, typer.Option(min=1, metavar="N", help="All of them subscribe.")] = 1000,
     groups: Annotated[int, typer.Option(min=1, metavar="N", help="Over which they are spread evenly.")] = 50,
@@ -67,14 +65,3 @@ def idle_consumers(
       tidelog bench idle-consumers
       tidelog bench idle-consumers --instances 5000 --groups 1 --json
     """
-    options = IdleConsumersOptions(
-        instances=instances,
-        groups=groups,
-        brokers=brokers,
-        partitions=partitions,
-        rounds=rounds,
-        records=records,
-        value_bytes=value_bytes,
-        at_once=at_once,
-    )
-    report(measure_idle_consumers, options, history=history, as_json=as_json)

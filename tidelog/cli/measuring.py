@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
@@ -33,6 +35,7 @@ History = Annotated[Path | None, typer.Option(metavar="FILE", help="Add a line o
 
 
 Options = TypeVar("Options")
+P = ParamSpec("P")
 
 
 def report(
@@ -54,3 +57,21 @@ def report(
     else:
         print_table([result.workload, ""], result.lines(), numbers=[""])
         print()
+
+
+def workload(
+    measure: Workload[Options], options: Callable[..., Options]
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Decorates the signature of a command that runs a workload: what it takes, beside `history` and `as_json`, are
+    fields of the workload's options."""
+
+    def decorate(signature: Callable[P, None]) -> Callable[P, None]:
+        @wraps(signature)
+        def command(*_: P.args, **given: P.kwargs) -> None:
+            chosen: dict[str, Any] = dict(given)
+            history, as_json = chosen.pop("history"), chosen.pop("as_json")
+            report(measure, options(**chosen), history=history, as_json=as_json)
+
+        return command
+
+    return decorate
