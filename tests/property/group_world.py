@@ -25,10 +25,10 @@ from tidelog.model.groups import (
     JOIN,
     LEAVE,
     LEAVE_STATIC,
+    AnyGroupRequest,
     CommitOffsets,
     CommittedOffset,
     FetchOffsets,
-    GroupRequest,
     Heartbeat,
     HeartbeatAnswer,
     OffsetsAnswer,
@@ -109,7 +109,7 @@ class World:
         self.desk = Desk(a=3, b=1)
         self.actors = list[Actor]()
         self.names = 0
-        self.requests = list[tuple[int, GroupRequest]]()
+        self.requests = list[tuple[int, AnyGroupRequest]]()
         self.answers = list[tuple[int, HeartbeatAnswer | TidelogError]]()
         self.number = 0
         self.reached = dict[tuple[Partition, str], int]()
@@ -327,12 +327,12 @@ class World:
     def _send(self, actor: Actor) -> None:
         self._put(actor, actor.heartbeat())
 
-    def _put(self, actor: Actor, request: GroupRequest) -> None:
+    def _put(self, actor: Actor, request: AnyGroupRequest) -> None:
         self.number += 1
         actor.awaits = self.number
         self._fly(self.number, request)
 
-    def _fly(self, number: int, request: GroupRequest) -> None:
+    def _fly(self, number: int, request: AnyGroupRequest) -> None:
         self.requests.append((number, request))
         del self.requests[:-FLYING_MAX]
 
@@ -354,7 +354,7 @@ class World:
         if isinstance(decision.answer, HeartbeatAnswer):
             self.answers.append((number, decision.answer))
 
-    def _check_nobody_is_disturbed(self, request: GroupRequest, records: tuple[GroupLogRecord, ...]) -> None:
+    def _check_nobody_is_disturbed(self, request: AnyGroupRequest, records: tuple[GroupLogRecord, ...]) -> None:
         moved = [record for record in records if isinstance(record, CurrentRecord)]
         assert all(isinstance(request, Heartbeat) and record.member_id == request.member_id for record in moved)
         assert len({encode(record)[0] for record in records}) == len(records), "each key once"

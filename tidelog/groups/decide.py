@@ -7,13 +7,12 @@ its first answer was lost, finds its work done and gets the same answer.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from tidelog.groups import decide_groups, decide_members, decide_offsets, instances
 from tidelog.groups.decision import Decision
 from tidelog.groups.settings import GroupSettings, Now, TopicsView
 from tidelog.groups.shard import Shard
 from tidelog.model.groups import (
+    AnyGroupRequest,
     CommitOffsets,
     ConfigureInstance,
     CreateInstance,
@@ -22,17 +21,14 @@ from tidelog.model.groups import (
     DescribeGroup,
     DescribeInstance,
     FetchOffsets,
-    GroupRequest,
     Heartbeat,
     ListGroups,
     ListInstances,
     SetOffsets,
 )
 
-AnyRequest: TypeAlias = GroupRequest | ListGroups | ListInstances
 
-
-def decide(shard: Shard, request: AnyRequest, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
+def decide(shard: Shard, request: AnyGroupRequest, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
     """What follows from a request. Raises what the request's class says."""
     match request:
         case Heartbeat():
@@ -52,7 +48,7 @@ def decide(shard: Shard, request: AnyRequest, view: TopicsView, settings: GroupS
     return _decide_instance(shard, request)
 
 
-def _decide_instance(shard: Shard, request: AnyRequest) -> Decision:
+def _decide_instance(shard: Shard, request: AnyGroupRequest) -> Decision:
     match request:
         case CreateInstance():
             return instances.create_instance(shard, request)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -183,6 +183,21 @@ class ListGroups(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unk
     partition: int
 
 
+AnyGroupRequest: TypeAlias = (
+    Heartbeat
+    | CommitOffsets
+    | FetchOffsets
+    | SetOffsets
+    | DeleteGroup
+    | DescribeGroup
+    | CreateInstance
+    | ConfigureInstance
+    | DeleteInstance
+    | DescribeInstance
+    | ListInstances
+    | ListGroups
+)
+
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
@@ -297,32 +312,6 @@ class InstancesListed(msgspec.Struct, frozen=True, tag=True):
 
 class GroupDone(msgspec.Struct, frozen=True, tag=True):
     """It is in force."""
-
-
-GROUP_REQUESTS: Final = (
-    Heartbeat,
-    CommitOffsets,
-    FetchOffsets,
-    SetOffsets,
-    DeleteGroup,
-    DescribeGroup,
-    ListGroups,
-    CreateInstance,
-    ConfigureInstance,
-    DeleteInstance,
-    DescribeInstance,
-    ListInstances,
-)
-GROUP_ANSWERS: Final = (
-    HeartbeatAnswer,
-    CommitAnswer,
-    OffsetsAnswer,
-    GroupDescription,
-    GroupsListed,
-    GroupDone,
-    InstanceDescription,
-    InstancesListed,
-)
 
 
 def check_group_name(name: str, what: str = "group") -> str:

@@ -36,10 +36,6 @@ class Offsets:
         """The topics that have a partition here, sorted."""
         return sorted({partition.topic for partition in self.positions})
 
-    def of_topic(self, topic: str) -> dict[int, int]:
-        """Partition number to next offset."""
-        return {partition.partition: offset for partition, offset in self.positions.items() if partition.topic == topic}
-
     def moved(self, positions: Mapping[TopicPartition, int]) -> Offsets:
         """With other positions for some partitions."""
         return Offsets({**self.positions, **positions}, self.topic_ids)

@@ -73,11 +73,6 @@ class Limits:
     """How long a batch of fewer than `records_min` may be put off."""
     bytes_max: int | None = None
 
-    @property
-    def is_none(self) -> bool:
-        """True if a batch reads whatever there is."""
-        return self.records_max is None and self.records_min is None and self.bytes_max is None
-
 
 @dataclass(frozen=True, slots=True)
 class Division:

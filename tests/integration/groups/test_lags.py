@@ -11,7 +11,6 @@ from tests.integration.replication.three_brokers import NODES, ThreeBrokers, thr
 from tests.unit.broker.conftest import batch
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.groups import lags
-from tidelog.broker.groups.asking import lags_of
 from tidelog.broker.http.group_metrics import GroupMetrics
 from tidelog.model.groups import CommitOffsets, CommittedOffset
 from tidelog.sim.kit.loop import run
@@ -53,7 +52,7 @@ def scraped(broker: Broker) -> dict[int, float]:
 def test_any_broker_tells_all_lags() -> None:
     async def story(three: ThreeBrokers) -> None:
         for broker in three.brokers.values():
-            assert [lag.records for lag in await lags_of(broker, "g", soon())] == [1, 2, 3, 4, 5, 6]
+            assert [lag.records for lag in await broker.face.groups.lags("g", soon())] == [1, 2, 3, 4, 5, 6]
 
     play(story)
 
@@ -102,7 +101,7 @@ def test_a_partition_that_nobody_leads_has_no_lag() -> None:
         scraped(broker)
         await asyncio.sleep(2 * lags.REFRESH_S)
         assert sorted(scraped(broker)) == [number for number in range(PARTITIONS) if number not in lost]
-        told = [lag.committed.partition for lag in await lags_of(broker, "g", soon()) if lag.records is None]
+        told = [lag.committed.partition for lag in await broker.face.groups.lags("g", soon()) if lag.records is None]
         assert told == lost
 
     play(story)

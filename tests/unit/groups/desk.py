@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from tidelog.groups import upkeep
-from tidelog.groups.decide import AnyRequest, decide
+from tidelog.groups.decide import decide
 from tidelog.groups.group import Group
 from tidelog.groups.records import GroupLogRecord, decode, encode
 from tidelog.groups.settings import GroupSettings, Now, TopicSeen
@@ -15,6 +15,7 @@ from tidelog.model.groups import (
     JOIN,
     LEAVE,
     LEAVE_STATIC,
+    AnyGroupRequest,
     CommitAnswer,
     CommitOffsets,
     CommittedOffset,
@@ -53,7 +54,7 @@ class Desk:
         self.log = list[Entry]()
         self.now = Now(1_000, 0.0)
 
-    def ask(self, request: AnyRequest, kind: type[Answer]) -> Answer:
+    def ask(self, request: AnyGroupRequest, kind: type[Answer]) -> Answer:
         decision = decide(self.shard, request, self.view, self.settings, self.now)
         self.put(decision.records)
         assert isinstance(decision.answer, kind)

@@ -5,7 +5,7 @@ import pytest
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import TopicPartition
 from tidelog.spark.bounds import EARLIEST, LATEST
-from tidelog.spark.options import SourceOptions, parse_source_options
+from tidelog.spark.options import Limits, SourceOptions, parse_source_options
 
 BASE = {"kafka.bootstrap.servers": "a:1,http://b:2", "subscribe": "orders"}
 
@@ -23,8 +23,7 @@ def test_what_kafka_has_is_the_default() -> None:
     assert found.bootstrap == ("http://a:1", "http://b:2")
     assert found.selection.topics == ("orders",)
     assert (found.start.offset, found.end.offset, batch().start.offset) == (LATEST, LATEST, EARLIEST)
-    assert found.limits.is_none
-    assert found.limits.delay_s_max == 900
+    assert found.limits == Limits(delay_s_max=900)
     assert found.loss.fails
     assert not found.includes_headers
     assert found.timeout_s == 120

@@ -18,7 +18,6 @@ from tidelog.broker.groups.chores import Chores
 from tidelog.broker.groups.coordinator_state import CoordinatorContext, CoordinatorState
 from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import claim, load
-from tidelog.broker.groups.messages import AnyGroupRequest
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.groups.decide import has_news
@@ -32,7 +31,7 @@ from tidelog.model.errors import (
     Overloaded,
     TidelogError,
 )
-from tidelog.model.groups import Heartbeat
+from tidelog.model.groups import AnyGroupRequest, Heartbeat
 from tidelog.model.ports import Entropy
 from tidelog.transport.backoff import Backoff
 

@@ -27,7 +27,6 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tidelog.broker.groups.loading import Loaded, append, claim_entry
-from tidelog.broker.groups.messages import AnyGroupRequest
 from tidelog.broker.groups.outbox import Outbox, OutgoingBatch
 from tidelog.broker.groups.polls import Polls
 from tidelog.broker.partitions.led_partition import LedPartition
@@ -44,7 +43,15 @@ from tidelog.model.errors import (
     Overloaded,
     TidelogError,
 )
-from tidelog.model.groups import JOIN, FetchOffsets, GroupDescription, GroupsListed, Heartbeat, HeartbeatAnswer
+from tidelog.model.groups import (
+    JOIN,
+    AnyGroupRequest,
+    FetchOffsets,
+    GroupDescription,
+    GroupsListed,
+    Heartbeat,
+    HeartbeatAnswer,
+)
 from tidelog.model.ports import Clock
 
 APPEND_S_MAX: Final = 10.0

@@ -19,7 +19,7 @@ import structlog
 from tidelog.broker.groups.coordinator import Coordinator
 from tidelog.broker.groups.coordinator_state import CoordinatorContext
 from tidelog.broker.groups.coordinators import Coordinators, Host
-from tidelog.broker.groups.messages import AnyGroupRequest, ForwardGroup, GroupAnswered
+from tidelog.broker.groups.messages import ForwardGroup, GroupAnswered
 from tidelog.broker.groups.reach import Reach, deadline_of
 from tidelog.broker.groups.topics import TopicsSeen
 from tidelog.broker.membership.administration import Administration
@@ -32,6 +32,7 @@ from tidelog.groups.settings import GroupSettings
 from tidelog.model.cluster import NO_LEADER, Topic
 from tidelog.model.errors import CoordinatorNotAvailable, TidelogError, UnknownGroup, UnknownInstance
 from tidelog.model.groups import (
+    AnyGroupRequest,
     CommitAnswer,
     CommitOffsets,
     ConfigureInstance,

@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from tidelog.broker.routing.forwarding_messages import Addressed
 from tidelog.groups.decision import GroupAnswer
-from tidelog.model.groups import (
-    CommitOffsets,
-    ConfigureInstance,
-    CreateInstance,
-    DeleteGroup,
-    DeleteInstance,
-    DescribeGroup,
-    DescribeInstance,
-    FetchOffsets,
-    Heartbeat,
-    ListGroups,
-    ListInstances,
-    SetOffsets,
-)
-
-AnyGroupRequest: TypeAlias = (
-    Heartbeat
-    | CommitOffsets
-    | FetchOffsets
-    | SetOffsets
-    | DeleteGroup
-    | DescribeGroup
-    | CreateInstance
-    | ConfigureInstance
-    | DeleteInstance
-    | DescribeInstance
-    | ListInstances
-    | ListGroups
-)
+from tidelog.model.groups import AnyGroupRequest
 
 
 class ForwardGroup(msgspec.Struct, frozen=True, tag=True):

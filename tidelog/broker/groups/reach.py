@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.groups.coordinators import Coordinators
-from tidelog.broker.groups.messages import AnyGroupRequest, ForwardGroup, GroupAnswered
+from tidelog.broker.groups.messages import ForwardGroup, GroupAnswered
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.routing.leader_calls import LeaderCalls, LeaderTarget, Pauses, Target, epoch_of
 from tidelog.broker.routing.peer_partition import PeerPartition
@@ -37,7 +37,15 @@ from tidelog.model.errors import (
     LeaderNotAvailable,
     TidelogError,
 )
-from tidelog.model.groups import DescribeGroup, DescribeInstance, FetchOffsets, Heartbeat, ListGroups, ListInstances
+from tidelog.model.groups import (
+    AnyGroupRequest,
+    DescribeGroup,
+    DescribeInstance,
+    FetchOffsets,
+    Heartbeat,
+    ListGroups,
+    ListInstances,
+)
 from tidelog.transport.peer import PeerLost, PeerUnreachable
 
 PATIENCE_S: Final = 10.0
