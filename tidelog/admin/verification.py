@@ -9,9 +9,8 @@ brokers repair by themselves; after the walk each damaged batch is looked at aga
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tidelog.model.errors import TidelogError
 from tidelog.transport.verification import DamagedOffsets, ReplicaVerification
@@ -20,21 +19,8 @@ REPAIR_S_MAX = 10.0
 POLL_S = 0.25
 
 
-class Asked(Protocol):
-    """Of `AdminClient`."""
-
-    async def verify_replica(
-        self,
-        topic: str,
-        partition: int,
-        broker_id: int,
-        *,
-        offset: int = 0,
-        to: int | None = None,
-        names_batches: bool = False,
-    ) -> ReplicaVerification:
-        """See there."""
-        ...
+Ask = Callable[..., Awaitable[ReplicaVerification]]
+"""Verifies a replica, as `AdminClient.verify_replica` does."""
 
 
 @dataclass(slots=True)
@@ -79,10 +65,10 @@ class PartitionVerifier:
     """Of one partition. `advance` is told how many offsets of it were compared."""
 
     def __init__(
-        self, admin: Asked, topic: str, partition: int, replicas: Sequence[int], advance: Callable[[int], object]
+        self, ask: Ask, topic: str, partition: int, replicas: Sequence[int], advance: Callable[[int], object]
     ) -> None:
         """`replicas[0]` is what the others are compared with."""
-        self._admin = admin
+        self._verify = ask
         self._advance = advance
         self._found = PartitionCheck(topic, partition, [ReplicaCheck(broker_id) for broker_id in replicas])
 
@@ -138,7 +124,7 @@ class PartitionVerifier:
         if replica.error is not None:
             return None
         try:
-            return await self._admin.verify_replica(
+            return await self._verify(
                 self._found.topic,
                 self._found.partition,
                 replica.broker_id,

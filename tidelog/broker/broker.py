@@ -395,16 +395,10 @@ class Broker:
 
     async def in_force(self, position: int) -> bool:
         """Returns when this broker is in line with the metadata up to `position`, or after a while: False then."""
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(IN_FORCE_S_MAX):
                 while self.data.replicas.position < position:
-                    applied = loop.create_future()
-                    self._progress.add(applied)
-                    try:
-                        await applied
-                    finally:
-                        self._progress.discard(applied)
+                    await self._progress.wait()
         except TimeoutError:
             logger.warning("this broker is slow to follow the metadata", position=position)
         return self.data.replicas.position >= position

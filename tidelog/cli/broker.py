@@ -9,10 +9,10 @@ import msgspec
 import typer
 
 from tidelog.admin import AdminClient, BrokerDescription, ConfigDescription, TopicDescription
-from tidelog.cli.connection import ask, show
+from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
-from tidelog.cli.tables import print_table
-from tidelog.cli.terminal import counted, print_json
+from tidelog.cli.tables import print_table, show
+from tidelog.cli.terminal import counted, say
 from tidelog.model.errors import TidelogError
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
@@ -52,10 +52,7 @@ def describe(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json:
         return _Description(broker, replicas, await _configs(admin, broker))
 
     described = ask(bootstrap, look)
-    if as_json:
-        print_json(_document(described))
-    else:
-        _print_description(described)
+    show(described, _print_description, as_json=as_json, document=_document)
 
 
 @app.command()
@@ -70,10 +67,7 @@ def remove(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: J
       tidelog broker remove 4
     """
     ask(bootstrap, lambda admin: admin.remove_broker(node_id))
-    if as_json:
-        print_json({"broker_id": node_id})
-    else:
-        print(f"removed broker {node_id}")
+    say({"broker_id": node_id}, f"removed broker {node_id}", as_json=as_json)
 
 
 def print_brokers(brokers: Sequence[BrokerDescription]) -> None:

@@ -15,8 +15,8 @@ from tidelog.checker.anomaly import Anomaly
 from tidelog.checker.operations import decode
 from tidelog.checker.verdict import ACKNOWLEDGED_MIN, FAULTS_MIN, POLLS_MIN, Verdict, judge
 from tidelog.cli.options import Json
-from tidelog.cli.tables import print_table
-from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, CommandError, print_json
+from tidelog.cli.tables import print_table, show
+from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, CommandError
 
 EXIT_VOID = 2
 EXITS = {"valid": EXIT_DONE, "invalid": EXIT_ERROR, "void": EXIT_VOID}
@@ -57,10 +57,7 @@ def check(
         raise CommandError(f"{path} cannot be judged: {error}") from None
     finally:
         gc.enable()
-    if as_json:
-        print_json(_document(verdict))
-    else:
-        _print(verdict)
+    show(verdict, _print, as_json=as_json, document=_document)
     raise typer.Exit(EXITS[verdict.word])
 
 

@@ -12,8 +12,7 @@ from tidelog.cli.broker import role_of, state_of
 from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.rebalance import rebalance
-from tidelog.cli.tables import print_table
-from tidelog.cli.terminal import print_json
+from tidelog.cli.tables import print_table, show
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 app = typer.Typer(help="Show the cluster, and plan how to even out its load.", no_args_is_help=True)
@@ -39,10 +38,7 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) ->
         return _Described(cluster, await admin.metadata_positions(live))
 
     described = ask(bootstrap, look)
-    if as_json:
-        print_json(_document(described))
-    else:
-        _print(described)
+    show(described, _print, as_json=as_json, document=_document)
 
 
 class _Described(msgspec.Struct, frozen=True):

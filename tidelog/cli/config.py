@@ -9,7 +9,7 @@ import typer
 
 from tidelog.cli.options import ConfigFile, Json, Settings, parse_settings
 from tidelog.cli.tables import print_table
-from tidelog.cli.terminal import print_json
+from tidelog.cli.terminal import print_json, say
 from tidelog.config.describe import as_text
 from tidelog.config.load import given_settings, load_config
 from tidelog.config.names import field_name, names_of
@@ -70,7 +70,5 @@ def check(file: Annotated[str, typer.Argument(metavar="FILE")], as_json: Json = 
     """
     count = len(given_settings(file, {}, {}))
     load_config(file, {}, {})
-    if as_json:
-        print_json({"file": file, "settings": count})
-    else:
-        print(f"{file}: {count} {'setting' if count == 1 else 'settings'}, all right")
+    text = f"{file}: {count} {'setting' if count == 1 else 'settings'}, all right"
+    say({"file": file, "settings": count}, text, as_json=as_json)

@@ -7,10 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-import msgspec
-
 from tidelog.admin import AdminClient
-from tidelog.cli.terminal import print_json
 from tidelog.consumer import Consumer
 from tidelog.producer import Producer
 from tidelog.transport.errors import ConnectFailed
@@ -39,14 +36,6 @@ def ask(bootstrap: str, work: Callable[[AdminClient], Coroutine[Any, Any, T]]) -
             return await work(admin)
 
     return run(connect_and_work())
-
-
-def show(found: T, print_it: Callable[[T], object], *, as_json: bool) -> None:
-    """Prints what was found: for people, or as one JSON document."""
-    if as_json:
-        print_json(msgspec.to_builtins(found))
-    else:
-        print_it(found)
 
 
 @asynccontextmanager

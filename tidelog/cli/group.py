@@ -9,11 +9,11 @@ import msgspec
 import typer
 
 from tidelog.admin import AdminClient, GroupDescription, GroupListing, LagDescription, TopicOwned
-from tidelog.cli.connection import ask, show
+from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.resets import ResetOptions, parse_chosen
-from tidelog.cli.tables import print_table
-from tidelog.cli.terminal import counted, print_json
+from tidelog.cli.tables import print_table, show
+from tidelog.cli.terminal import counted, print_json, say
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
@@ -119,10 +119,7 @@ def delete(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: 
       tidelog group delete billing
     """
     ask(bootstrap, lambda admin: admin.delete_group(group))
-    if as_json:
-        print_json({"consumer_group_id": group})
-    else:
-        print(f"deleted group {group}")
+    say({"consumer_group_id": group}, f"deleted group {group}", as_json=as_json)
 
 
 def print_groups(groups: Sequence[GroupListing]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from tidelog.admin import AdminClient, PartitionDescription, TopicDescription
 from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck
 from tidelog.cli.connection import ask
-from tidelog.cli.tables import count_progress, print_table
-from tidelog.cli.terminal import counted, print_json
+from tidelog.cli.tables import count_progress, print_table, show
+from tidelog.cli.terminal import counted
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.verification import DamagedOffsets
 
@@ -20,10 +20,7 @@ SHOWN_MAX = 20
 def verify_cluster(bootstrap: str, topic: str | None, *, as_json: bool) -> bool:
     """Prints what was found; True if all replicas are whole."""
     checks = ask(bootstrap, lambda admin: _verify(admin, topic))
-    if as_json:
-        print_json([_document(check) for check in checks])
-    else:
-        _print(checks)
+    show(checks, _print, as_json=as_json, document=lambda found: [_document(check) for check in found])
     return all(check.is_whole for check in checks)
 
 
@@ -37,7 +34,9 @@ async def _verify(admin: AdminClient, topic: str | None) -> list[PartitionCheck]
         advance = partial(progress.advance, bar)
         for one, found in partitions:
             progress.update(bar, description=f"comparing {one.topic_name}-{found.partition_id}")
-            verifier = PartitionVerifier(admin, one.topic_name, found.partition_id, _in_order(found), advance)
+            verifier = PartitionVerifier(
+                admin.verify_replica, one.topic_name, found.partition_id, _in_order(found), advance
+            )
             checks.append(await verifier.verify())
     return checks
 

@@ -10,7 +10,6 @@ import msgspec
 
 from tidelog.admin import AdminClient, BrokerDescription
 from tidelog.cli.broker import print_brokers
-from tidelog.cli.connection import show
 from tidelog.cli.group import print_groups
 from tidelog.cli.moving import move
 from tidelog.cli.statements import (
@@ -23,7 +22,8 @@ from tidelog.cli.statements import (
     Shown,
     Statement,
 )
-from tidelog.cli.terminal import CommandError, counted, print_json
+from tidelog.cli.tables import show
+from tidelog.cli.terminal import CommandError, counted, print_json, say
 from tidelog.cli.topic import print_topics, shape_of
 from tidelog.model.errors import NotFound
 
@@ -49,7 +49,7 @@ class Performer:
             await self._create_topic(statement)
         elif isinstance(statement, DropTopic):
             await self._admin.delete_topic(statement.name)
-            self._print({"topic_name": statement.name}, f"dropped topic {statement.name}")
+            say({"topic_name": statement.name}, f"dropped topic {statement.name}", as_json=self._as_json)
         elif isinstance(statement, CreateCluster):
             await self._create_cluster(statement.node_ids)
         elif isinstance(statement, AddBrokers):
@@ -68,7 +68,8 @@ class Performer:
             replication_factor=asked.replicas,
             configs={} if asked.protocol is None else {"commit.protocol": asked.protocol},
         )
-        self._print(msgspec.to_builtins(placement), f"created topic {asked.name}: {shape_of(placement)}")
+        text = f"created topic {asked.name}: {shape_of(placement)}"
+        say(msgspec.to_builtins(placement), text, as_json=self._as_json)
 
     async def _show(self, asked: Show) -> None:
         if asked.what is Shown.TOPICS:
@@ -90,11 +91,9 @@ class Performer:
                 f"`alter cluster remove brokers {_named(others)}`"
             )
         brokers = await self._wait_for(node_ids)
-        if self._as_json:
-            print_json(msgspec.to_builtins(await self._admin.describe_cluster()))
-        else:
-            cluster = await self._admin.describe_cluster()
-            print(f"cluster {cluster.cluster_id} consists of {_named([broker.broker_id for broker in brokers])}")
+        cluster = await self._admin.describe_cluster()
+        text = f"cluster {cluster.cluster_id} consists of {_named([broker.broker_id for broker in brokers])}"
+        say(msgspec.to_builtins(cluster), text, as_json=self._as_json)
 
     async def _add(self, node_ids: Sequence[int]) -> None:
         await self._wait_for(node_ids)
@@ -142,14 +141,6 @@ class Performer:
             if asyncio.get_running_loop().time() >= deadline_s:
                 raise CommandError(f"{_named(missing)} did not come within {self._wait_s:g} s (--wait)")
             await asyncio.sleep(POLL_S)
-
-    # -- printing ------------------------------------------------------------------------------------------------
-
-    def _print(self, document: object, text: str) -> None:
-        if self._as_json:
-            print_json(document)
-        else:
-            print(text)
 
 
 def how_to_found(node_ids: Sequence[int]) -> str:

@@ -31,7 +31,7 @@ from tidelog.cli.options import (
 )
 from tidelog.cli.tables import byte_progress
 from tidelog.cli.tally import Tally
-from tidelog.cli.terminal import EXIT_INTERRUPTED, CommandError, Notices, print_json
+from tidelog.cli.terminal import EXIT_INTERRUPTED, CommandError, Notices, say
 from tidelog.model.errors import InvalidRequest, TidelogError, TooLarge
 from tidelog.producer import Delivery, Producer
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
@@ -69,10 +69,7 @@ def produce(
             bootstrap, acks=acks.value, compression_type=compression.value, delivery_timeout_ms=timeout_ms
         )
         run(job.run(producer, bootstrap, fd))
-    if as_json:
-        print_json(job.tally.document(topic))
-    else:
-        print(f"{topic}: {job.tally.summary()}")
+    say(job.tally.document(topic), f"{topic}: {job.tally.summary()}", as_json=as_json)
     if job.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
 

@@ -11,7 +11,7 @@ from tidelog.admin import AdminClient, BrokerDescription, TopicDescription
 from tidelog.cli.connection import ask
 from tidelog.cli.moving import move
 from tidelog.cli.options import Bootstrap, Json, Throttle, parse_rate
-from tidelog.cli.tables import print_table
+from tidelog.cli.tables import print_table, show
 from tidelog.cli.terminal import UsageError, counted, print_json
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import TopicPartition
@@ -79,10 +79,7 @@ def _show_plan(bootstrap: str, without: Sequence[int], *, as_json: bool) -> None
         return _plan(await admin.list_brokers(), await admin.describe_topics(), without)
 
     planned = ask(bootstrap, plan)
-    if as_json:
-        print_json(_document(planned))
-    else:
-        _print(planned)
+    show(planned, _print, as_json=as_json, document=_document)
 
 
 def _plan(brokers: Sequence[BrokerDescription], topics: Sequence[TopicDescription], without: Sequence[int]) -> Plan:

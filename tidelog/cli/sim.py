@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.options import Json
-from tidelog.cli.tables import count_progress, print_table
-from tidelog.cli.terminal import EXIT_ERROR, counted, print_json
+from tidelog.cli.tables import count_progress, print_table, show
+from tidelog.cli.terminal import EXIT_ERROR, counted
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.main import ALL, Simulator, Summary, replay_command, run
 
@@ -53,10 +53,7 @@ def sim(
         summary = run(
             runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), simulators, protocol, groups
         )
-    if as_json:
-        print_json(_document(summary))
-    else:
-        _print_summary(summary)
+    show(summary, _print_summary, as_json=as_json, document=_document)
     if not summary.is_good:
         raise typer.Exit(EXIT_ERROR)
 

@@ -7,8 +7,10 @@ can be cut out with `awk`. Where no screen bounds it, it is as wide as it needs 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
+import msgspec
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,6 +23,10 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+
+from tidelog.cli.terminal import print_json
+
+T = TypeVar("T")
 
 PIPE_COLUMNS = 1000
 """How wide a table may get where it goes to no screen."""
@@ -42,6 +48,20 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, number
     with console.capture() as captured:
         console.print(table)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def show(
+    found: T,
+    print_it: Callable[[T], object],
+    *,
+    as_json: bool,
+    document: Callable[[T], object] = msgspec.to_builtins,
+) -> None:
+    """Prints what was found: for people, or as one JSON document."""
+    if as_json:
+        print_json(document(found))
+    else:
+        print_it(found)
 
 
 def byte_progress(*, is_wanted: bool = True) -> Progress:

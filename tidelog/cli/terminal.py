@@ -93,6 +93,14 @@ def print_json(document: object) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
+def say(document: object, text: str, *, as_json: bool) -> None:
+    """Prints a line of text for people, or the one document."""
+    if as_json:
+        print_json(document)
+    else:
+        print(text)
+
+
 def counted(count: int, noun: str) -> str:
     """`3 records`, `1 record`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -9,10 +9,10 @@ import msgspec
 import typer
 
 from tidelog.admin import AdminClient, ConfigDescription, TopicDescription, TopicPlacement
-from tidelog.cli.connection import ask, show
+from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json, TopicName, parse_settings
-from tidelog.cli.tables import print_table
-from tidelog.cli.terminal import UsageError, counted, print_json
+from tidelog.cli.tables import print_table, show
+from tidelog.cli.terminal import UsageError, counted, print_json, say
 from tidelog.model.cluster import PAXOS, CommitProtocol
 from tidelog.model.errors import TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
@@ -158,10 +158,7 @@ def alter(
         return await _describe(admin, topic)
 
     described = ask(bootstrap, change)
-    if as_json:
-        print_json(_document(described))
-    else:
-        print(f"altered topic {topic}")
+    say(_document(described), f"altered topic {topic}", as_json=as_json)
 
 
 @app.command()
@@ -189,10 +186,8 @@ def delete(
         return True
 
     was_there = ask(bootstrap, remove)
-    if as_json:
-        print_json({"topic_name": topic})
-    else:
-        print(f"deleted topic {topic}" if was_there else f"there is no topic {topic}")
+    done = f"deleted topic {topic}" if was_there else f"there is no topic {topic}"
+    say({"topic_name": topic}, done, as_json=as_json)
 
 
 class _Description(msgspec.Struct, frozen=True):

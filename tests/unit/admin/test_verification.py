@@ -54,7 +54,7 @@ class Replicas:
 
 async def check(replicas: Replicas) -> PartitionCheck:
     compared: list[int] = []
-    found = await PartitionVerifier(replicas, "t", 0, list(replicas.contents), compared.append).verify()
+    found = await PartitionVerifier(replicas.verify_replica, "t", 0, list(replicas.contents), compared.append).verify()
     assert sum(compared) == found.end_offset - found.start_offset
     return found
 

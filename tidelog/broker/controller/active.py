@@ -192,16 +192,10 @@ class ActiveController:
 
     async def _until_applied(self, position: int) -> None:
         """Waits for the live brokers; not for ever, since one that lags is fenced, or catches up, by itself."""
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(APPLIED_S_MAX):
                 while self._is_serving and not self._is_applied(position):
-                    applied: asyncio.Future[None] = loop.create_future()
-                    self._progress.add(applied)
-                    try:
-                        await applied
-                    finally:
-                        self._progress.discard(applied)
+                    await self._progress.wait()
         except TimeoutError:
             logger.warning("a broker is slow to apply the metadata log", position=position)
 

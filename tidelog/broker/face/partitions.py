@@ -63,9 +63,11 @@ class Partitions:
         return self._replicas.local_copy(partition_id)
 
     @staticmethod
-    async def offsets_of(asked: Sequence[tuple[PartitionHandle, int | None]]) -> list[Offsets | TidelogError]:
+    async def offsets_of(
+        asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]],
+    ) -> list[Offsets | TidelogError]:
         """Returns the extent of each partition and, for one with a timestamp (ms), the first record of that time or
-        later; or the error of that partition."""
+        later; or the error of that partition, also one that stands in its stead."""
         return await bulk_calls.offsets_of(asked)
 
     @staticmethod

@@ -32,8 +32,7 @@ async def extents_of(broker: GroupHost, partitions: Sequence[tuple[str, int]]) -
     found = list[Extent | TidelogError]()
     for start in range(0, len(partitions), PARTITIONS_MAX):
         handles = [_handle(broker, *partition) for partition in partitions[start : start + PARTITIONS_MAX]]
-        answers = iter(await offsets_of([(one, None) for one in handles if not isinstance(one, TidelogError)]))
-        offsets = [one if isinstance(one, TidelogError) else next(answers) for one in handles]
+        offsets = await offsets_of([(one, None) for one in handles])
         found += [one if isinstance(one, TidelogError) else one.extent for one in offsets]
     return found
 

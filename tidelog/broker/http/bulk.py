@@ -167,25 +167,17 @@ def _find(context: Context, asked: OffsetsAsked) -> PartitionHandle | TidelogErr
 async def _describe(
     partitions: Partitions, asked: list[OffsetsAsked], found: list[PartitionHandle | TidelogError]
 ) -> list[OffsetsShown]:
-    known = [
-        (partition, one.timestamp)
-        for one, partition in zip(asked, found, strict=True)
-        if not isinstance(partition, TidelogError)
-    ]
-    answers = iter(await partitions.offsets_of(known))
-    return [
-        _failed(one, partition) if isinstance(partition, TidelogError) else _shown(one, partition, next(answers))
-        for one, partition in zip(asked, found, strict=True)
-    ]
+    known = [(partition, one.timestamp) for one, partition in zip(asked, found, strict=True)]
+    answers = await partitions.offsets_of(known)
+    return [_shown(*each) for each in zip(asked, found, answers, strict=True)]
 
 
-def _failed(asked: OffsetsAsked, error: TidelogError) -> OffsetsShown:
-    return OffsetsShown(asked.topic, asked.partition, error_code=error.code, message=error.message)
-
-
-def _shown(asked: OffsetsAsked, partition: PartitionHandle, found: Offsets | TidelogError) -> OffsetsShown:
+def _shown(
+    asked: OffsetsAsked, partition: PartitionHandle | TidelogError, found: Offsets | TidelogError
+) -> OffsetsShown:
     if isinstance(found, TidelogError):
-        return _failed(asked, found)
+        return OffsetsShown(asked.topic, asked.partition, error_code=found.code, message=found.message)
+    assert not isinstance(partition, TidelogError)
     extent = found.extent
     offset, timestamp_ms = (None, None) if found.record is None else found.record
     return OffsetsShown(

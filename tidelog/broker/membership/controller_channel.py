@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -148,15 +149,9 @@ class ControllerChannel:
         """Waits for news of the leader, or so long; False if the time is up."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + seconds
-        news = loop.create_future()
-        self._news.add(news)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout_at(min(until_s, deadline_s)):
-                await news
-        except TimeoutError:
-            pass
-        finally:
-            self._news.discard(news)
+                await self._news.wait()
         return loop.time() < deadline_s
 
     def _gave_up(self, failure: Exception, *, is_begun: bool) -> NotController | ControllerLost:

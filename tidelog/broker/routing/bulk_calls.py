@@ -21,9 +21,11 @@ PATIENCE_S: Final = 1.0
 """How long a leader is looked for. A partition that cannot be asked about must not hold back the others for longer."""
 
 
-async def offsets_of(asked: Sequence[tuple[PartitionHandle, int | None]]) -> list[Offsets | TidelogError]:
+async def offsets_of(
+    asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]],
+) -> list[Offsets | TidelogError]:
     """Of each partition the extent, and if it comes with a timestamp (ms) the first record of that time or later; or
-    why not."""
+    why not. An error that stands for a partition is passed on."""
     found: list[Offsets | TidelogError | None] = [None] * len(asked)
     remote = [(number, one) for number, (one, _) in enumerate(asked) if isinstance(one, RemotePartition)]
     if remote:
@@ -37,7 +39,7 @@ async def offsets_of(asked: Sequence[tuple[PartitionHandle, int | None]]) -> lis
 
 
 async def _ask_again(
-    asked: Sequence[tuple[PartitionHandle, int | None]], answers: list[Offsets | TidelogError]
+    asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]], answers: list[Offsets | TidelogError]
 ) -> None:
     """Of a leader here that is about to be elected: it knows in a moment."""
     deadline_s = _patience_ends_s()
@@ -47,7 +49,9 @@ async def _ask_again(
             answers[number] = await _offsets_here(partition, timestamp_ms)
 
 
-async def _offsets_here(partition: PartitionHandle, timestamp_ms: int | None) -> Offsets | TidelogError:
+async def _offsets_here(partition: PartitionHandle | TidelogError, timestamp_ms: int | None) -> Offsets | TidelogError:
+    if isinstance(partition, TidelogError):
+        return partition
     try:
         return await offsets_at(partition, timestamp_ms)
     except TidelogError as error:

@@ -82,16 +82,10 @@ class LeaderLookup:
 
     async def wait_until(self, is_reached: Callable[[], bool], deadline_s: float) -> None:
         """Returns when `is_reached()`, looked at whenever something has changed, or at the deadline (loop time)."""
-        loop = asyncio.get_running_loop()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):
                 while not is_reached():
-                    future = loop.create_future()
-                    self._watchers.add(future)
-                    try:
-                        await future
-                    finally:
-                        self._watchers.discard(future)
+                    await self._watchers.wait()
 
     def find(self, topic: str, partition: int) -> tuple[Topic, PartitionInfo]:
         """A partition in the image. Raises `UnknownTopic`, `UnknownPartition`."""

@@ -26,6 +26,15 @@ class Watchers:
     def discard(self, future: asyncio.Future[None]) -> None:
         self._futures.pop(future, None)
 
+    async def wait(self) -> None:
+        """Returns when they are woken next."""
+        future = asyncio.get_running_loop().create_future()
+        self.add(future)
+        try:
+            await future
+        finally:
+            self.discard(future)
+
     def wake_all(self) -> None:
         """Something changed: everybody looks again."""
         if not self._futures:
