@@ -14,7 +14,7 @@ Ids made from HTTP idempotency keys (bit 62) number one request each: their sequ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tidelog.model.errors import IdempotencyKeyReused, OutOfOrderSequence, ProducerFenced
@@ -137,6 +137,14 @@ class ProducerTable:
     def restore(self, states: Iterable[tuple[int, ProducerState]]) -> None:
         """Puts back states read from a checkpoint, least recently heard first."""
         self._states = dict(list(states)[-self._producers_max :])
+
+    def states_before(self, offset: int) -> Iterator[tuple[int, ProducerState]]:
+        """The states as of when the log ended at `offset`, as far as batches that are still remembered tell."""
+        for producer_id, state in self._states.items():
+            batches = tuple(seen for seen in state.batches if seen.base_offset < offset)
+            if batches:
+                later = sum(seen.record_count for seen in state.batches[len(batches) :])
+                yield producer_id, replace(state, batches=batches, run_records=state.run_records - later)
 
     def expire(self, before_ms: int) -> int:
         """Forgets producers not heard since `before_ms`; says how many."""

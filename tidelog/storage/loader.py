@@ -20,6 +20,7 @@ from itertools import zip_longest
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import OFFSET_MAX, PartitionId
 from tidelog.model.ports import File
+from tidelog.storage.handover import drop_handover, read_handover
 from tidelog.storage.load_report import Corrections, LoadReport
 from tidelog.storage.log_state import FoundLog, LogFiles
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
@@ -91,9 +92,13 @@ class _Loader:
         found = FoundLog(info.incarnation, segments, tail, trails.lineage, trails.producers, self._durable)
         log = PartitionLog(self._identity, files, self._settings, found, now_ms)
         log.replica, log.sequences_used = info.replica, used
+        if info.restarts:
+            producers_max = self._settings.producers_max
+            log.producers.restore(read_handover(self._files, self._directory, self._codec, producers_max))
         for damage in self._report.damage:
             log.damage.note(damage)
         is_interrupted = log.tail.sequence < used and log.active.end_offset == log.active.base_offset
+        is_interrupted = is_interrupted or bool(info.restarts)
         if offline_reason is None and (trails.first < len(doomed) + len(segments) - 1 or is_interrupted):
             offline_reason = self._begin_anew(log, now_ms)
         is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > log.tail.sequence
@@ -105,6 +110,8 @@ class _Loader:
         offline_reason = offline_reason or self._finish_deletion(doomed)
         if offline_reason:
             log.take_offline(offline_reason)
+        else:
+            drop_handover(self._files, self._directory)
         return log, self._report
 
     # -- finding --------------------------------------------------------------------------------------------------

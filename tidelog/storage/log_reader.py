@@ -1,13 +1,16 @@
-"""Reading a log: segments in order, which of them holds an offset, and what is missing between them."""
+"""Reading a log: segments in order, which of them holds an offset, what is missing between them, and what was known of
+producers where one of them begins."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from tidelog.model.errors import DamagedBatch
+from tidelog.model.producers import ProducerState
 from tidelog.storage.log_state import LogState
 from tidelog.storage.segment import Damage, Entry, Extent, Segment
+from tidelog.storage.trails import read_trails
 
 
 class LogReader:
@@ -109,6 +112,21 @@ class LogReader:
                 if entry is not None:
                     return entry
         return None
+
+    # -- producers ------------------------------------------------------------------------------------------------
+
+    def producers_before(self, offset: int, now_ms: int) -> list[tuple[int, ProducerState]]:
+        """The producers' states as of when the log ended at `offset`, which is not far behind its start: for a replica
+        that begins there. At most `LogSettings.producers_max` of them. Raises `Overloaded`.
+
+        The checkpoint that the first segment opens with knows of what was deleted; memory would not do, as it has only
+        the last batches of each. But it has to if the checkpoint is damaged.
+        """
+        state = self._state
+        kept = max(1, bisect_left(state.segments, offset, key=lambda segment: segment.base_offset))
+        settings, codec = state.settings, state.files.codec
+        trails = read_trails(codec, state.segments[:kept], settings.producers_max, now_ms, end_offset=offset)
+        return list(trails.producers.items() if trails.has_checkpoint else state.producers.states_before(offset))
 
     def _damaged(self, damage: Damage) -> DamagedBatch:
         return DamagedBatch(

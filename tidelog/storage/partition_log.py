@@ -39,12 +39,13 @@ class PartitionLog(LogState):
         self._flusher = flusher = Flusher(self)
         self._appender = appender = Appender(self, flusher)
         self._deleter = deleter = Deleter(self, appender, flusher)
-        truncator = Truncator(self, appender, flusher, deleter)
+        truncator = Truncator(self, reader, appender, flusher, deleter)
         mender = Mender(self, reader)
         self.scrubber = Scrubber(self, reader)
         # The parts' methods are the log's own: bound here, so that no call costs two frames.
         self.parts, self.entries, self.extent, self.read = reader.parts, reader.entries, reader.extent, reader.read
         self.has_bytes, self.batch_since = reader.has_bytes, reader.batch_since
+        self.producers_before = reader.producers_before
         self.append, self.roll, self.mark = appender.append, appender.roll, appender.mark
         self.begin_anew = appender.begin_anew
         self.begin_flush, self.hold = flusher.begin, files.hold

@@ -31,6 +31,7 @@ from crc32c import crc32c
 from xxhash import xxh3_128, xxh3_128_digest
 
 from tidelog.model.batch_header import BatchHeader
+from tidelog.model.errors import InvalidBatch
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer
 from tidelog.model.producers import BATCHES_REMEMBERED, SEQUENCES, ProducerState, SeenBatch
@@ -253,6 +254,26 @@ class RowCodec:
         if kind == Kind.PRODUCER:
             return _parse_producer(raw)
         return None
+
+    # -- producers on their way to another replica ------------------------------------------------------------------
+
+    def pack_producers(self, producers: Iterable[tuple[int, ProducerState]]) -> bytes:
+        """PRODUCER rows that stand in no catalog: another replica of the partition begins its own with them."""
+        rows = (
+            _PRODUCER.pack(MAGIC, VERSION, Kind.PRODUCER, 0, 0, 0, *_producer_fields(producer_id, state))
+            for producer_id, state in producers
+        )
+        return b"".join(map(self.seal_bytes, rows))
+
+    def parse_producers(self, raw: Buffer) -> list[tuple[int, ProducerState]]:
+        """Raises `InvalidBatch` if any of the rows is damaged, or is another partition's."""
+        found: list[tuple[int, ProducerState]] = []
+        for at in range(0, len(raw), ROW_BYTES):
+            row = raw[at : at + ROW_BYTES]
+            if len(row) < ROW_BYTES or not self.is_sound(row) or row[3] != Kind.PRODUCER:
+                raise InvalidBatch(f"the state of a producer, {at} bytes into what a replica sent, is damaged")
+            found.append(_parse_producer(row))
+        return found
 
 
 _SIGNATURE = MAGIC.to_bytes(2, "little") + bytes([VERSION])

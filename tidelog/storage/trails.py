@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidelog.model.ids import OFFSET_MAX
 from tidelog.model.producers import ProducerState, ProducerTable
 from tidelog.storage.lineage import Lineage
 from tidelog.storage.rows import ROW_BYTES, RowCodec
@@ -20,6 +21,8 @@ class Trails(NamedTuple):
     producers: ProducerTable
     first: int
     """Index of the oldest segment that was needed: the last one, unless its checkpoint is damaged."""
+    has_checkpoint: bool
+    """False if no segment has a sound checkpoint: what the deleted ones amounted to is missing."""
 
 
 class Checkpoint(NamedTuple):
@@ -29,8 +32,10 @@ class Checkpoint(NamedTuple):
     producers: list[tuple[int, ProducerState]]
 
 
-def read_trails(codec: RowCodec, segments: Sequence[Segment], producers_max: int, now_ms: int) -> Trails:
-    """The lineage and the producer table at the end of `segments`.
+def read_trails(
+    codec: RowCodec, segments: Sequence[Segment], producers_max: int, now_ms: int, *, end_offset: int = OFFSET_MAX
+) -> Trails:
+    """The lineage and the producer table at the end of `segments`, or at `end_offset`, which lies in the last of them.
 
     Producers seen in rows count as heard now: remembering one for longer than configured is harmless.
     """
@@ -41,8 +46,8 @@ def read_trails(codec: RowCodec, segments: Sequence[Segment], producers_max: int
     producers = ProducerTable(producers_max)
     producers.restore(checkpoint.producers if checkpoint else [])
     for segment in segments[first:]:
-        _follow(segment, lineage, producers, now_ms)
-    return Trails(lineage, producers, first)
+        _follow(segment, lineage, producers, now_ms, end_offset)
+    return Trails(lineage, producers, first, checkpoint is not None)
 
 
 def read_checkpoint(codec: RowCodec, segment: Segment) -> Checkpoint | None:
@@ -66,10 +71,12 @@ def read_checkpoint(codec: RowCodec, segment: Segment) -> Checkpoint | None:
     return checkpoint
 
 
-def _follow(segment: Segment, lineage: Lineage, producers: ProducerTable, now_ms: int) -> None:
+def _follow(segment: Segment, lineage: Lineage, producers: ProducerTable, now_ms: int, end_offset: int) -> None:
     for row in segment.entries(segment.base_offset):
         if isinstance(row, Damage):
             continue
+        if row.base_offset >= end_offset:
+            break
         if not lineage or lineage[-1][0] < row.epoch:
             lineage.append((row.epoch, row.base_offset))
         if row.producer_id >= 0:

@@ -2,7 +2,8 @@
 
 - `truncate_to` drops the end. Done half, it leaves a longer piece of the log as it was, and is asked for again.
   Metainfo goes first, so that what goes is not taken for lost, and that no row sequence is given out twice.
-- `start_over` drops everything. Metainfo says so first, and whoever opens the log next finishes it.
+- `start_over` drops everything. Metainfo says so first, and whoever opens the log next finishes it, with what it is to
+  remember of producers (`handover`).
 
 Both are durable when they return. Blocking; no flush may be under way. They may run on the disk thread while nobody
 uses the log.
@@ -10,11 +11,15 @@ uses the log.
 
 from __future__ import annotations
 
-from tidelog.model.producers import ProducerTable
-from tidelog.storage.appender import Appender
+from collections.abc import Iterable
+
+from tidelog.model.producers import ProducerState, ProducerTable
+from tidelog.storage.appender import OUT_OF_SPACE, Appender
 from tidelog.storage.deleter import Deleter
 from tidelog.storage.flush import Flusher
+from tidelog.storage.handover import drop_handover, keep_handover
 from tidelog.storage.lineage import epoch_before
+from tidelog.storage.log_reader import LogReader
 from tidelog.storage.log_state import LogState
 from tidelog.storage.rows import NO_TIMESTAMP, Tail
 from tidelog.storage.segment import Segment
@@ -25,8 +30,11 @@ from tidelog.storage.truncation import Truncation, find_truncation, remove_all, 
 class Truncator:
     """Truncates one log."""
 
-    def __init__(self, state: LogState, appender: Appender, flusher: Flusher, deleter: Deleter) -> None:
+    def __init__(
+        self, state: LogState, reader: LogReader, appender: Appender, flusher: Flusher, deleter: Deleter
+    ) -> None:
         self._state = state
+        self._reader = reader
         self._appender = appender
         self._flusher = flusher
         self._deleter = deleter
@@ -56,7 +64,8 @@ class Truncator:
         epoch = epoch_before(state.lineage, last.base_offset) or 0
         truncation = find_truncation(self._codec, last, offset, state.tail._replace(epoch=epoch))
         if truncation.tail.offset < state.log_start_offset:
-            self.start_over(state.log_start_offset, now_ms=now_ms)
+            known = self._reader.producers_before(truncation.tail.offset, now_ms)
+            self.start_over(state.log_start_offset, now_ms=now_ms, producers=known)
             return
         try:
             with self._opened.pinned(last.log_path, last.catalog_path):
@@ -82,17 +91,18 @@ class Truncator:
         if state.active.end_offset == state.active.base_offset:
             self._appender.write_catalog_afresh()  # there is nothing that a roll could seal
 
-    def start_over(self, offset: int, *, now_ms: int) -> None:
-        """Drops everything: the log is empty and goes on at `offset`, which may be anywhere. Neither epochs nor
-        producers are known any more. For a follower whose log ends before its leader's begins, or that has nothing in
-        common with it. Raises `OSError`: the log is offline then.
+    def start_over(self, offset: int, *, now_ms: int, producers: Iterable[tuple[int, ProducerState]] = ()) -> None:
+        """Drops everything: the log is empty and goes on at `offset`, which may be anywhere. No epochs are known any
+        more, and of producers what is given: the states as of `offset` in the log that this one is to equal. For a
+        follower whose log ends before its leader's begins, or that has nothing in common with it. Raises `OSError`: the
+        log is offline then.
         """
         state = self._state
         state.require_online()
         self._use_up_sequences()
         self._flusher.disown_all()
         try:
-            self._begin_at(offset)
+            self._begin_at(offset, producers)
         except OSError as error:
             state.take_offline(f"starting over at offset {offset} failed: {error}")
             raise
@@ -102,12 +112,14 @@ class Truncator:
         """Every truncation has a number of its own: facts noted before it are told by theirs."""
         self._state.sequences_used = max(self._state.sequences_used + 1, self._state.tail.sequence)
 
-    def _begin_at(self, offset: int) -> None:
+    def _begin_at(self, offset: int, producers: Iterable[tuple[int, ProducerState]]) -> None:
         state, opened = self._state, self._opened
         used, is_behind = state.sequences_used, offset < state.tail.offset
         state.tail = Tail(used, used, 0, offset, 0, NO_TIMESTAMP, offset)
         state.durable_offset = offset
         state.lineage, state.producers = [], ProducerTable(state.settings.producers_max)
+        state.producers.restore(producers)
+        self._keep_producers()
         state.store_metainfo(state.metainfo(offset, restarts=True))
         self._deleter.close_files()
         self._deleter.doomed.clear()
@@ -123,3 +135,13 @@ class Truncator:
         state.marked = state.tail.durable
         state.damage.clip(offset, offset)
         state.store_metainfo(state.metainfo(offset))
+        drop_handover(opened.files, state.directory)
+
+    def _keep_producers(self) -> None:
+        state, files = self._state, self._opened.files
+        try:
+            keep_handover(files, state.directory, self._codec.pack_producers(state.producers.items()))
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise
+            keep_handover(files, state.directory, b"")  # what goes makes room; only a crash meanwhile costs them

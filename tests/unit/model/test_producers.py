@@ -51,6 +51,20 @@ def test_the_last_batches_are_answered_with_their_offsets() -> None:
     ]
 
 
+def test_the_states_as_of_an_offset_know_nothing_of_later_batches() -> None:
+    sender = Sender()
+    for records in (3, 1, 4, 1, 5, 9):
+        sender.send(records)
+    sender.table.remember(8, 0, 0, 1, sender.offset, now_ms=1)
+    earlier = ProducerTable(10)
+    earlier.restore(sender.table.states_before(109))
+    assert [producer_id for producer_id, _ in earlier.items()] == [PRODUCER]
+    assert earlier.check(PRODUCER, 0, 8, 1) == (108, 108)
+    assert earlier.check(PRODUCER, 0, 0, 3) == (None, None)
+    assert earlier.check(PRODUCER, 0, 9, 5) is None
+    assert sender.repeat(14, 9) == (114, 122)
+
+
 def test_a_gap_is_refused() -> None:
     sender = Sender()
     sender.send(2)

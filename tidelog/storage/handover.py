@@ -1,0 +1,54 @@
+"""The file that keeps the producers' states for a log that starts over, while its segments go.
+
+The log is told of them once. A crash between the decision, which metainfo holds, and the checkpoint of the new segment
+would lose them, and the log would look as if it needed nothing more. So they are durable before the decision is, and
+the next opening takes them from here. The file counts only while metainfo says `restarts`, and goes afterwards.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from tidelog.model.errors import InvalidBatch
+from tidelog.model.ports import Files
+from tidelog.model.producers import ProducerState
+from tidelog.storage.rows import ROW_BYTES, RowCodec
+
+HANDOVER = "producers"
+
+
+def keep_handover(files: Files, directory: str, rows: bytes) -> None:
+    """Keeps these PRODUCER rows, durably, and nothing that was kept before. Raises `OSError`."""
+    path = f"{directory}/{HANDOVER}"
+    if not rows:
+        if files.exists(path):
+            files.remove(path)
+            files.sync_dir(directory)
+        return
+    file = files.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.pwritev([rows], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.sync_dir(directory)
+
+
+def read_handover(files: Files, directory: str, codec: RowCodec, rows_max: int) -> list[tuple[int, ProducerState]]:
+    """Returns the states that were kept; none if there is no such file, or if any of it is damaged."""
+    try:
+        file = files.open(f"{directory}/{HANDOVER}")
+        try:
+            return codec.parse_producers(file.pread(rows_max * ROW_BYTES, 0))
+        finally:
+            file.close()
+    except (OSError, InvalidBatch):
+        return []
+
+
+def drop_handover(files: Files, directory: str) -> None:
+    """Removes the file. Best effort: it does not count any more."""
+    with suppress(OSError):
+        if files.exists(f"{directory}/{HANDOVER}"):
+            files.remove(f"{directory}/{HANDOVER}")
