@@ -38,6 +38,7 @@ KEPT = {
     "question-of-one-who-was-put-out": "a leader forgot what a follower had said, and never asked it again",
     "reader-of-a-cut-tail": "a leader that was cut off told a reader of its successor's that the log ends before",
     "registration-of-a-dead-process": "what a dead process had sent came late, and put the next one out for good",
+    "repeated-batch-of-a-deleted-past": "a follower that started over took a repeat of a deleted batch for new",
     "restarted-leader-goes-on-in-its-epoch": "a restarted leader went on in its old epoch with less than it had",
     "sequence-gap-after-acknowledgement": "a leader that was cut off told a producer of a gap that only it had",
     "voters-changed-by-what-the-disk-held": "a restarted voter went by the voters of its last snapshot for ever",

@@ -19,6 +19,7 @@ from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import InvalidBatch, TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock
+from tidelog.model.producers import ProducerState
 from tidelog.replication.isr.events import (
     AppendFetched,
     DeleteRecords,
@@ -85,6 +86,8 @@ class Follower:
         self._correlation = 0
         self._batches: list[RecordBatch] = []
         """What is to be appended at the core's word."""
+        self._producers: list[tuple[int, ProducerState]] = []
+        """The log is to know of these if it starts over at the core's word."""
         self._is_closed = False
         self._truncating: asyncio.Task[None] | None = None
 
@@ -137,14 +140,14 @@ class Follower:
         if self._is_closed or answer.leader_epoch != self.leader_epoch:
             return
         correlation = self._correlation
+        self._producers = []
         match answer.status:
             case FetchStatus.OK:
                 self._take(correlation, answer, data)
             case FetchStatus.DIVERGING:
                 self._execute(self._core.step(DivergingAt(correlation, answer.epoch, answer.end_offset)))
             case FetchStatus.OUT_OF_RANGE:
-                event = FetchOutOfRange(correlation, answer.log_start_offset, answer.end_offset)
-                self._execute(self._core.step(event))
+                self._take_producers(correlation, answer, data)
             case _:
                 self.not_before_s = self._clock.monotonic_s() + RETRY_S[answer.status]
         self.news(self)
@@ -164,6 +167,16 @@ class Follower:
         fetched = Fetched(correlation, base, end, _epochs(batches), answer.high_watermark, answer.log_start_offset)
         self._execute(self._core.step(fetched))
 
+    def _take_producers(self, correlation: int, answer: PartitionFetched, data: memoryview) -> None:
+        try:
+            self._producers = self.log.files.codec.parse_producers(data)
+        except InvalidBatch as error:
+            logger.error("a leader sent damaged rows", partition=str(self.partition_id), error=str(error))
+            self.not_before_s = self._clock.monotonic_s() + RETRY_S[FetchStatus.DAMAGED]
+            return
+        event = FetchOutOfRange(correlation, answer.log_start_offset, answer.end_offset)
+        self._execute(self._core.step(event))
+
     def on_flushed(self) -> None:
         """The log writer's report. While a truncation waits for its turn, what was under way before says nothing of the
         log that will be left."""
@@ -182,7 +195,8 @@ class Follower:
                 case AppendFetched():
                     self._append()
                 case Truncate() | StartOver():
-                    self._truncating = self._spawn(f"truncation-{self.partition_id}", self._truncate(effect))
+                    truncation = self._truncate(effect, self._producers)
+                    self._truncating = self._spawn(f"truncation-{self.partition_id}", truncation)
                 case DeleteRecords(to):
                     self._delete_records(to)
                 case ReportFlushed():
@@ -215,12 +229,12 @@ class Follower:
             return
         self._log_writer.submit(self)
 
-    async def _truncate(self, effect: Truncate | StartOver) -> None:
+    async def _truncate(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:
         """Truncates the log while no flush of it is under way. A disk that refuses takes the log offline; what it only
         cannot do now is tried again."""
         while not self._is_closed and self.log.offline_reason is None:
             try:
-                await self._log_writer.exclusively(self, lambda: self._cut_now(effect))
+                await self._log_writer.exclusively(self, lambda: self._cut_now(effect, producers))
             except (OSError, TidelogError) as error:
                 logger.error("a replica could not be truncated", partition=str(self.partition_id), error=str(error))
                 await asyncio.sleep(RETRY_S[FetchStatus.DAMAGED])
@@ -233,13 +247,13 @@ class Follower:
         self._execute(self._core.step(Truncated(self.log.log_end_offset)))
         self.news(self)
 
-    def _cut_now(self, effect: Truncate | StartOver) -> None:
+    def _cut_now(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:
         now_ms = self._clock.wall_ms()
         match effect:
             case Truncate(to):
                 self.log.truncate_to(to, high_watermark=self._core.high_watermark, now_ms=now_ms)
             case StartOver(at):
-                self.log.start_over(at, now_ms=now_ms)
+                self.log.start_over(at, now_ms=now_ms, producers=producers)
 
     def close(self) -> None:
         """Follows no more. What is appended is still made durable."""

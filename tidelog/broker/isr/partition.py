@@ -223,6 +223,14 @@ class Partition(LedPartition):
         self._stats.replica_log_reads += 1
         return (self.log.read(offset, bytes_max, self.log.log_end_offset).data,)
 
+    def producers_for_follower(self) -> bytes:
+        """Returns PRODUCER rows of what was known where the log begins: for a follower that begins there, too.
+
+        Raises `Overloaded`.
+        """
+        known = self.log.producers_before(self.log.log_start_offset, self._clock.wall_ms())
+        return self.log.files.codec.pack_producers(known)
+
     def _drop_recent(self) -> None:
         """Of what is in memory, what all followers in sync have."""
         ends = self._protocol.follower_ends

@@ -53,7 +53,8 @@ class FetchStatus(Enum):
     DIVERGING = "diverging"
     """Its log is not the beginning of the leader's: see `PartitionFetched.epoch` and `.end_offset`."""
     OUT_OF_RANGE = "out_of_range"
-    """The leader's log begins behind what it asked for, or ends before."""
+    """The leader's log begins behind what it asked for, or ends before. What follows is no batches, but PRODUCER rows
+    (docs/data-files.md): what the leader knew of producers where its log begins."""
     FENCED_EPOCH = "fenced_epoch"
     """It follows an older leader epoch: wait for the metadata."""
     UNKNOWN_EPOCH = "unknown_epoch"
@@ -63,7 +64,7 @@ class FetchStatus(Enum):
 
 
 class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
-    """One partition's part of an answer; `size` bytes of batches belong to it."""
+    """One partition's part of an answer; `size` bytes of batches, or of rows, belong to it."""
 
     topic_id: str
     partition: int
@@ -82,7 +83,7 @@ class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicasFetched(msgspec.Struct, frozen=True, tag=True):
-    """The batches follow, partition after partition."""
+    """The batches, or rows, follow, partition after partition."""
 
     partitions: tuple[PartitionFetched, ...]
     is_session_lost: bool = False

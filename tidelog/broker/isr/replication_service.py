@@ -275,8 +275,7 @@ class ReplicationService:
                 told = self._told(question.state, FetchStatus.DIVERGING, partition, epoch=epoch, end_offset=end_offset)
                 return told, ()
             case OutOfRange(_, log_end_offset):
-                told = self._told(question.state, FetchStatus.OUT_OF_RANGE, partition, end_offset=log_end_offset)
-                return told, ()
+                return self._out_of_range(question.state, partition, log_end_offset)
             case Serve(from_offset):
                 return self._served(question.state, partition, from_offset, bytes_max)
             case _:
@@ -288,11 +287,23 @@ class ReplicationService:
         try:
             data = partition.read_for_follower(from_offset, bytes_max)
         except OffsetOutOfRange:
-            told = self._told(state, FetchStatus.OUT_OF_RANGE, partition, end_offset=partition.log_end_offset)
-            return told, ()
+            return self._out_of_range(state, partition, partition.log_end_offset)
         except (DamagedBatch, TidelogError):
             return self._told(state, FetchStatus.DAMAGED, partition), ()
         return self._told(state, FetchStatus.OK, partition, size=sum(map(len, data))), data
+
+    def _out_of_range(
+        self, state: FollowerState, partition: Partition, log_end_offset: int
+    ) -> tuple[PartitionFetched, Sequence[Buffer]]:
+        """The follower starts over at this log's start, and may lead later: it has to know the producers' batches that
+        were deleted here, or would take a repeated one for new."""
+        try:
+            producers = partition.producers_for_follower()
+        except TidelogError:
+            return self._told(state, FetchStatus.DAMAGED, partition), ()
+        size = len(producers)
+        told = self._told(state, FetchStatus.OUT_OF_RANGE, partition, size=size, end_offset=log_end_offset)
+        return told, (producers,)
 
     @staticmethod
     def _told(

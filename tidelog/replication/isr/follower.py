@@ -10,6 +10,9 @@ Two things must not be trusted. A **high watermark** says nothing about which lo
 and truncating to it loses batches that were committed. An **answer** counts only if it is the one to the newest
 question, and the log's tail is still what it was then: an old "diverging", come twice, would truncate what was fetched
 since.
+
+A log of which nothing is of use starts over. Where the leader's begins is said by its answer "out of range", together
+with what it knew of producers there. So a follower that has not been told starts over at 0, and asks from there.
 """
 
 from __future__ import annotations
@@ -152,7 +155,7 @@ class IsrFollower:
 
     def _on_fetched(self, answer: Fetched) -> list[FollowerEffect]:
         if self._is_of_another_past(answer):
-            return self._truncate(StartOver(self._log_end_offset))
+            return self._truncate(StartOver(0))
         if (contradiction := self._contradiction(answer)) is not None:
             return self._distrust(contradiction)
         self._is_aligned = True
@@ -222,7 +225,7 @@ class IsrFollower:
         if to >= self._log_end_offset:
             return self._distrust(f"calls a log diverging that ends at {self._log_end_offset}, where its own goes on")
         if to < self._log_start_offset:
-            return self._truncate(StartOver(to))
+            return self._truncate(StartOver(0))
         return self._truncate(Truncate(to))
 
     def _on_out_of_range(self, log_start: int, log_end: int) -> list[FollowerEffect]:

@@ -73,13 +73,14 @@ class Site:
 
 
 class Stage:
-    """Broker 1 leads, broker 2 follows. `lost` answers to fetches are not delivered."""
+    """Broker 1 leads, broker 2 follows. `lost` answers to fetches are not delivered, `damaged` ones with bytes that
+    have turned over."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.leader, self.follower = Site(1), Site(2)
         self.asked: list[AlterPartition] = []
         self.fetches: list[FetchReplicas] = []
-        self.lost = 0
+        self.lost = self.damaged = 0
         self.loses_reports = False
         """Of what has become durable."""
         self.unflushed: list[bool] = []
@@ -163,7 +164,11 @@ class Stage:
         if self.lost:
             self.lost -= 1
             raise TimeoutError
-        return Answer(answer.message, (b"".join(answer.payload),))
+        payload = b"".join(answer.payload)
+        if self.damaged and payload:
+            self.damaged -= 1
+            payload = payload[:-1] + bytes([payload[-1] ^ 1])
+        return Answer(answer.message, (payload,))
 
     def notify(
         self, node_id: int, message: msgspec.Struct, payload: Sequence[bytes] = (), *, lane: Lane = Lane.CONTROL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.unit.broker.conftest import batch, produce
-from tests.unit.broker.isr.stage import EPOCHS, Stage, play, until
+from tests.unit.broker.isr.stage import EPOCHS, PARTITION, Stage, play, until
 from tidelog.broker.runtime.log_writer import UNAWAITED_S
 from tidelog.replication.isr.events import IsrChanged
 
@@ -173,6 +173,51 @@ def test_a_divergent_tail_is_cut_and_replaced() -> None:
         stage.fetch(stage.follow(epoch=4))
         await until(lambda: stage.follower.log.durable_offset == 4)
         assert stage.follower.content() == stage.leader.content()
+
+    play(story)
+
+
+def test_a_follower_that_starts_over_recognises_what_was_deleted_at_the_leader_and_leads() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead(isr=(1,))
+        for sequence in range(2):
+            await produce(partition, batch(b"gone", producer_id=7, sequence=sequence, timestamp_ms=1))
+        await produce(partition, batch(b"kept", producer_id=7, sequence=2, timestamp_ms=1))
+        await produce(partition, batch(b"kept", producer_id=8, sequence=0, timestamp_ms=1))
+        stage.leader.log.delete_records(2)
+        partition.close(is_deposed=True)
+        partition = stage.lead(epoch=2, isr=(1,))
+        follower = stage.follow(epoch=2)
+        fetcher = stage.fetch(follower)
+        await until(lambda: stage.follower.log.durable_offset == 4)
+        assert stage.follower.log.log_start_offset == 2
+        fetcher.remove(PARTITION)
+        follower.close()
+        partition.close(is_deposed=True)
+        stage.leader = stage.follower
+        after = stage.lead(epoch=3, isr=(1,))
+        for sequence in range(3):
+            repeated = batch(b"again", producer_id=7, sequence=sequence, timestamp_ms=1)
+            assert (await produce(after, repeated)).base_offset == sequence
+        assert after.log_end_offset == 4
+
+    play(story)
+
+
+def test_damaged_rows_of_producers_are_asked_for_again() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead(isr=(1,))
+        await produce(partition, batch(b"gone", producer_id=7, sequence=0, timestamp_ms=1))
+        stage.leader.log.delete_records(1)
+        partition.close(is_deposed=True)
+        stage.lead(epoch=2, isr=(1,))
+        stage.damaged = 1
+        follower = stage.follow(epoch=2)
+        stage.fetch(follower)
+        await until(lambda: len(stage.fetches) == 2)
+        assert stage.follower.log.log_end_offset == 0
+        await until(lambda: stage.follower.log.log_end_offset == 1 and follower.is_readable)
+        assert stage.follower.log.producers.check(7, 0, 0, 1) == (0, 0)
 
     play(story)
 

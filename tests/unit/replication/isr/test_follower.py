@@ -157,12 +157,25 @@ def test_a_leader_that_contradicts_itself_is_followed_no_more(
     assert follower.step(FetchDue(4)) == [Fetch(4, 13, 10, 4)]
 
 
+def test_a_log_that_parts_from_the_leaders_before_its_start_asks_where_that_begins() -> None:
+    """It is told there, too, what the leader knew of producers."""
+    follower = IsrFollower(4, LogState(5, 10, 10, ((3, 0),)), 10)
+    follower.step(FetchDue(1))
+    assert follower.step(DivergingAt(1, 2, 3)) == [StartOver(0)]
+    assert follower.step(Truncated(0)) == [FollowHighWatermark(0)]
+    assert follower.step(FetchDue(2)) == [Fetch(2, 0, 0, None)]
+    assert follower.step(FetchOutOfRange(2, 2, 9)) == [StartOver(2)]
+
+
 def test_an_emptied_log_whose_past_was_newer_than_the_leaders_forgets_it() -> None:
     """All of it was deleted; the leader, elected after a loss, has batches of an older epoch there."""
     emptied = IsrFollower(4, LogState(10, 10, 10, ((3, 0),)), 10)
     emptied.step(FetchDue(1))
-    assert emptied.step(Fetched(1, 10, 12, ((2, 10),), 12, 8)) == [StartOver(10)]
-    emptied.step(Truncated(10))
+    assert emptied.step(Fetched(1, 10, 12, ((2, 10),), 12, 8)) == [StartOver(0)]
+    emptied.step(Truncated(0))
     emptied.step(FetchDue(2))
-    assert emptied.step(Fetched(2, 10, 12, ((2, 10),), 12, 8)) == [AppendFetched(12)]
+    assert emptied.step(FetchOutOfRange(2, 8, 12)) == [StartOver(8)]
+    emptied.step(Truncated(8))
+    emptied.step(FetchDue(3))
+    assert emptied.step(Fetched(3, 8, 12, ((2, 8),), 12, 8)) == [AppendFetched(12)]
     assert emptied.step(Appended(12)) == [FollowHighWatermark(12)]
