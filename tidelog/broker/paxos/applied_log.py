@@ -35,6 +35,7 @@ from tidelog.broker.runtime.stats import Stats
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import DiskFull, Overloaded, TidelogError
 from tidelog.model.ports import Buffer, Clock
+from tidelog.model.producers import ProducerState
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Kind, Value
@@ -134,6 +135,11 @@ class AppliedLog:
             return None
         return found if digest_of(found) == value.digest else None
 
+    def producers_before(self, offset: int) -> bytes:
+        """Returns PRODUCER rows of what was known when the log ended at `offset`, not far behind its start: for a
+        replica that starts over there. Raises `Overloaded`."""
+        return self.log.files.codec.pack_producers(self.log.producers_before(offset, self._clock.wall_ms()))
+
     def take(self, applied: Applied, payload: Buffer | None) -> None:
         """The next value in order; of an APPEND that is not here yet, with its batches."""
         batches: list[RecordBatch] = []
@@ -206,11 +212,14 @@ class AppliedLog:
         elif self._due is None:
             self._due = asyncio.get_running_loop().call_later(FLUSH_S, self.hurry)
 
-    async def start_over(self, offset: int) -> None:
-        """Drops everything: the log goes on at `offset`. Raises as `PartitionLog.start_over`: it is offline then."""
+    async def start_over(self, offset: int, producers: list[tuple[int, ProducerState]]) -> None:
+        """Drops everything: the log goes on at `offset`, and remembers these producers. Raises as
+        `PartitionLog.start_over`: it is offline then."""
         now_ms = self._clock.wall_ms()
         self.is_truncating = True
-        await self._log_writer.exclusively(self, lambda: self.log.start_over(offset, now_ms=now_ms))
+        await self._log_writer.exclusively(
+            self, lambda: self.log.start_over(offset, now_ms=now_ms, producers=producers)
+        )
         self.is_truncating = False
         self._go_on()
         self.watchers.wake_all()

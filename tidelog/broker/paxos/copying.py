@@ -2,8 +2,9 @@
 
 A batch lies in every replica's log at the same offset, byte for byte. So whoever lacks what all others have truncated
 reads on at its own log's end, from any of them, until it has reached what that one's journal begins with. If that log
-begins later, by retention, this one starts over with its first batch. With the answer comes who the voters were where
-that journal begins.
+begins later, by retention, this one starts over with its first batch, and with what was known of producers there: as a
+leader it has to recognise a repeated batch that is deleted. With the answer comes who the voters were where that
+journal begins.
 
 A copy is as good as what its sender has applied; each batch is verified by its CRC and has to continue the log.
 """
@@ -22,6 +23,7 @@ from tidelog.model.batch_header import parse_header
 from tidelog.model.errors import InternalError, TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Entropy
+from tidelog.model.producers import ProducerState
 from tidelog.storage.received import parse_received
 from tidelog.transport.peer import Answer
 
@@ -84,17 +86,19 @@ class Copier:
         if self._wanted() is None or log.log_end_offset != offset:
             return True
         floor = decode_floor(read.floor)
-        first = parse_header(answer.body).base_offset if len(answer.body) else read.log_start_offset
+        size = len(answer.body) - read.producers_size
+        data, producers = answer.body[:size], answer.body[size:]
+        first = parse_header(data).base_offset if len(data) else read.log_start_offset
         if first > offset and read.log_start_offset > offset:
-            await self._start_over(first)
-        elif len(answer.body):
-            batches = parse_received(answer.body, offset, log.tail.epoch, may_skip=True)
+            await self._start_over(first, log.files.codec.parse_producers(producers))
+        elif len(data):
+            batches = parse_received(data, offset, log.tail.epoch, may_skip=True)
             self._applied.append_copied(batches)
         wanted = self._wanted() or 0
         if log.log_end_offset >= floor.next_offset and floor.position >= wanted:
             self._arrived(floor)
         return self._wanted() is None or log.log_end_offset > offset
 
-    async def _start_over(self, offset: int) -> None:
+    async def _start_over(self, offset: int, producers: list[tuple[int, ProducerState]]) -> None:
         logger.info("a replica starts over", partition=str(self._partition_id), offset=offset)
-        await self._applied.start_over(offset)
+        await self._applied.start_over(offset, producers)

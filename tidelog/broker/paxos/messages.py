@@ -41,11 +41,14 @@ class ReadApplied(msgspec.Struct, frozen=True, tag=True):
 
 class AppliedRead(msgspec.Struct, frozen=True, tag=True):
     """Whole batches, which follow; none at the log's end. A log that begins later than the offset asked for gives those
-    from its beginning on; the first may begin before that."""
+    from its beginning on; the first may begin before that. Whoever asks may then have to start over with the first, so
+    behind the batches come PRODUCER rows (docs/data-files.md): what was known of producers before it."""
 
     log_start_offset: int
     floor: bytes
     """What the answering replica's journal begins with (`journal.Floor`), encoded."""
+    producers_size: int = 0
+    """How many of the last bytes that follow are rows."""
 
 
 PAXOS_MESSAGES = (PartitionFrame, AppliedDurable, ReadApplied, AppliedRead)

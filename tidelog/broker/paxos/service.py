@@ -14,6 +14,7 @@ import msgspec
 from tidelog.broker.paxos.messages import AppliedDurable, AppliedRead, PartitionFrame, ReadApplied
 from tidelog.broker.paxos.move_throttle import MoveThrottle, where
 from tidelog.broker.paxos.replica import PaxosReplica
+from tidelog.model.batch_header import parse_header
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.transport.peer import Answer
@@ -76,11 +77,14 @@ class PaxosService:
         if replica is None or not replica.is_readable:
             raise NotFound("this broker has no such replica now")
         log = replica.log
-        told = AppliedRead(log.log_start_offset, msgspec.msgpack.encode(replica.floor()))
         offset = max(asked.offset, log.log_start_offset)
-        if offset >= log.log_end_offset:
-            return Answer(told)
-        return Answer(told, (log.read(offset, size, log.log_end_offset).data,))
+        data = log.read(offset, size, log.log_end_offset).data if offset < log.log_end_offset else b""
+        producers = b""
+        if asked.offset < log.log_start_offset:
+            first = parse_header(data).base_offset if data else log.log_start_offset
+            producers = replica.applied.producers_before(first)
+        floor = msgspec.msgpack.encode(replica.floor())
+        return Answer(AppliedRead(log.log_start_offset, floor, len(producers)), (data, producers))
 
     def _find(self, topic_id: str, partition: int) -> PaxosReplica | None:
         return self._replica(PartitionId(TopicId(topic_id), partition))

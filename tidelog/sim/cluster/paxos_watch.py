@@ -118,9 +118,9 @@ class PaxosWatch:
         return begin
 
     def _starts_over(self, original: Any) -> Any:
-        async def start_over(copier: Copier, offset: int) -> None:
+        async def start_over(copier: Copier, offset: int, producers: Any) -> None:
             self._truth.saw("replica of a majority starts over")
-            await original(copier, offset)
+            await original(copier, offset, producers)
 
         return start_over
 

@@ -159,6 +159,32 @@ def test_who_is_behind_begins_where_the_others_begin_also_within_a_batch() -> No
     play(story)
 
 
+def test_who_starts_over_recognises_what_was_deleted_and_leads() -> None:
+    async def story(stage: Stage) -> None:
+        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
+        await restart(stage)
+        await stage.lead(1)
+        await stage.quiet()
+        await stage.sites[3].crash()
+        for sequence in range(3):
+            assert isinstance(await stage.produce(1, LARGE, producer=(7, sequence)), ProduceReceipt)
+        await write(stage, 1, 30)
+        assert await stage.delete(1, 20) is None
+        await write(stage, 1, 30)
+        node = stage.sites[1].replica.engine.node
+        await until(lambda: node.replica.begin > 20)
+        await stage.sites[3].boot()
+        await stage.quiet()
+        assert starts(stage) == [20, 20, 20]
+        await stage.lead(3)
+        for sequence in range(3):
+            repeated = await stage.produce(3, LARGE, producer=(7, sequence))
+            assert isinstance(repeated, ProduceReceipt) and repeated.base_offset == sequence
+        assert stage.sites[3].replica.log.log_end_offset == 63
+
+    play(story)
+
+
 def test_a_restart_between_agreement_and_deletion_makes_up_for_it() -> None:
     async def story(stage: Stage) -> None:
         await stage.lead(1)
