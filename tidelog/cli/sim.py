@@ -12,6 +12,7 @@ import typer
 from tidelog.cli.options import Json
 from tidelog.cli.tables import count_progress, print_table, show
 from tidelog.cli.terminal import EXIT_ERROR, counted
+from tidelog.sim.cluster.families import ON, Family, families_of
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.main import ALL, Simulator, Summary, replay_command, run
 
@@ -30,6 +31,14 @@ def sim(
         bool | None,
         typer.Option("--groups/--no-groups", help="Consumer groups in clusters; default: as the seed says."),
     ] = None,
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Families of faults in clusters, beside the usual ones, with commas between them: "
+            f"{', '.join(Family)}; or all, or none.",
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes to use.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -46,16 +55,32 @@ def sim(
       tidelog sim --of cluster --runs 500
       tidelog sim --of cluster --protocol mixed --runs 500
       tidelog sim --of cluster --groups --runs 500
+      tidelog sim --of cluster --faults tail,missing --runs 500
     """
     simulators = ALL if of is None else (of,)
+    families = _families(faults)
     with count_progress() as progress:
         bar = progress.add_task("simulating", total=runs)
         summary = run(
-            runs, seed, jobs, lambda done, _: progress.update(bar, completed=done), simulators, protocol, groups
+            runs,
+            seed,
+            jobs,
+            lambda done, _: progress.update(bar, completed=done),
+            simulators,
+            protocol,
+            groups,
+            families,
         )
     show(summary, _print_summary, as_json=as_json, document=_document)
     if not summary.is_good:
         raise typer.Exit(EXIT_ERROR)
+
+
+def _families(names: str | None) -> tuple[Family, ...]:
+    try:
+        return ON if names is None else families_of(names)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}; there are {', '.join(Family)}", param_hint="--faults") from None
 
 
 def _document(summary: Summary) -> dict[str, object]:
@@ -69,12 +94,16 @@ def _document(summary: Summary) -> dict[str, object]:
             {
                 "seed": failure.seed,
                 "violations": list(failure.violations),
-                "replay": replay_command(failure.seed, summary.simulators, summary.mix, summary.groups),
+                "replay": _replay(summary, failure.seed),
             }
             for failure in summary.failures
         ],
         "never_happened": summary.never_happened,
     }
+
+
+def _replay(summary: Summary, seed: int) -> str:
+    return replay_command(seed, summary.simulators, summary.mix, summary.groups, summary.families)
 
 
 def _print_summary(summary: Summary) -> None:
@@ -86,7 +115,7 @@ def _print_summary(summary: Summary) -> None:
         figures = [acknowledged, counted(summary.faults, "fault"), *figures]
     print(f"{counted(summary.runs, 'run')} from seed {summary.first_seed}: {', '.join(figures)}")
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
-        print(f"\nseed {failure.seed}: {replay_command(failure.seed, summary.simulators, summary.mix, summary.groups)}")
+        print(f"\nseed {failure.seed}: {_replay(summary, failure.seed)}")
         for violation in failure.violations:
             print(f"  {violation}")
         if summary.runs == 1:

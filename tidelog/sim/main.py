@@ -14,6 +14,7 @@ from functools import partial
 
 from tidelog.sim.broker import crash
 from tidelog.sim.broker.sometimes import SOMETIMES as SOMETIMES_IN_A_BROKER
+from tidelog.sim.cluster.families import KINDS, ON, Family
 from tidelog.sim.cluster.run import run_seed as run_cluster_seed
 from tidelog.sim.cluster.sometimes import GROUPS_SEEN, SOMETIMES_WITH
 from tidelog.sim.cluster.sometimes import SOMETIMES as SOMETIMES_IN_A_CLUSTER
@@ -53,6 +54,7 @@ class Summary:
     simulators: Sequence[Simulator] = ALL
     mix: Mix | None = None
     groups: bool | None = None
+    families: Sequence[Family] = ON
     runs: int = 0
     records_acknowledged: int = 0
     counters: Counter[str] = field(default_factory=Counter)
@@ -67,6 +69,7 @@ class Summary:
         expected = list(SOMETIMES_IN_A_BROKER) if Simulator.BROKER in self.simulators else []
         if Simulator.CLUSTER in self.simulators:
             expected += map(_in_a_cluster, GROUPS_SEEN if self.groups else SOMETIMES_IN_A_CLUSTER)
+            expected += [_in_a_cluster(f"fault: {kind}") for family in self.families for kind in KINDS[family]]
             for runs, names in SOMETIMES_WITH.items():
                 if self.counters[_in_a_cluster(runs)] >= COUNTED_FROM_RUNS * SHARE:
                     expected += map(_in_a_cluster, names)
@@ -91,12 +94,17 @@ class Summary:
 
 
 def replay_command(
-    seed: int, simulators: Sequence[Simulator] = ALL, mix: Mix | None = None, groups: bool | None = None
+    seed: int,
+    simulators: Sequence[Simulator] = ALL,
+    mix: Mix | None = None,
+    groups: bool | None = None,
+    families: Sequence[Family] = ON,
 ) -> str:
     """Returns the command that runs one seed again."""
     options = [f" --of {simulators[0]}"] if len(simulators) == 1 else []
     options += [] if mix is None else [f" --protocol {mix}"]
     options += [] if groups is None else [" --groups" if groups else " --no-groups"]
+    options += [] if families == ON else [f" --faults {','.join(families) or 'none'}"]
     return f"tidelog sim --runs 1 --seed {seed}{''.join(options)}"
 
 
@@ -108,23 +116,31 @@ def run(
     simulators: Sequence[Simulator] = ALL,
     mix: Mix | None = None,
     groups: bool | None = None,
+    families: Sequence[Family] = ON,
 ) -> Summary:
     """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each. `mix` and
-    `groups` are for clusters; None leaves it to the seed."""
-    summary = Summary(first_seed, simulators, mix, groups)
+    `groups` are for clusters; None leaves it to the seed. So are `families`, of faults beside the usual ones."""
+    summary = Summary(first_seed, simulators, mix, groups, families)
     seeds = range(first_seed, first_seed + runs)
-    for outcome in spread(partial(run_seed, simulators, mix, groups), seeds, jobs, chunk_items=CHUNK_SEEDS):
+    run_one = partial(run_seed, simulators, mix, groups, families=families)
+    for outcome in spread(run_one, seeds, jobs, chunk_items=CHUNK_SEEDS):
         summary.add(outcome)
         if progress is not None:
             progress(summary.runs, runs)
     return summary
 
 
-def run_seed(simulators: Sequence[Simulator], mix: Mix | None, groups: bool | None, seed: int) -> Outcome:
+def run_seed(
+    simulators: Sequence[Simulator],
+    mix: Mix | None,
+    groups: bool | None,
+    seed: int,
+    families: Sequence[Family] = ON,
+) -> Outcome:
     """Runs one seed in each of these simulators."""
     whole = Outcome(seed, (), "", Counter(), 0)
     for simulator in simulators:
-        part = _run_cluster(seed, mix, groups) if simulator is Simulator.CLUSTER else _RUN[simulator](seed)
+        part = _run_cluster(seed, mix, groups, families) if simulator is Simulator.CLUSTER else _RUN[simulator](seed)
         prefix = f"{simulator}: " if len(simulators) > 1 else ""
         whole = Outcome(
             seed,
@@ -147,8 +163,8 @@ def _run_storage(seed: int) -> Outcome:
     return Outcome(seed, tuple(violations), "".join(traces), Counter(), 0)
 
 
-def _run_cluster(seed: int, mix: Mix | None, groups: bool | None) -> Outcome:
-    outcome = run_cluster_seed(seed, mix, groups)
+def _run_cluster(seed: int, mix: Mix | None, groups: bool | None, families: Sequence[Family]) -> Outcome:
+    outcome = run_cluster_seed(seed, mix, groups, families)
     counters = Counter({_in_a_cluster(name): count for name, count in outcome.counters.items()})
     return Outcome(seed, outcome.violations, outcome.trace, counters, outcome.records_acknowledged, outcome.events)
 

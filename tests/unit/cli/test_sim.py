@@ -12,7 +12,7 @@ from tidelog.sim.main import CHUNK_SEEDS, Summary
 
 
 def failing(runs: int, *asked_for: Any) -> Summary:
-    """`asked_for`: simulators, protocols, groups."""
+    """`asked_for`: simulators, protocols, groups, families of faults."""
     summary = Summary(7, *asked_for)
     for seed in range(7, 7 + runs):
         violations = ("record 3 is lost",) if seed == 7 else ()
@@ -46,12 +46,20 @@ def test_a_failure_comes_with_the_command_that_repeats_it(
     assert ("\n  last\n" in ran.out) is shows_trace
 
 
-def test_the_command_asks_for_the_same_protocol_and_groups(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_asks_for_the_same_clusters(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sim, "run", lambda runs, seed, jobs, progress, *asked_for: failing(runs, *asked_for))
     ran = tidelog("sim", "--runs", "2", "--of", "cluster", "--protocol", "mixed")
     assert "seed 7: tidelog sim --runs 1 --seed 7 --of cluster --protocol mixed\n" in ran.out
     ran = tidelog("sim", "--runs", "2", "--of", "cluster", "--groups")
     assert "seed 7: tidelog sim --runs 1 --seed 7 --of cluster --groups\n" in ran.out
+    ran = tidelog("sim", "--runs", "2", "--of", "cluster", "--faults", "tail,missing")
+    assert "seed 7: tidelog sim --runs 1 --seed 7 --of cluster --faults tail,missing\n" in ran.out
+
+
+def test_a_family_of_faults_that_there_is_not_is_named(tidelog: Tidelog) -> None:
+    ran = tidelog("sim", "--faults", "tail,tali")
+    assert ran.status == 2
+    assert "'tali' is not a valid Family; there are tail, missing" in ran.err
 
 
 def test_the_failures_of_a_batch_as_json(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,8 @@ class Book:
     reset_epoch: int | None = None
     """The leader of this epoch was elected from nobody: the book is truncated to what it has."""
     is_gone: bool = False
+    hurt: dict[int, None] = field(default_factory=dict)
+    """Members whose disk was robbed of something; nobody holds them to it until they are out of ISR and ELR."""
     minimums: list[tuple[float, int]] = field(default_factory=list)
     """`min.insync.replicas`, or the number of replicas if that is less: from when on."""
     unclean_epoch: int | None = None

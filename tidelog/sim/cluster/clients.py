@@ -43,6 +43,7 @@ class AnyBroker:
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.clock = SimClock(asyncio.get_running_loop())
+        self.may_write = world.may_write
         self._world = world
         self._rng = rng
         self._node = rng.choice(world.swarm.nodes)
@@ -121,6 +122,11 @@ class ClusterHistory(History):
 class ClusterProducer(Producer):
     """Its requests may overtake one another on their ways through several brokers. As a first sequence is free, that
     must not happen to the first batch of a producer id."""
+
+    async def _attempt(self, sent: Sent, body: bytes, *, is_retry: bool = False) -> bool:
+        assert isinstance(self._machine, AnyBroker)
+        await self._machine.may_write.wait()
+        return await super()._attempt(sent, body, is_retry=is_retry)
 
     def _may_have_lost(self) -> bool:
         assert isinstance(self._history, ClusterHistory)

@@ -56,6 +56,12 @@ class DataRot:
         self._rotting = strike.nodes[0] if self._rotting is None else self._rotting
         return self._rotting
 
+    def victims(self, strike: Strike) -> tuple[int, ...]:
+        """Returns the same as `victim`, or all nodes of a strike that names several, if it is the first."""
+        is_first = self._rotting is None
+        node = self.victim(strike)
+        return strike.nodes if is_first else (node,)
+
     async def _of_a_replica(self, strike: Strike, rng: random.Random) -> None:
         node = self.victim(strike)
         async with self._world.keepers[node].down(Machine.cut_power):
@@ -107,7 +113,7 @@ class DataRot:
         known = known_durable(partition_id, files)
         committed = {batch for batch in book.batches if batch.base >= book.start and batch.base in known}
         segments = [path for path in files if path.endswith(".log")]
-        return [one for path in segments for one in _in_file(node, path, files[path]) if one[0] in committed]
+        return [one for path in segments for one in batches_in(node, path, files[path]) if one[0] in committed]
 
     def _is_elsewhere(self, node: int, partition_id: PartitionId, batch: Held) -> bool:
         return any(
@@ -157,7 +163,8 @@ def known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[
     return {row.base_offset for row in rows if row.kind == Kind.BATCH and row.sequence < durable}
 
 
-def _in_file(node: int, path: str, content: bytes) -> list[tuple[Held, CopyExtent]]:
+def batches_in(node: int, path: str, content: bytes) -> list[tuple[Held, CopyExtent]]:
+    """The batches of a segment, and where they lie, up to the first damage."""
     found = []
     position = 0
     try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from msgspec import structs
 
+from tidelog.sim.cluster.families import ON, Family, draw_families
 from tidelog.sim.cluster.group_traffic import draw_group_settings, draw_groups, draw_mishaps, draw_topics, has_groups
 from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
 from tidelog.sim.cluster.scenario import Order, Scenario, Step, Strike, Swarm
@@ -99,8 +101,11 @@ STORM: dict[str, int | str] = {
 DRIFTS = (0.0, 0.0, 0.01, 0.04)
 
 
-def draw_scenario(seed: int, mix: Mix | None = None, groups: bool | None = None) -> Scenario:
-    """The scenario of a seed; the same in every process. Whatever `mix` is asked for, the same befalls the brokers.
+def draw_scenario(
+    seed: int, mix: Mix | None = None, groups: bool | None = None, families: Sequence[Family] = ON
+) -> Scenario:
+    """The scenario of a seed; the same in every process. Whatever `mix` is asked for, the same befalls the brokers;
+    whatever `families` of faults are added, the rest stays as it is.
 
     With `groups`, their topics are all that there is."""
     rng = stream(seed, "cluster")
@@ -116,6 +121,8 @@ def draw_scenario(seed: int, mix: Mix | None = None, groups: bool | None = None)
         steps += _draw_journal_rot(stream(seed, JOURNAL_ROT), swarm)
     if has_moves:
         steps += _draw_orders(rng, swarm, MOVES)
+    elif swarm.traffic.topics:
+        steps += draw_families(seed, swarm, families)
     if swarm.groups.groups:
         steps += draw_mishaps(seed, swarm.groups, swarm.chaos_s)
     ending = rng.choice(("healed", "core"))

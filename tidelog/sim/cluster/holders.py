@@ -84,17 +84,21 @@ class Holders:
     def may_wipe(self, node: int) -> bool:
         """True if a member of ISR or ELR is left for whatever this node's disk holds; or a majority."""
         for partition_id, book in self.books.items():
-            info = self._info(partition_id)
-            if info is None or book.is_gone:
-                continue
-            if book.is_paxos and not self.may_forget(partition_id, node):
-                return False
-            members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
-            rotten = self._rotten.get(partition_id, {})
-            sound = [other for other in members if other != node and other not in rotten and self._stands(book, other)]
-            if (node in members and not sound and not book.is_paxos) or (rotten and node not in rotten):
+            if self._info(partition_id) is not None and not book.is_gone and not self.may_rob(node, partition_id):
                 return False
         return True
+
+    def may_rob(self, node: int, partition_id: PartitionId) -> bool:
+        """True if all that this node's disk holds of a partition is elsewhere too."""
+        info, book = self._info(partition_id), self.books[partition_id]
+        if info is None or book.is_gone:
+            return False
+        if book.is_paxos and not self.may_forget(partition_id, node):
+            return False
+        members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
+        rotten = self._rotten.get(partition_id, {})
+        sound = [other for other in members if other != node and other not in rotten and self._stands(book, other)]
+        return bool(node not in members or sound or book.is_paxos) and (not rotten or node in rotten)
 
     def may_forget(self, partition_id: PartitionId, node: int) -> bool:
         """As `Majorities.may_forget`."""
@@ -112,6 +116,11 @@ class Holders:
         nodes = [] if info is None else [int(node) for node in (*info.isr, *info.elr)]
         return [node for node in nodes if self._stands(book, node)]
 
+    def replicas(self, partition_id: PartitionId) -> list[int]:
+        """The brokers that are to have a copy, by the controller's last word."""
+        info = self._info(partition_id)
+        return [] if info is None else [int(node) for node in info.replicas]
+
     def has_safely(self, node: int, partition_id: PartitionId, batch: Held) -> bool:
         """True if that batch is on this node's disk, sound."""
         shadow = self.shadow(node, partition_id)
@@ -123,12 +132,23 @@ class Holders:
         self._rotten.setdefault(partition_id, {})[node] = None
         self.shadow(node, partition_id).is_rotten = True
 
+    def hurts(self, node: int, partition_id: PartitionId) -> None:
+        """This disk lost something of a partition that the controller takes to be there."""
+        self.books[partition_id].hurt[node] = None
+
+    def robs(self, node: int, partition_id: PartitionId) -> None:
+        """All that this disk had of a partition is gone."""
+        self.hurts(node, partition_id)
+        if self.books[partition_id].is_paxos:
+            self.forgets(partition_id, node)
+        self.shadow(node, partition_id).wiped()
+
     def is_rotten(self, partition_id: PartitionId) -> bool:
         """True if anything of it was ever damaged."""
         return partition_id in self._rotten
 
     def _stands(self, book: Book, node: int) -> bool:
         """True if the controller is not wrong about this member."""
-        if node in self._wiped:
+        if node in self._wiped or node in book.hurt:
             return False
         return not book.is_volatile or (node not in self._died and self.is_running(node))

@@ -138,13 +138,15 @@ class JournalRot:
         self._world.truth.saw(f"journal rotted: {what}")
 
 
-def payloads_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator[Payload]:
-    """Of values with batches, of all entries that a journal knows to be durable."""
+def payloads_in(
+    partition_id: PartitionId, files: Mapping[str, bytes], *, is_known_durable: bool = True
+) -> Iterator[Payload]:
+    """Of values with batches, of all entries that a journal knows to be durable, or of all."""
     known = known_durable(partition_id, files)
     for path, content in files.items():
-        for position, entry in _entries_in(path, content):
+        for position, entry in entries_in(path, content):
             data = bytes(entry.data)
-            for payload in _payload_of(data) if entry.header.base_offset in known else ():
+            for payload in payload_of(data) if entry.header.base_offset in known or not is_known_durable else ():
                 try:
                     batches = [held(batch) for batch in iter_batches(payload)]
                 except TidelogError:
@@ -162,7 +164,7 @@ def pieces_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator
             slots = [slot for slot, row in enumerate(rows[path]) if row is None or row.durable < newest]
             pieces = [Piece(path, slot * ROW_BYTES, (slot + 1) * ROW_BYTES) for slot in slots]
         elif path.endswith(".log"):
-            entries = [(at, entry) for at, entry in _entries_in(path, content) if entry.header.base_offset in known]
+            entries = [(at, entry) for at, entry in entries_in(path, content) if entry.header.base_offset in known]
             pieces = [Piece(path, at, at + len(entry.data)) for at, entry in entries]
         else:
             pieces = [Piece(path, 0, len(content))] if content else []
@@ -174,7 +176,7 @@ def _is_catalog(path: str) -> bool:
     return path.endswith(".catalog")
 
 
-def _entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
+def entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
     """The entries of a segment, and where they lie."""
     position = 0
     try:
@@ -185,7 +187,8 @@ def _entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
         pass  # what stands behind another damage is left alone
 
 
-def _payload_of(data: bytes) -> Iterator[bytes]:
+def payload_of(data: bytes) -> Iterator[bytes]:
+    """The payload of an entry, if it has one with batches."""
     head, payload = decode_entry(data) or (None, None)
     if head is None or not payload or head.kind is not EntryKind.SLOT:
         return

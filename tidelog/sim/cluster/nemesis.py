@@ -24,12 +24,17 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | rot of a replica, rot of all copies | bits of committed batches turn over: `DataRot` |
 | rot of a journal | bits of what a Paxos replica has accepted and promised: `JournalRot` |
 | wipe | the disk is replaced by an empty one |
+| tail of ... | all die at an acknowledgement, and the end of a log is damaged: `TailStrikes` |
+| directory missing | all die, and start without something that a disk had of a partition: `DirectoryStrikes` |
 | restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from tidelog.sim.cluster.data_rot import DataRot
+from tidelog.sim.cluster.directory_strikes import DirectoryStrikes
 from tidelog.sim.cluster.disk_strikes import DiskStrikes
 from tidelog.sim.cluster.journal_rot import JournalRot
 from tidelog.sim.cluster.ledger import Ledger
@@ -37,8 +42,15 @@ from tidelog.sim.cluster.network_strikes import NetworkStrikes
 from tidelog.sim.cluster.process_strikes import ProcessStrikes
 from tidelog.sim.cluster.role_strikes import RoleStrikes
 from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.tail_strikes import TailStrikes
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.seeds import stream
+
+
+class Part(Protocol):
+    """Some of the kinds."""
+
+    def effects(self) -> Effects: ...
 
 
 class Nemesis:
@@ -48,9 +60,11 @@ class Nemesis:
         self._seed = seed
         self._world = world
         self._effects: Effects = {}
-        parts = (ProcessStrikes(world), NetworkStrikes(world), DiskStrikes(world), RoleStrikes(world))
+        parts: tuple[Part, ...] = (ProcessStrikes(world), NetworkStrikes(world), DiskStrikes(world), RoleStrikes(world))
         data_rot = DataRot(world, ledger)
-        for part in (*parts, data_rot, JournalRot(world, ledger, data_rot)):
+        parts += data_rot, JournalRot(world, ledger, data_rot), TailStrikes(world, ledger, data_rot)
+        parts += (DirectoryStrikes(world, ledger, data_rot),)
+        for part in parts:
             self._effects |= part.effects()
 
     async def strike(self, strike: Strike) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from structlog.testing import capture_logs
@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from tidelog.sim.cluster.administrator import Administrators
 from tidelog.sim.cluster.data import Data
 from tidelog.sim.cluster.drawing import MOVES, draw_scenario
+from tidelog.sim.cluster.families import ON, Family
 from tidelog.sim.cluster.group_traffic import Mishap
 from tidelog.sim.cluster.groups.run import Groups
 from tidelog.sim.cluster.groups.watch import GroupWatch
@@ -28,6 +29,7 @@ from tidelog.sim.cluster.replica_watch import ReplicaWatch
 from tidelog.sim.cluster.rules import all_rules
 from tidelog.sim.cluster.scenario import Scenario, Step, Strike, simpler
 from tidelog.sim.cluster.sometimes import RUNS_WITH_GROUPS, count_logs, count_steps, runs_with
+from tidelog.sim.cluster.stories import draw_story
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.cluster.watch import Watch
@@ -42,9 +44,15 @@ from tidelog.sim.kit.shrink import Shrinking
 SHRINK_RUNS_MAX = 300
 
 
-def run_seed(seed: int, mix: Mix | None = None, groups: bool | None = None) -> Outcome:
-    """Runs one seed to its end, with topics that commit as `mix` says, or as the seed does; so with consumer groups."""
-    return run_scenario(draw_scenario(seed, mix, groups))
+def run_seed(seed: int, mix: Mix | None = None, groups: bool | None = None, families: Sequence[Family] = ON) -> Outcome:
+    """Runs one seed to its end, with topics that commit as `mix` says, or as the seed does; so with consumer groups.
+    Faults of these `families` are added."""
+    return run_scenario(draw_scenario(seed, mix, groups, families))
+
+
+def run_story(family: Family, seed: int) -> Outcome:
+    """Runs the story of one seed."""
+    return run_scenario(draw_story(family, seed))
 
 
 def shrink(scenario: Scenario, *, runs_max: int = SHRINK_RUNS_MAX) -> Scenario:

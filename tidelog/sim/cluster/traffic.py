@@ -113,19 +113,20 @@ def mixed(seed: int, traffic: Traffic, mix: Mix) -> Traffic:
     if mix is Mix.ISR or not traffic.topics:
         return traffic
     if mix is Mix.PAXOS:
-        return structs.replace(traffic, topics=tuple(map(_by_majority, traffic.topics)))
+        return structs.replace(traffic, topics=tuple(map(by_majority, traffic.topics)))
     first, *others = traffic.topics
     if others:
-        pair = (first, _by_majority(others[0]), *others[1:])
+        pair = (first, by_majority(others[0]), *others[1:])
         if stream(seed, "mixed").random() < 0.5:
-            pair = (_by_majority(first), *others)
+            pair = (by_majority(first), *others)
         return structs.replace(traffic, topics=pair)
     twin = structs.replace(first, name=f"{first.name}{TWIN}")
     producers = (*traffic.producers, *_twins(traffic.producers))
-    return structs.replace(traffic, topics=(first, _by_majority(twin)), producers=producers)
+    return structs.replace(traffic, topics=(first, by_majority(twin)), producers=producers)
 
 
-def _by_majority(topic: TopicPlan) -> TopicPlan:
+def by_majority(topic: TopicPlan) -> TopicPlan:
+    """The same topic, with the other protocol."""
     return structs.replace(topic, configs={**topic.configs, COMMIT_PROTOCOL: PAXOS})
 
 

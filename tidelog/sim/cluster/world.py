@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import NO_VOTER, Voter
@@ -35,6 +36,10 @@ class World:
         """Disks, by their incarnation, that lost something they had promised to keep."""
         self.may_lose_data: Callable[[int], bool] = lambda node: True
         """True if the data on a node's disk is elsewhere too."""
+        self.may_write = asyncio.Event()
+        """Cleared while producers are to be silent."""
+        self.may_write.set()
+        self._silences = 0
         self._tasks: list[asyncio.Task[None]] = []
         for link in self.links():
             link.delay_s_min, link.delay_s_mean = swarm.delay_min_s, swarm.delay_mean_s
@@ -78,6 +83,23 @@ class World:
         if self.swarm.voters == 1:
             others = [other for other in self.swarm.nodes if other != node]
             self.machine(node).contacts = tuple((address_of(other), PEER_PORT) for other in others)
+
+    @contextmanager
+    def silence(self, *, is_kept: bool = True) -> Iterator[None]:
+        """No producer sends anything, not even again, for as long as this is open; if it `is_kept`."""
+        self._silences += is_kept
+        self._hush()
+        try:
+            yield
+        finally:
+            self._silences -= is_kept
+            self._hush()
+
+    def _hush(self) -> None:
+        if self._silences:
+            self.may_write.clear()
+        else:
+            self.may_write.set()
 
     def check_keepers(self) -> None:
         """Raises what a keeper died of."""

@@ -10,7 +10,8 @@ Nothing here says that names become durable in order: real journals keep it, POS
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from tidelog.sim.kit.choices import CrashChoices
 from tidelog.sim.kit.inode import FileNode
@@ -73,9 +74,17 @@ class Namespace:
             node = parent.names[name] = DirectoryNode()
         if not isinstance(node, DirectoryNode):
             raise os_error(errno.EEXIST, name)
-        self._make_durable(lambda assignment: assignment[0] is parent and assignment[1] == name)
+        self._make_durable(partial(_is_of, parent, name))
         parent.durable[name] = node
         return node
+
+    def assign_durably(self, nodes: Mapping[str, Node | None]) -> None:
+        """Gives names to other nodes, or to none, past the program: what waits for these names is history then."""
+        for path, node in nodes.items():
+            parent, name = self.parent(path)
+            self._make_durable(partial(_is_of, parent, name))
+            _assign(parent.names, name, node)
+            _assign(parent.durable, name, node)
 
     def sync_directory(self, directory: DirectoryNode) -> None:
         self._make_durable(lambda assignment: assignment[0] is directory)
@@ -105,6 +114,10 @@ class Namespace:
             for directory, name, _ in assignments:
                 _assign(directory.names, name, directory.durable.get(name))
         self.pending.clear()
+
+
+def _is_of(directory: DirectoryNode, name: str, assignment: Assignment) -> bool:
+    return assignment[0] is directory and assignment[1] == name
 
 
 def _assign(names: dict[str, Node], name: str, node: Node | None) -> None:

@@ -55,6 +55,32 @@ def lose(medium: Medium, path: str) -> None:
     directory.durable.pop(name, None)
 
 
+def write_back(medium: Medium) -> None:
+    """The kernel writes to the disk what a killed process left in its memory, as it does sooner or later."""
+    for node in medium.dirty.values():
+        node.sync()
+    medium.dirty.clear()
+
+
+def has_directory(medium: Medium, path: str) -> bool:
+    """True if there is one of that name."""
+    try:
+        medium.space.directory(path)
+    except OSError:
+        return False
+    return True
+
+
+def lose_directory(medium: Medium, path: str) -> None:
+    """Loses a directory with all that is in it."""
+    medium.statistics.faults["lost_directory"] += 1
+    for name, node in medium.walk().items():
+        if name.startswith(f"{path}/"):
+            medium.used_bytes -= len(node.data)
+            medium.dirty.pop(node.number, None)
+    medium.space.assign_durably({path: None})
+
+
 def plant(medium: Medium, path: str, content: bytes) -> None:
     """Puts a file there, durably, directories and all."""
     directory = medium.space.root

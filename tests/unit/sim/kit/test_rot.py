@@ -82,3 +82,26 @@ def test_lose_and_swap(disk: SimDisk) -> None:
     after = disk.crash()
     assert after.list("") == ["a"]
     assert content(after, "a") == b"b" * 1024
+
+
+def test_a_lost_directory_stays_lost_and_its_name_can_be_used_again(disk: SimDisk) -> None:
+    disk.make_dirs("one/two")
+    disk.open("one/two/file", create=True).pwritev([b"x"], 0)
+    used = disk.medium.used_bytes
+    rot.lose_directory(disk.medium, "one/two")
+    assert not rot.has_directory(disk.medium, "one/two")
+    assert disk.medium.used_bytes == used - 1
+    after = disk.crash()
+    assert after.list("one") == []
+    after.make_dirs("one/two")
+    assert after.list("one/two") == []
+    assert rot.has_directory(after.medium, "one/two")
+    assert not rot.has_directory(after.medium, "a"), "a file is none"
+
+
+def test_what_the_kernel_wrote_back_survives_and_can_rot(disk: SimDisk) -> None:
+    disk.open("b").pwritev([b"c" * 512], 1024)
+    after = disk.kill()
+    rot.write_back(after.medium)
+    rot.flip_bit(after.medium, "b", 1024, 0)
+    assert content(after.crash(), "b") == b"b" * 1024 + b"b" + b"c" * 511

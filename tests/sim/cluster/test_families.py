@@ -1,0 +1,65 @@
+"""Families of faults that are asked for: what they change of a seed, that their stories hit what they name, and the
+histories that failed once.
+
+`kept/families/<family>/<what went wrong>.json` holds scenarios that break a rule as long as the family is not mended.
+They are skipped until it is turned on (`tidelog.sim.cluster.families.ON`), and must pass from then on. Whoever works on
+a family runs one with `python -m tidelog.sim.cluster --trace --scenario "$(cat FILE)"`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.sim.cluster.drawing import draw_scenario
+from tidelog.sim.cluster.families import KINDS, ON, Family, families_of
+from tidelog.sim.cluster.run import run_scenario
+from tidelog.sim.cluster.scenario import decode_scenario, encode_scenario
+from tidelog.sim.cluster.stories import draw_story
+
+KEPT = Path(__file__).parent / "kept" / "families"
+SEEDS = 100
+STORIES = 5
+HIT = {
+    Family.TAIL: ("last batch damaged", "last entry damaged"),
+    Family.MISSING: ("directory lost",),
+}
+"""The counts of a story that has hit a disk, by family."""
+
+
+def test_names_of_families() -> None:
+    assert families_of("missing,tail") == (Family.MISSING, Family.TAIL)
+    assert families_of("all") == tuple(Family)
+    assert families_of("none") == ()
+    with pytest.raises(ValueError, match="tali"):
+        families_of("tail,tali")
+
+
+def test_a_family_adds_strikes_and_changes_nothing_else() -> None:
+    kinds = {kind for kinds in KINDS.values() for kind in kinds}
+    added = set[str]()
+    for seed in range(SEEDS):
+        without, all_of_them = (draw_scenario(seed, families=families) for families in ((), tuple(Family)))
+        assert all_of_them.swarm == without.swarm
+        assert [step for step in all_of_them.steps if step.kind not in kinds] == [*without.steps]
+        added.update(step.kind for step in all_of_them.steps)
+    assert kinds <= added
+
+
+@pytest.mark.parametrize("family", Family)
+def test_a_story_hits_what_it_is_about(family: Family) -> None:
+    stories = [draw_story(family, seed) for seed in range(STORIES)]
+    assert [decode_scenario(encode_scenario(story)) for story in stories] == stories
+    counters = [run_scenario(story).counters for story in stories]
+    assert sum(counted[name] for counted in counters for name in HIT[family]) >= STORIES / 2
+
+
+@pytest.mark.parametrize("path", sorted(KEPT.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_failed_once(path: Path) -> None:
+    family = Family(path.parent.name)
+    if family not in ON:
+        pytest.skip(f"the family {family} is not turned on yet")
+    scenario = decode_scenario(path.read_text())
+    assert {step.kind for step in scenario.steps} & {*KINDS[family]}
+    assert run_scenario(scenario).violations == ()

@@ -1,0 +1,76 @@
+"""Families of faults that somebody asks for by name: what real brokers died of, and survive only since it is mended.
+
+A family that is `ON` is part of every seed with data. The others are chosen (`tidelog sim --faults tail,missing`): the
+code as it is may fail them, and whoever mends it turns the family on here. Strikes of a family are drawn from a stream
+of their own, so the rest of a seed is the same run with them and without.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+from tidelog.sim.cluster.scenario import Strike, Swarm
+from tidelog.sim.kit.seeds import stream
+
+
+class Family(StrEnum):
+    """A family, by the name that asks for it."""
+
+    TAIL = "tail"
+    """All brokers die at an acknowledgement, and copies of the last batch are damaged."""
+    MISSING = "missing"
+    """A partition's directory is gone."""
+
+
+KINDS: dict[Family, dict[str, float]] = {
+    Family.TAIL: {
+        "tail of a log": 2.0,
+        "tail of a journal": 3.0,
+        "tail of log and journal": 2.0,
+        "tail of the metadata log": 1.0,
+    },
+    Family.MISSING: {"directory missing": 1.0},
+}
+"""Kinds of strikes, with their weights."""
+
+ON: tuple[Family, ...] = ()
+"""The families that nobody has to ask for."""
+
+STRUCK_SHARE = 0.7
+"""The part of the seeds that have a family's strikes."""
+STRIKES_MAX = 2
+
+
+def families_of(names: str) -> tuple[Family, ...]:
+    """Reads names with commas between them; `all` and `none` mean what they say. Raises `ValueError`."""
+    if names in ("all", "none"):
+        return tuple(Family) if names == "all" else ()
+    return tuple(Family(name.strip()) for name in names.split(","))
+
+
+def draw_families(seed: int, swarm: Swarm, families: Sequence[Family]) -> Iterator[Strike]:
+    """Yields the strikes of these families."""
+    for family in families:
+        rng = stream(seed, f"family {family}")
+        if rng.random() < STRUCK_SHARE:
+            for _ in range(rng.randint(1, STRIKES_MAX)):
+                yield _draw_strike(rng, swarm, family)
+
+
+def kinds_of(family: Family, swarm: Swarm) -> dict[str, float]:
+    """Returns its kinds, with their weights; those of journals only if a topic commits by majority."""
+    has_journals = any(topic.is_paxos for topic in swarm.traffic.topics)
+    return {kind: weight for kind, weight in KINDS[family].items() if has_journals or "journal" not in kind}
+
+
+def _draw_strike(rng: random.Random, swarm: Swarm, family: Family) -> Strike:
+    kinds = kinds_of(family, swarm)
+    return Strike(
+        at_s=round(rng.uniform(0.0, swarm.chaos_s), 4),
+        kind=rng.choices([*kinds], [*kinds.values()])[0],
+        nodes=(rng.choice(swarm.nodes),),
+        lasts_s=round(rng.choice((0.05, 0.5, 1.5)) * rng.uniform(0.5, 2.0), 4),
+        amount=round(rng.random(), 4),
+    )

@@ -1,0 +1,81 @@
+"""The good copies on the disks at this moment: whoever damages a copy asks first where the others are.
+
+One good copy is enough to demand a record, whatever holds it: a log, or the journal of a Paxos replica.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.model.ids import PartitionId
+from tidelog.sim.cluster.data_rot import CopyExtent, batches_in, durable_files
+from tidelog.sim.cluster.journal_rot import payloads_in
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.shadows import Held
+from tidelog.sim.cluster.world import World
+from tidelog.sim.kit.medium import Medium
+from tidelog.storage.log_manager import JOURNAL, log_directory
+
+
+class Copy(NamedTuple):
+    """A copy of some batches."""
+
+    extent: CopyExtent
+    batches: tuple[Held, ...]
+    is_in_journal: bool
+
+    @property
+    def node(self) -> int:
+        return self.extent.node
+
+
+class GoodCopies:
+    """The disks of one run."""
+
+    def __init__(self, world: World, ledger: Ledger) -> None:
+        self._world = world
+        self._ledger = ledger
+
+    def medium(self, node: int) -> Medium:
+        return self._world.machine(node).disk.medium
+
+    def _in_log(self, node: int, partition_id: PartitionId) -> list[Copy]:
+        files = durable_files(self.medium(node), log_directory(partition_id))
+        return [
+            Copy(extent, (batch,), is_in_journal=False)
+            for path, content in files.items()
+            if path.endswith(".log")
+            for batch, extent in batches_in(node, path, content)
+        ]
+
+    def _in_journal(self, node: int, partition_id: PartitionId) -> list[Copy]:
+        files = durable_files(self.medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
+        return [
+            Copy(CopyExtent(node, one.path, one.position, one.size), tuple(one.batches), is_in_journal=True)
+            for one in payloads_in(partition_id, files, is_known_durable=False)
+        ]
+
+    def read(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
+        """Returns all that is durable and sound in a log, or of values with batches in a journal; in order."""
+        return self._in_journal(node, partition_id) if is_journal else self._in_log(node, partition_id)
+
+    def committed(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
+        """Returns the copies of batches that must not be lost."""
+        book = self._ledger.books[partition_id]
+        if book.is_gone or book.is_volatile or book.is_unclean or book.reset_epoch is not None:
+            return []
+        committed = {batch for batch in book.batches if batch.base >= book.start}
+        copies = self.read(partition_id, node, is_journal=is_journal)
+        return [copy for copy in copies if committed.issuperset(copy.batches)]
+
+    def may_go(self, partition_id: PartitionId, copies: list[Copy]) -> bool:
+        """True if each batch of these is whole elsewhere, too, on the disk of a replica."""
+        others = {
+            batch
+            for node in self._ledger.replicas(partition_id)
+            for is_journal in (False, True)
+            for copy in self.read(partition_id, node, is_journal=is_journal)
+            if copy not in copies
+            for batch in copy.batches
+        }
+        return all(others.issuperset(copy.batches) for copy in copies)

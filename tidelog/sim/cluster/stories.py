@@ -1,0 +1,72 @@
+"""Short scenarios about one family of faults: write, have it acknowledged, take all brokers down, hit a disk, start
+them in some order, read everything.
+
+A walk meets such an hour rarely, and amid much else. A story is nothing but that hour, in a small cluster, so that a
+thousand of them take minutes.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tidelog.sim.cluster.families import Family, kinds_of
+from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
+from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic, by_majority
+from tidelog.sim.kit.history import Kind
+from tidelog.sim.kit.seeds import stream
+
+ALL_BUT_ONE_SHARE = 0.4
+"""The part of the stories about ends of logs in which a single good copy is left."""
+
+
+def draw_story(family: Family, seed: int) -> Scenario:
+    """Returns the story of a seed; the same in every process."""
+    rng = stream(seed, f"story of {family}")
+    swarm = _draw_swarm(rng, is_paxos=rng.random() < 0.5)
+    kinds = kinds_of(family, swarm)
+    count = 1
+    if family is Family.TAIL and rng.random() < ALL_BUT_ONE_SHARE:
+        count = swarm.traffic.topics[0].factor - 1
+    strike = Strike(
+        at_s=round(rng.uniform(0.2, swarm.chaos_s), 4),
+        kind=rng.choices([*kinds], [*kinds.values()])[0],
+        nodes=tuple(rng.sample(swarm.nodes, count)),
+        lasts_s=round(rng.uniform(0.1, 1.2), 4),
+        amount=round(rng.random(), 4),
+    )
+    return Scenario(seed, swarm, (strike,))
+
+
+def _draw_swarm(rng: random.Random, *, is_paxos: bool) -> Swarm:
+    topic = TopicPlan(
+        "data0",
+        partitions=rng.choice((1, 1, 2)),
+        factor=3,
+        configs={
+            "segment.bytes": rng.choice(("1024", "1048576")),
+            "min.insync.replicas": rng.choice(("1", "2", "2", "3")),
+        },
+    )
+    producers = [
+        ProducerPlan(f"p{number}", rng.choice((Kind.IDEMPOTENT, Kind.PLAIN)), -1, topic.name, number % topic.partitions)
+        for number in range(topic.partitions)
+    ]
+    return Swarm(
+        voters=3,
+        learners=0,
+        chaos_s=0.8,
+        delay_min_s=0.0,
+        delay_mean_s=rng.choice((0.0005, 0.002)),
+        disk_delay_s=rng.choice((0.0005, 0.002)),
+        clock_drift=0.0,
+        restart_s=0.01,
+        settings={
+            "broker.heartbeat.interval.ms": 100,
+            "broker.session.timeout.ms": rng.choice((400, 1_500)),
+            "replica.lag.time.max.ms": rng.choice((300, 1_000)),
+            "metadata.log.snapshot.records": rng.choice((20, 1_000)),
+            "paxos.journal.max.entries": rng.choice((40, 20_000)),
+            "log.scrub.period.ms": rng.choice((500, 600_000)),
+        },
+        traffic=Traffic((by_majority(topic) if is_paxos else topic,), tuple(producers)),
+    )

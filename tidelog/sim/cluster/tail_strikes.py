@@ -1,0 +1,125 @@
+"""Damage to the end of a log, before anything behind it vouches for it.
+
+All brokers die within a breath of an acknowledgement, and the last batch that a disk has of a partition turns over a
+bit, or into zeros: in a log, in the journal of a Paxos replica, in both, or the last entry of the metadata log. The row
+that names the batch stays sound, so this is no torn end. A sound copy is left on another disk: nothing may be lost.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from tidelog.model.ids import PartitionId
+from tidelog.sim.cluster.blackout import blackout
+from tidelog.sim.cluster.data_rot import CopyExtent, DataRot
+from tidelog.sim.cluster.disk_strikes import METADATA
+from tidelog.sim.cluster.good_copies import Copy, GoodCopies
+from tidelog.sim.cluster.journal_rot import entries_in
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.world import World
+from tidelog.sim.kit import rot
+from tidelog.storage.slot_entries import EntryKind, decode_entry
+
+ZEROED_SHARE = 0.4
+SECTOR_BYTES = 512
+
+
+class TailStrikes:
+    """The strikes of one run. Their nodes are those whose copies are damaged."""
+
+    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._data_rot = data_rot
+        self._copies = GoodCopies(world, ledger)
+
+    def effects(self) -> Effects:
+        """Returns them by kind."""
+        return {
+            "tail of a log": self._of_a_log,
+            "tail of a journal": self._of_a_journal,
+            "tail of log and journal": self._of_both,
+            "tail of the metadata log": self._of_the_metadata_log,
+        }
+
+    async def _of_a_log(self, strike: Strike, rng: random.Random) -> None:
+        await self._of_a_partition(strike, rng, (False,))
+
+    async def _of_a_journal(self, strike: Strike, rng: random.Random) -> None:
+        await self._of_a_partition(strike, rng, (True,))
+
+    async def _of_both(self, strike: Strike, rng: random.Random) -> None:
+        await self._of_a_partition(strike, rng, (False, True))
+
+    # -- partitions --------------------------------------------------------------------------------------------------
+
+    async def _of_a_partition(self, strike: Strike, rng: random.Random, in_journals: tuple[bool, ...]) -> None:
+        victims = self._data_rot.victims(strike)
+        async with blackout(self._world, strike, rng, victims):
+            for node in victims:
+                rot.write_back(self._copies.medium(node))
+            ends = {one: self._last_copies(one, victims, in_journals) for one in sorted(self._ledger.books)}
+            found = [(one, copies) for one, copies in ends.items() if copies and self._copies.may_go(one, copies)]
+            if not found:
+                self._world.truth.saw("fault withheld")
+                return
+            partition_id, copies = rng.choice(found)
+            for copy in copies:
+                damage(self._world, copy.extent, rng)
+                self._ledger.rots(copy.node, partition_id)
+                self._ledger.hurts(copy.node, partition_id)
+            self._world.truth.saw("last batch damaged")
+
+    def _last_copies(
+        self, partition_id: PartitionId, victims: tuple[int, ...], in_journals: tuple[bool, ...]
+    ) -> list[Copy]:
+        """Returns the last committed batch on the disk of each victim, if it is the last of them all."""
+        found = [
+            copy
+            for node in victims
+            for is_journal in in_journals
+            for copy in self._copies.committed(partition_id, node, is_journal=is_journal)[-1:]
+        ]
+        newest = max((copy.batches[-1].base for copy in found), default=0)
+        return [copy for copy in found if copy.batches[-1].base == newest]
+
+    # -- the metadata log --------------------------------------------------------------------------------------------
+
+    async def _of_the_metadata_log(self, strike: Strike, rng: random.Random) -> None:
+        async with blackout(self._world, strike, rng, strike.nodes):
+            entries = {node: list(self._entries(node)) for node in self._world.swarm.nodes}
+            victims = [node for node in strike.nodes if entries[node]]
+            sound = {entry for node, found in entries.items() if node not in victims for _, entry in found}
+            hit = [node for node in victims if entries[node][-1][1] in sound and self._may_hit(strike, node)]
+            for node in hit:
+                damage(self._world, entries[node][-1][0], rng)
+                self._world.destroy(node)
+            self._world.truth.saw("last entry damaged" if hit else "fault withheld")
+
+    def _may_hit(self, strike: Strike, node: int) -> bool:
+        """True if the fault atlas agrees, or if several are hit, which happens once in a run: what is left was seen."""
+        return len(strike.nodes) > 1 or self._world.may_destroy(node)
+
+    def _entries(self, node: int) -> Iterator[tuple[CopyExtent, tuple[int, bytes, bytes]]]:
+        """Yields the slots of a metadata log, in the order of writing: where each lies, and its position and value."""
+        for path, file in self._copies.medium(node).walk().items():
+            if path.startswith(METADATA) and path.endswith(".log"):
+                for position, entry in entries_in(path, bytes(file.durable)):
+                    data = bytes(entry.data)
+                    head, payload = decode_entry(data) or (None, None)
+                    if head is not None and head.kind is EntryKind.SLOT:
+                        yield CopyExtent(node, path, position, len(data)), (head.position, head.digest, payload or b"")
+
+
+def damage(world: World, extent: CopyExtent, rng: random.Random) -> None:
+    """Turns a bit over, or the whole of it into zeros, or a sector."""
+    medium, begin, end = world.machine(extent.node).disk.medium, extent.position, extent.position + extent.size
+    if rng.random() >= ZEROED_SHARE:
+        rot.flip_bit(medium, extent.path, rng.randrange(begin, end), rng.randrange(8))
+    else:
+        begin = rng.choice((begin, rng.randrange(begin, end)))
+        size = min(end - begin, rng.choice((extent.size, SECTOR_BYTES)))
+        rot.overwrite(medium, extent.path, begin, bytes(size))
+    world.truth.note("damage", *extent)
