@@ -58,6 +58,7 @@ from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Hello, PeerNode
 
 OPEN_FILES_MAX = 1_024
+LOOK_AT_VOTERS_S = 2.0
 IN_FORCE_S_MAX = 5.0
 """How long an answer waits until this broker itself is in line with what was decided."""
 
@@ -171,8 +172,8 @@ class Broker:
         """Opens everything, joins the cluster under the advertised addresses of its listeners, by their names, and
         returns when the cluster counts on this broker. That may take as long as the others need to be started.
 
-        Raises `MetadataDamaged`, `ConfigError`, `NodeIdInUse`, `WrongCluster`, `InvalidRequest` or `OSError`: this
-        broker cannot run; call `stop` all the same.
+        Raises `MetadataDamaged`, `WrongDirectory`, `ConfigError`, `NodeIdInUse`, `WrongCluster`, `InvalidRequest` or
+        `OSError`: this broker cannot run; call `stop` all the same.
         """
         self._spawn("log-writer", self.log_writer.run())
         peer_address = await self._listen(listeners)
@@ -186,7 +187,9 @@ class Broker:
         self._spawn("controller", self._controller.run())
         self._metadata.start()
         self.stage = "it waits for an active controller, which takes a majority of the voters, to be registered"
+        self._spawn("voters", self._look_for_lost_voters())
         await self._register(listeners, peer_address)
+        await self._cancel(["voters"])
         self.stage = "it is registered, and loading its logs"
         self._spawn("registration", self._registration.run())
         self._registration.on_metadata_applied()
@@ -197,6 +200,15 @@ class Broker:
             self._spawn(name, task)
         self._spawn("group-lags", self.group_lags.run())
         self.is_ready = True
+
+    async def _look_for_lost_voters(self) -> None:
+        """Says so, and what to do, if there can be no controller any more."""
+        while True:
+            await asyncio.sleep(LOOK_AT_VOTERS_S)
+            reason = await self._metadata.find_loss()
+            if reason and reason != self.stage:
+                logger.error("there can be no active controller", reason=reason)
+                self.stage = reason
 
     async def _listen(self, listeners: Mapping[str, Endpoint]) -> tuple[str, int]:
         """The address that peers are told. A broker that is alone by configuration can do without one."""
@@ -226,6 +238,7 @@ class Broker:
             self._metadata.cluster_id,
             clean_epoch,
             -1 if known is None else known.epoch,
+            self._metadata.lost_storage,
         )
         admitted = await self._registration.register(command)
         self._introduce(self._metadata.cluster_id, admitted.broker_epoch)
@@ -337,6 +350,10 @@ class Broker:
     def image_changed(self, image: ClusterImage) -> None:
         """For the metadata: something has been applied."""
         self.data.follow(image)
+
+    def waits(self, reason: str) -> None:
+        """For the metadata: this broker has no cluster yet."""
+        self.stage = reason
 
     def leading(self, number: int) -> None:
         """For the metadata: this broker leads its log, under this number."""

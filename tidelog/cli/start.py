@@ -15,7 +15,7 @@ import typer
 
 from tidelog.cli.imports import imported
 from tidelog.cli.options import ConfigFile, Settings, parse_settings
-from tidelog.cli.terminal import EXIT_ERROR, UsageError
+from tidelog.cli.terminal import EXIT_ERROR, UsageError, print_error
 from tidelog.config.errors import ConfigError
 from tidelog.config.load import load_config
 from tidelog.config.schema import BrokerConfig
@@ -79,7 +79,7 @@ def _run(config: BrokerConfig) -> int:
     try:
         status: int = assembly.run(config, partial(print, flush=True))
     except TidelogError as error:
-        print(f"error: {error.message}", file=sys.stderr)
+        print_error(error)
         return EXIT_ERROR
     except OSError as error:
         print(f"error: the broker cannot start: {error}", file=sys.stderr)

@@ -101,6 +101,8 @@ class RegisterBroker(Command, frozen=True, tag=True):
     """The broker epoch under which its predecessor on this disk stopped in good order; -1 if it did not."""
     replaces: int = -1
     """The newest registration of its node id that it knows of; -1 if none."""
+    lost_storage: str = ""
+    """The disk under which its data directory took part before, if that was lost since; else empty."""
 
 
 class BrokerHeartbeat(Command, frozen=True, tag=True):

@@ -2,6 +2,7 @@
 
 One node id is one broker. A process that registers under an id whose broker is not fenced is admitted only if the
 earlier process is surely dead: the same disk says so, since a data directory is locked as long as its process lives.
+So does a new disk of the metadata log in a directory that remembers the one before.
 Another disk under a live id is either a second broker with a wrong `node.id`, or a broker whose disk was replaced
 within its session's time; it is told to wait, and succeeds in the second case.
 
@@ -56,7 +57,7 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
     epoch = -1 if known is None else known.epoch
     if command.replaces != epoch:
         return Decision(answer=lambda after: RegistrationOutdated(after.position, epoch))
-    if known is not None and not known.is_fenced and known.storage != command.storage:
+    if known is not None and not known.is_fenced and known.storage not in (command.storage, command.lost_storage):
         raise NodeIdInUse(
             f"node id {node} belongs to a broker that is live, at {known.http}. Give this one another "
             "node.id; if it is the same broker with a new disk, it will be admitted as soon as the old process's "

@@ -248,6 +248,13 @@ class WrongCluster(TidelogError):
     kafka = KafkaCode.INCONSISTENT_CLUSTER_ID
 
 
+class WrongDirectory(TidelogError):
+    """A data directory is another broker's, or holds parts of another one; nothing in it was changed."""
+
+    code = 40917
+    kafka = KafkaCode.INCONSISTENT_CLUSTER_ID
+
+
 class BrokerRemoved(TidelogError):
     """The broker was removed from its cluster; it should stop, and comes back only if it is started again."""
 

@@ -41,6 +41,9 @@ class DirectoryIdentityStore:
         self._loaded = self._copies.load()
         self.current: DirectoryIdentity | None = None if self._loaded is None else self._loaded.info
         """The identity as it was last stored; None if there is none, or both copies are lost."""
+        # The second copy is begun when the first is durable: without it, nothing was ever stored.
+        self.is_lost = self._loaded is None and files.exists(IDENTITY_NAMES[1])
+        """True if there was one, and both copies are lost."""
 
     def settle(self) -> None:
         """Makes what was found durable in both copies: it may be in one alone, or in the page cache, as of a process

@@ -14,7 +14,14 @@ from tests.unit.broker.conftest import Bench, batch, produce, values
 from tidelog.broker.broker import NewTopic
 from tidelog.broker.metadata.bootstrap import MetadataDamaged
 from tidelog.config.errors import ConfigError
-from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, NotController, UnknownPartition, UnknownTopic
+from tidelog.model.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    NotController,
+    UnknownPartition,
+    UnknownTopic,
+    WrongDirectory,
+)
 from tidelog.model.ids import KEYED_PRODUCER_BIT
 from tidelog.storage.directory_identity import IDENTITY_NAMES, DirectoryIdentityStore
 from tidelog.storage.disk_files import DiskFiles
@@ -199,7 +206,7 @@ async def test_a_directory_without_identity_gets_one_at_its_next_start(bench: Be
 
 async def test_another_nodes_directory_is_refused(bench: Bench) -> None:
     await bench.broker.stop()
-    with pytest.raises(ConfigError, match="belongs to node 1"):
+    with pytest.raises(WrongDirectory, match="belongs to node 1"):
         await bench.start({"node.id": 2})
 
 

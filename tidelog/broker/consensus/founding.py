@@ -9,6 +9,8 @@ judge    If any of them is of a log, this disk joins it: it learns, and has no v
          used to vote there under the same node id, the voters replace it: a new disk is another voter. Only if *all*
          named answer, all of them new and naming the same voters, do they found a log. Its id and its voters are drawn
          from what they are, so each comes to the same without being told.
+         A disk that is new in a directory with a past (`Past`) only joins: it lost what it had promised, and nobody
+         founds with it. Nor does anybody join a log whose voters have lost a majority of their disks: it is dead.
 begin    `LogMember.begin` keeps what was judged. A disk that joins has written it down when this returns. One that
          founds has not: until its status says STARTING it may ask anew after a crash, and be told otherwise.
 Found    The engine's two phases (`replication.paxos.recover`). STARTING, with the incarnations of all founders, is on
@@ -34,10 +36,12 @@ import structlog
 from msgspec import structs
 from xxhash import xxh3_64_hexdigest
 
+from tidelog.broker.consensus.lost_voters import lacks_majority, lost_voters
 from tidelog.broker.consensus.messages import DescribeQuorum, QuorumDescribed
+from tidelog.broker.consensus.waiting import Past, waiting_for
 from tidelog.config.errors import ConfigError
 from tidelog.model.cluster import Voter
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import TidelogError, WrongCluster
 from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.state import Metadata
 from tidelog.replication.paxos.voters import VoterSet, decode_voters, encode_voters
@@ -53,6 +57,7 @@ COMPLAIN_EVERY = 20
 logger = structlog.get_logger("tidelog.quorum")
 
 Address = tuple[str, int]
+NO_PAST = Past()
 Ask = Callable[[Address], Awaitable[QuorumDescribed]]
 
 
@@ -77,6 +82,10 @@ class LogOrigin:
     """The engine is to found this cluster with these voters; otherwise they exist, and this broker only learns."""
 
 
+def _tell_nobody(reason: str) -> None:
+    """Drops a reason: whoever has the log has it there."""
+
+
 async def find_origin(
     me: NamedVoter,
     incarnation: str,
@@ -86,29 +95,39 @@ async def find_origin(
     entropy: Entropy,
     *,
     named_by: str = "cluster.voters",
+    past: Past = NO_PAST,
+    tell: Callable[[str], None] = _tell_nobody,
 ) -> LogOrigin:
-    """Asks until it is clear whether there is a cluster to join, or one to be founded. For a new disk only.
+    """Decides for a new disk: join a log that there is, or found one with the other voters that are `named`.
 
     `contacts` are brokers of an existing cluster (`--join`); `named_by` says to people what named the voters. Raises
-    `ConfigError` if these contradict each other; waits for ever for voters that do not answer, and says so in the log:
-    founding without them would be unsafe.
+    `ConfigError` if these contradict each other, `WrongCluster` if they are of another cluster than the `past` is;
+    waits for ever for voters that do not answer, and says so in the log and to `tell`: founding without them would be
+    unsafe.
     """
     node_id = me.node_id
     others = [voter for voter in named if voter.node_id != node_id]
-    if not others and not contacts:
+    if not others and not contacts and past.may_found:
         return _founding({node_id: incarnation}, named or [me], entropy.token_hex(8))
     addresses = [address for address in (*contacts, *(voter.address for voter in others)) if address != me.address]
     pause_s, rounds = ASK_AGAIN_S, 0
     while True:
         answers = {address: await _ask(ask, address) for address in addresses}
         found = [answer for answer in answers.values() if answer is not None]
-        origin = _joining(found, named_by) or _from_answers(node_id, incarnation, named, found, named_by)
-        if origin is not None and not (origin.is_founder and contacts):
+        origin = _joining(found, named_by, past)
+        lost = [] if origin is None else lost_voters(origin.voters, {node_id: incarnation}, found)
+        if origin is not None and not lacks_majority(origin.voters, lost):
             return origin
+        if origin is None and not past.is_shared(found):
+            founding = _from_answers(node_id, incarnation, named, found, named_by)
+            if founding is not None and not contacts:
+                return founding
         rounds += 1
+        silent = [f"{host}:{port}" for (host, port), answer in answers.items() if answer is None]
+        reason = waiting_for(past, found, silent, [voter.node_id for voter in lost])
+        tell(reason)
         if rounds % COMPLAIN_EVERY == COMPLAIN_AFTER:
-            silent = [f"{host}:{port}" for (host, port), answer in answers.items() if answer is None]
-            logger.warning("waiting for the other voters before the cluster can begin", silent=silent)
+            logger.warning("not part of a cluster yet", waits=reason)
         await asyncio.sleep(pause_s * entropy.uniform(1, 2))
         pause_s = min(pause_s * 1.5, ASK_AGAIN_S_MAX)
 
@@ -130,14 +149,22 @@ async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
         return None
 
 
-def _joining(answers: Sequence[QuorumDescribed], named_by: str) -> LogOrigin | None:
+def _joining(answers: Sequence[QuorumDescribed], named_by: str, past: Past) -> LogOrigin | None:
     """The newest voter set of a cluster that somebody belongs to."""
+    for answer in answers:
+        theirs = answer.remembers or (answer.cluster_id if answer.voters else "")
+        if past.cluster_id and theirs not in ("", past.cluster_id):
+            raise WrongCluster(
+                f"this data directory belongs to cluster {past.cluster_id}, and node {answer.node_id}, which "
+                f"{named_by} or --join names, to {theirs}; correct that setting, or choose another log.dir"
+            )
     sets = [
         (decode_voters(answer.voters), answer.cluster_id, answer.voters_position) for answer in answers if answer.voters
     ]
     if not sets:
         return None
-    clusters = sorted({cluster_id for _, cluster_id, _ in sets})
+    remembered = {answer.remembers for answer in answers if answer.remembers}
+    clusters = sorted(remembered.union(cluster_id for _, cluster_id, _ in sets))
     if len(clusters) > 1:
         raise ConfigError(
             f"the brokers named belong to several clusters ({', '.join(clusters)}); name brokers of one cluster in "

@@ -116,6 +116,6 @@ class LogMember:
             LogFacts(self.node_id, self.cluster_id, metadata, self._founders, contacts, self.voter_id)
         )
 
-    def described_as_new(self, named: list[NamedVoter]) -> QuorumDescribed:
-        """Tells a broker that starts what one that may found a cluster with it knows."""
-        return QuorumDescribed(self.node_id, self.incarnation, "", 0, (), b"", -1, tuple(map(str, named)))
+    def described_as_new(self, named: list[NamedVoter], remembers: str | None = None) -> QuorumDescribed:
+        """Tells a broker that starts what one that may found a cluster with it knows; `remembers` as there."""
+        return QuorumDescribed(self.node_id, self.incarnation, "", 0, (), b"", -1, tuple(map(str, named)), remembers)

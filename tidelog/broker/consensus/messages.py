@@ -55,6 +55,9 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     """The position of that set in the log."""
     configured_voters: tuple[str, ...]
     """The setting `cluster.voters` there."""
+    remembers: str | None = None
+    """The cluster whose data it holds though its metadata log is lost, empty if it cannot say which; else None. Such a
+    broker founds nothing, and nobody founds with it."""
 
 
 class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):

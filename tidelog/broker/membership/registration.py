@@ -108,19 +108,24 @@ class Registration:
     async def register(self, command: RegisterBroker) -> BrokerAdmitted:
         """Makes this process the cluster's broker of its node id. Raises `NodeIdInUse`, `WrongCluster`."""
         self._command = command
-        session_s = self._config.broker_session_timeout_ms / 1000
-        deadline_s = asyncio.get_running_loop().time() + 2 * session_s
+        session_s, loop = self._config.broker_session_timeout_ms / 1000, asyncio.get_running_loop()
+        refused_s: float | None = None
+        refused_by: int | None = None
         while True:
             try:
                 answer = await self._channel.submit(self._command, CommandAnswer, seconds_max=REGISTER_S_MAX)
             except NodeIdInUse:
-                if asyncio.get_running_loop().time() >= deadline_s:
+                # A new controller gives the one before a whole session, however long that is dead.
+                if refused_s is None or refused_by != self._channel.leader:
+                    refused_s, refused_by = loop.time(), self._channel.leader
+                elif loop.time() >= refused_s + 2 * session_s:
                     raise  # it goes on living: it is no predecessor of this process
                 logger.warning("another broker has this node id; waiting for the end of its session")
                 await asyncio.sleep(session_s / 10)
             except TidelogError as error:
                 if error.definite and not error.retriable:
                     raise
+                refused_s = None
                 logger.warning("not registered yet", reason=str(error))
             else:
                 if isinstance(answer, BrokerAdmitted):

@@ -2,8 +2,11 @@
 
 A disk that remembers resumes, whatever anybody says; a new one founds its cluster with others, or joins it
 (`consensus.founding`). A disk that has forgotten something that it had promised must never vote again: it is left as it
-is, and a new one is begun beside it (metadata-2/), which is another voter, if this broker is to be one; the cluster
-replaces the old.
+is, and when the cluster is found, a new one is begun beside it (metadata-2/), which is another voter, if this broker is
+to be one; the cluster replaces the old.
+
+The directory has a past if its identity, its data or its disk say that it was in a cluster. Then it founds no other: it
+joins its own again, or waits for an operator.
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ import structlog
 from tidelog.broker.consensus.elected_log import ElectedLog
 from tidelog.broker.consensus.founding import ASK_S_MAX, Address, NamedVoter, ask_member, find_origin
 from tidelog.broker.consensus.log_member import LogMember
+from tidelog.broker.consensus.lost_voters import lacks_majority, lost_voters
 from tidelog.broker.consensus.messages import QuorumDescribed
+from tidelog.broker.consensus.waiting import Past, waiting_for
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.errors import InternalError, TidelogError, WrongCluster
+from tidelog.model.errors import InternalError, NotController, TidelogError, WrongCluster, WrongDirectory
 from tidelog.model.ids import NodeId
 from tidelog.model.ports import Clock, Entropy
 from tidelog.storage.directory_identity import DirectoryIdentity
@@ -31,6 +36,7 @@ from tidelog.transport.peer import PeerNode
 
 logger = structlog.get_logger("tidelog.quorum")
 
+Tell = Callable[[str], None]
 Contacts = Callable[[], Awaitable[Sequence[Address]]]
 """Finds out where the brokers of the cluster that is to be joined listen for others. Raises `ConfigError`."""
 
@@ -47,45 +53,120 @@ class MetadataDamaged(InternalError):
 class MetadataBootstrap:
     """Starts one broker's metadata. `open_disk` first; then `begin` if the disk is new, else both checks."""
 
-    def __init__(self, config: BrokerConfig, manager: LogManager, peers: PeerNode, entropy: Entropy) -> None:
+    def __init__(
+        self, config: BrokerConfig, manager: LogManager, peers: PeerNode, clock: Clock, entropy: Entropy, tell: Tell
+    ) -> None:
+        """`tell` is told what a broker without a cluster waits for."""
         self.named = [NamedVoter(node, (host, port)) for node, host, port in config.named_voters]
         self.member: LogMember
+        self.lost_storage = ""
+        """The disk under which this directory took part before, if it was lost since."""
         self._node_id = NodeId(config.node_id)
-        self._may_join = config.cluster_join is not None
         self._manager = manager
         self._ask = partial(ask_member, peers)
+        self._clock = clock
         self._entropy = entropy
+        self._tell = tell
+        self._past: Past | None = None
+        """Known as soon as the disk is read, if it is new."""
+        self._is_amnesiac = False
 
-    def open_disk(self, clock: Clock) -> LogMember:
-        """Reads what the disk remembers. Blocking. Raises `MetadataDamaged`, `ConfigError`, `OSError`."""
+    def open_disk(self) -> bool:
+        """Reads what the disk remembers; True if it resumes. Blocking. Raises `WrongDirectory`, `OSError`."""
         self._manager.identity.settle()
-        store, stored = self._manager.open_slots(clock.wall_ms())
+        store, stored = self._manager.open_slots(self._clock.wall_ms())
         for finding in stored.report.findings:
             logger.warning("loading", log="metadata", finding=finding)
-        if stored.is_amnesiac:
-            if not self.named and not self._may_join:
-                raise MetadataDamaged(
-                    "the metadata log has lost something that it had promised, and this broker knows no other that "
-                    "could help. Nothing was changed or removed; restore the directory metadata/ from a copy, then "
-                    "start again"
-                )
-            logger.error("the metadata disk has lost what it promised; this broker joins its cluster anew")
-            store, stored = self._manager.open_slots(clock.wall_ms(), anew=True)
+        self._is_amnesiac = stored.is_amnesiac
         member = self.member = LogMember(self._node_id, store, stored)
-        if not member.is_new and member.stored_node_id != self._node_id:
-            raise ConfigError(
-                f"this data directory belongs to node {member.stored_node_id} of cluster {member.cluster_id}, not to "
-                f"node {self._node_id}; set node.id to match, or choose another log.dir"
+        self._check_owner()
+        if not member.is_new and not self._is_amnesiac:
+            return True
+        if self._is_amnesiac:
+            logger.error("the metadata disk has lost what it promised; this broker has to join its cluster anew")
+        self._past = self._find_past()
+        return False
+
+    def _check_owner(self) -> None:
+        """Raises `WrongDirectory` if the directory, or the metadata log in it, is another broker's."""
+        member, known = self.member, self._manager.identity.current
+        owner, cluster_id = member.stored_node_id, member.cluster_id
+        if known is not None:
+            owner, cluster_id = (known.node_id if owner == self._node_id else owner), cluster_id or known.cluster_id
+        if owner != self._node_id:
+            raise WrongDirectory(
+                f"this data directory belongs to node {owner} of cluster {cluster_id}, not to node {self._node_id}; "
+                "set node.id to match, or choose another log.dir"
             )
-        return member
+        if known is not None and member.cluster_id not in ("", known.cluster_id) and not self._may_found_anew():
+            raise WrongDirectory(
+                f"the data directory is of cluster {known.cluster_id}, and the metadata log in it of cluster "
+                f"{member.cluster_id}: a directory was put here that belongs elsewhere; put the right one in its place"
+            )
+
+    def _may_found_anew(self) -> bool:
+        """Returns True if this very disk was to found a cluster, and did not begin to: nothing was founded."""
+        known = self._manager.identity.current
+        return known is not None and known.founds and known.storage == self.member.incarnation
+
+    def _find_past(self) -> Past:
+        identity, known = self._manager.identity, self._manager.identity.current
+        if known is not None:
+            may_found = self._may_found_anew() and not self._is_amnesiac
+            return Past(may_found, "" if may_found else known.cluster_id)
+        was_there = self._is_amnesiac or identity.is_lost or self._manager.holds_data()
+        return Past(not was_there, self.member.cluster_id)
 
     async def begin(self, me: Address, contacts: Contacts, log_writer: LogWriter) -> None:
-        """Has a new disk found its cluster, or join it; waits for the others. Raises `ConfigError`, `OSError`."""
-        member, voter, known = self.member, NamedVoter(self._node_id, me), await contacts()
-        origin = await find_origin(voter, member.incarnation, self.named, known, self._ask, self._entropy)
+        """Has a new disk found its cluster, or join it; waits for the others. Raises `ConfigError`, `WrongCluster`,
+        `OSError`."""
+        assert self._past is not None, "a disk is read first"
+        voter, past = NamedVoter(self._node_id, me), self._past
+        known, incarnation = await self._contacts(contacts, past), self.member.incarnation
+        origin = await find_origin(
+            voter, incarnation, self.named, known, self._ask, self._entropy, past=past, tell=self._tell
+        )
+        if self._is_amnesiac:
+            store, stored = self._manager.open_slots(self._clock.wall_ms(), anew=True)
+            self.member = LogMember(self._node_id, store, stored)
+        if past.remembers and self._manager.identity.current is not None:
+            self.lost_storage = self._manager.identity.current.storage
         # The identity is durable before the metadata log may hold anything that others count on.
         await log_writer.perform(partial(self._identify, origin.cluster_id, founds=origin.is_founder))
-        await member.begin(origin, log_writer)
+        await self.member.begin(origin, log_writer)
+
+    async def _contacts(self, contacts: Contacts, past: Past) -> Sequence[Address]:
+        """Raises `ConfigError` if nobody answers at `cluster.join`, unless the directory has a past: it waits then."""
+        while True:
+            try:
+                return await contacts()
+            except ConfigError as error:
+                if past.may_found:
+                    raise
+                reason = f"{error}; {waiting_for(past, (), ('cluster.join',), ())}"
+                logger.warning("not part of a cluster yet", waits=reason)
+                self._tell(reason)
+
+    def described(self) -> QuorumDescribed:
+        """Describes a disk without a cluster to a broker that starts.
+
+        Raises `NotController` until the disk is read: taken for new, it would make another found a cluster beside the
+        one that it remembers.
+        """
+        if self._past is None:
+            raise NotController("this broker is still reading its disk; ask again")
+        return self.member.described_as_new(self.named, self._past.remembers)
+
+    async def find_loss(self, log: ElectedLog) -> str:
+        """Asks the voters; says what to do if a majority of them has lost its disks, and is empty otherwise."""
+        voters = log.membership.voters
+        addresses = [(voter.host, voter.port) for voter in voters.voters if voter.node_id != self._node_id]
+        answers = await asyncio.gather(*(self._ask(address) for address in addresses), return_exceptions=True)
+        found = [answer for answer in answers if isinstance(answer, QuorumDescribed)]
+        lost = lost_voters(voters, {self._node_id: self.member.incarnation}, found)
+        if not lacks_majority(voters, lost):
+            return ""
+        return waiting_for(Past(), [], [], [voter.node_id for voter in lost])
 
     async def identify(self, log_writer: LogWriter) -> None:
         """Gives a directory whose metadata log knows the cluster the identity that it lacks."""
@@ -126,9 +207,12 @@ class MetadataBootstrap:
         answers = await asyncio.gather(*(self._ask(address) for address in others), return_exceptions=True)
         cluster_id = self.member.cluster_id
         for answer in answers:
-            if isinstance(answer, QuorumDescribed) and answer.cluster_id not in ("", cluster_id):
+            if not isinstance(answer, QuorumDescribed):
+                continue
+            theirs = answer.cluster_id or answer.remembers
+            if theirs and theirs != cluster_id:
                 raise WrongCluster(
                     f"this data directory belongs to cluster {cluster_id}, and node {answer.node_id}, which "
-                    f"cluster.voters or cluster.join names, to {answer.cluster_id}; correct that setting, or choose "
+                    f"cluster.voters or cluster.join names, to {theirs}; correct that setting, or choose "
                     "another log.dir"
                 )

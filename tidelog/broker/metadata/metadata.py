@@ -57,6 +57,10 @@ class MetadataListener(LeaderListener, Protocol):
 
     def image_changed(self, image: ClusterImage) -> None: ...
 
+    def waits(self, reason: str) -> None:
+        """This broker has no cluster yet, for this reason."""
+        ...
+
     def fail(self, reason: str) -> None:
         """This broker must not go on."""
         ...
@@ -82,7 +86,7 @@ class ClusterMetadata:
         self._clock = clock
         self._listener = listener
         self._keeper = SnapshotKeeper(manager.snapshots, log_writer.perform, entropy)
-        self._bootstrap = MetadataBootstrap(config, manager, peers, entropy)
+        self._bootstrap = MetadataBootstrap(config, manager, peers, clock, entropy, listener.waits)
         settings = ElectionSettings(
             heartbeat_ms=config.controller_quorum_heartbeat_ms,
             timeout_ms=config.controller_quorum_election_timeout_ms,
@@ -96,8 +100,6 @@ class ClusterMetadata:
         self._is_open = False
         self._known: tuple[int, ...] = ()
         """The brokers that this one dials."""
-        self._is_new = False
-        """The disk remembers no cluster."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     # -- opening -----------------------------------------------------------------------------------------------------
@@ -107,21 +109,21 @@ class ClusterMetadata:
 
         `address` is where this broker listens for peers.
 
-        Raises `MetadataDamaged`, `ConfigError`, `WrongCluster`, `OSError`.
+        Raises `MetadataDamaged`, `WrongDirectory`, `ConfigError`, `WrongCluster`, `OSError`.
         """
         bootstrap = self._bootstrap
-        member = self._member = bootstrap.open_disk(self._clock)
         position = 0
-        self._is_new = member.is_new
-        if self._is_new:
+        is_resumed = bootstrap.open_disk()
+        if not is_resumed:
             await bootstrap.begin(address, contacts, self._context.log_writer)
         else:
             loaded = self._keeper.load()
             if loaded is not None:
                 self.image, position, self._snapshot_voters = loaded
+        member = self._member = bootstrap.member
         membership, leader = self._membership(member), self._listener
         self._log = ElectedLog(member, membership, self._context, self, leader, delivered=position)
-        if not self._is_new:
+        if is_resumed:
             bootstrap.check_alone(self._log)
             await bootstrap.check_cluster(address, contacts)
             await bootstrap.identify(self._context.log_writer)
@@ -140,6 +142,15 @@ class ClusterMetadata:
     def cluster_id(self) -> str:
         """Empty until it is known."""
         return "" if self._member is None else self._member.cluster_id
+
+    @property
+    def lost_storage(self) -> str:
+        """The disk that this directory took part with before it was lost; empty if none was."""
+        return self._bootstrap.lost_storage
+
+    async def find_loss(self) -> str:
+        """Asks the voters as `MetadataBootstrap.find_loss`, which says what it returns."""
+        return await self._bootstrap.find_loss(self._log)
 
     @property
     def incarnation(self) -> str:
@@ -303,16 +314,10 @@ class ClusterMetadata:
     # -- as other brokers use it -------------------------------------------------------------------------------------
 
     def described(self) -> QuorumDescribed:
-        """Describes this broker to one that starts.
-
-        Raises `NotController` until this broker itself knows: taken for new, it would make another found a cluster
-        beside the one that its own disk remembers.
-        """
+        """Describes this broker to one that starts. Raises as `MetadataBootstrap.described`."""
         if self._is_open:
             return self._log.described(self._bootstrap.named)
-        if self._member is None or not self._is_new:
-            raise NotController("this broker is still reading its disk; ask again")
-        return self._member.described_as_new(self._bootstrap.named)
+        return self._bootstrap.described()
 
     def snapshot_part(self, asked: FetchSnapshot) -> Answer:
         """Answers as `SnapshotKeeper.part`."""

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
 
 from tests.unit.broker.consensus.stage import Site, Stage, play
 from tests.unit.broker.isr.stage import until
-from tidelog.broker.consensus.founding import Address, LogOrigin, NamedVoter, find_origin
+from tidelog.broker.consensus.founding import NO_PAST, Address, LogOrigin, NamedVoter, find_origin
 from tidelog.broker.consensus.messages import QuorumDescribed
+from tidelog.broker.consensus.waiting import Past
 from tidelog.config.errors import ConfigError
 from tidelog.model.cluster import Voter
+from tidelog.model.errors import WrongCluster
 from tidelog.replication.paxos.state import Status
 from tidelog.replication.paxos.voters import VoterSet, encode_voters
 from tidelog.sim.kit.environment import SimEntropy
 from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.seeds import stream
 
+GIVE_UP_S = 60.0
 NAMED = [NamedVoter(node, ("h", node)) for node in (1, 2, 3)]
 
 
@@ -34,7 +38,11 @@ def belonging(node: int, cluster_id: str, known: VoterSet, position: int = 0) ->
 
 
 def origin(
-    me: int, answers: Sequence[QuorumDescribed], named: Sequence[NamedVoter] = NAMED, silent_rounds: int = 0
+    me: int,
+    answers: Sequence[QuorumDescribed],
+    named: Sequence[NamedVoter] = NAMED,
+    silent_rounds: int = 0,
+    past: Past = NO_PAST,
 ) -> LogOrigin:
     """What a disk judges by these answers; in the first rounds nobody answers."""
     asked: dict[Address, int] = {}
@@ -49,10 +57,23 @@ def origin(
     async def main() -> None:
         contacts = [("h", answer.node_id) for answer in answers]
         entropy = SimEntropy(stream("founding", str(me)))
-        found.append(await find_origin(NAMED[me - 1], f"disk-{me}", named, contacts if not named else (), ask, entropy))
+        disk = f"disk-{me}" if past.may_found else f"new-disk-{me}"
+        known = contacts if not named else ()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GIVE_UP_S):
+                found.append(
+                    await find_origin(NAMED[me - 1], disk, named, known, ask, entropy, past=past, tell=told.append)
+                )
 
+    told: list[str] = []
     run(main)
+    if not found:
+        raise StillWaiting(told[-1])
     return found[0]
+
+
+class StillWaiting(Exception):
+    """A broker waits, for the reason that it tells."""
 
 
 def voters(*ids: int) -> VoterSet:
@@ -90,6 +111,58 @@ def test_a_founding_that_lost_a_disk_in_its_midst_is_refused() -> None:
     begun = ((1, "another"), (2, "disk-2"), (3, "disk-3"))
     with pytest.raises(ConfigError, match="cannot be ended"):
         origin(1, [replace(described(2), cluster_id="c", founders=begun), described(3)])
+
+
+# -- a directory with a past -----------------------------------------------------------------------------------------
+
+LOST = Past(may_found=False, cluster_id="c")
+
+
+def remembering(node: int, cluster_id: str = "c") -> QuorumDescribed:
+    """What a broker says whose metadata log is lost."""
+    return replace(described(node), incarnation=f"new-disk-{node}", remembers=cluster_id)
+
+
+def test_who_lost_its_metadata_log_joins_its_own_cluster() -> None:
+    judged = origin(1, [belonging(node, "c", voters(1, 2, 3)) for node in (2, 3)], past=LOST)
+    assert (judged.is_founder, judged.cluster_id) == (False, "c")
+    judged = origin(1, [belonging(node, "c", voters(1, 2, 3)) for node in (2, 3)], past=Past(may_found=False))
+    assert (judged.is_founder, judged.cluster_id) == (False, "c")
+
+
+def test_who_lost_its_metadata_log_joins_no_other_cluster() -> None:
+    for answer in (belonging(2, "d", voters(2, 3)), remembering(2, "d")):
+        with pytest.raises(WrongCluster, match=r"belongs to cluster c, and node 2.* to d"):
+            origin(1, [answer, described(3)], past=LOST)
+
+
+@pytest.mark.parametrize(
+    "others", [[described(2), described(3)], [remembering(2), described(3)], [remembering(2), remembering(3)]]
+)
+def test_nobody_founds_over_data(others: list[QuorumDescribed]) -> None:
+    with pytest.raises(StillWaiting, match=r"holds data of cluster c, .*`tidelog cluster recover --data-dir"):
+        origin(1, others, past=LOST)
+    with pytest.raises(StillWaiting, match=r"holds data of a cluster, .*tidelog cluster recover"):
+        origin(1, others, past=Past(may_found=False))
+    with pytest.raises(StillWaiting, match=r"knows no other broker.*tidelog cluster recover"):
+        origin(1, [], [NAMED[0]], past=LOST)
+
+
+@pytest.mark.parametrize("cluster_id", ["c", ""])
+def test_a_new_broker_does_not_found_with_one_that_has_a_past(cluster_id: str) -> None:
+    with pytest.raises(StillWaiting, match="node 2 lost the metadata log of a cluster"):
+        origin(1, [remembering(2, cluster_id), described(3)])
+    with pytest.raises(StillWaiting, match="nodes 2, 3 lost the metadata log of a cluster"):
+        origin(1, [remembering(2, cluster_id), remembering(3, cluster_id)])
+
+
+def test_nobody_joins_a_log_whose_majority_is_lost() -> None:
+    alive = belonging(3, "c", voters(1, 2, 3))
+    with pytest.raises(StillWaiting, match=r"nodes 1, 2 lost the metadata log, .*no majority.*cluster recover"):
+        origin(1, [remembering(2), alive], past=LOST)
+    newer = belonging(2, "c", VoterSet((*voters(2, 3).voters, Voter(4, 1, "other", "h", 1)), 5), position=9)
+    judged = origin(1, [newer, alive], past=LOST)
+    assert judged.voters.ids == (2, 3, 4), "one of three is lost, and the newest voters count"
 
 
 # -- with disks ------------------------------------------------------------------------------------------------------
