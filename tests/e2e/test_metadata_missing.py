@@ -37,6 +37,10 @@ def spoil_metainfo(data: Path) -> None:
 LOSSES = pytest.mark.parametrize("lose", [lose_metadata, spoil_metainfo])
 
 
+def until_it_says(cluster: LocalCluster, node_id: int, words: str) -> None:
+    until(lambda: words in readiness(cluster, node_id))
+
+
 def readiness(cluster: LocalCluster, node_id: int) -> str:
     """Why a broker is not ready; empty if it is, or does not answer."""
     try:
@@ -70,7 +74,7 @@ def test_most_brokers_say_what_to_do(cluster: LocalCluster, lose: object) -> Non
     for node_id in (1, 2, 3):
         cluster.broker(node_id).begin()
     for node_id in (1, 2, 3):
-        until(lambda node_id=node_id: "1, 2 lost the metadata log" in readiness(cluster, node_id))
+        until_it_says(cluster, node_id, "1, 2 lost the metadata log")
         assert RECOVER in readiness(cluster, node_id)
 
 
@@ -85,9 +89,9 @@ def test_all_brokers_say_what_to_do_and_found_nothing_even_with_a_new_one(cluste
     for node_id in (1, 2, 3):
         cluster.broker(node_id).begin()
     for node_id in (1, 2):
-        until(lambda node_id=node_id: f"holds data of cluster {cluster_id}" in readiness(cluster, node_id))
+        until_it_says(cluster, node_id, f"holds data of cluster {cluster_id}")
     for node_id in (1, 2, 3):
-        until(lambda node_id=node_id: RECOVER in readiness(cluster, node_id))
+        until_it_says(cluster, node_id, RECOVER)
     time.sleep(3)  # a founding takes tenths of a second
     assert all(RECOVER in readiness(cluster, node_id) for node_id in (1, 2, 3))
 
