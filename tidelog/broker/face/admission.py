@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidelog.broker.face.access import Authorizer, Operation, Principal, Resource
+from tidelog.broker.face.access import Authorizer, EverybodyMay, Operation, Principal, Resource
 from tidelog.broker.face.waits import Waits
 from tidelog.broker.runtime.budget import ByteBudget
 from tidelog.model.errors import LeaderNotAvailable, NotAuthorized, ShuttingDown
@@ -76,6 +76,8 @@ class Admission:
         self.waits = Waits()
         self._readiness = readiness
         self._authorizer = authorizer
+        self.is_open = isinstance(authorizer, EverybodyMay)
+        """True if every caller may do everything: `refuse_unauthorized` need not be asked."""
 
     def refuse_unready(self) -> None:
         """Raises `LeaderNotAvailable` while the broker does not serve requests."""

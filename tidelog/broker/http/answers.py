@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import CONTENT_TYPE
 
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
@@ -35,7 +36,7 @@ def json_answer(
     value: object, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS, content_type: str = JSON_TYPE
 ) -> web.Response:
     """`value` as JSON."""
-    return web.Response(body=_ENCODER.encode(value), status=status, headers={"Content-Type": content_type, **headers})
+    return web.Response(body=_ENCODER.encode(value), status=status, headers={CONTENT_TYPE: content_type, **headers})
 
 
 def encode(value: object) -> bytes:
@@ -69,7 +70,7 @@ async def send_records(
 ) -> web.StreamResponse:
     """Record data as one answer of known length. Large data is counted against the budget for answers and sent in
     pieces, each under the drain deadline. `Overloaded` if the budget is used up."""
-    headers = {"Content-Type": content_type, **headers}
+    headers = {CONTENT_TYPE: content_type, **headers}
     if len(data) <= context.limits.small_answer_bytes:
         return web.Response(body=bytes(data), headers=headers)
     context.admission.answers.take(len(data))

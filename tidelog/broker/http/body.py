@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 from aiohttp import StreamReader, web
+from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING
 
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
@@ -39,20 +41,27 @@ async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional
     (503) with the body unread, or read in part if it comes in chunks; `RequestTimeout` (408) if it does not come in
     time; `ConnectionError` if the client goes away.
     """
-    check_encoding(call.request)
-    if "Transfer-Encoding" in call.request.headers:  # the parser lets none but chunked through, and no length beside it
+    request = call.request
+    check_encoding(request)
+    content = request.content
+    if TRANSFER_ENCODING in request.headers:  # the parser lets none but chunked through, and no length beside it
         body = bytearray()
-        await _receive(context, call, lambda: _gather(context, call, body, bytes_max))
-        return body
-    size = _declared_size(call.request, is_optional)
-    if size > bytes_max:
-        raise _too_large(f"of {size} bytes", bytes_max)
-    body = bytearray(size)
-    if size:
+        read = partial(_gather, context, call, body, bytes_max)
+    else:
+        size = _declared_size(request, is_optional)
+        if size > bytes_max:
+            raise _too_large(f"of {size} bytes", bytes_max)
+        body = bytearray(size)
+        if size == 0:
+            return body
         context.admission.bodies.take(size)
         call.body_bytes += size
         call.received_bytes = size
-        await _receive(context, call, lambda: _fill(body, call.request.content))
+        read = partial(_fill, body, content)
+    if content.is_eof():  # it came with the head, as small bodies do: no timer needed
+        await read()
+    else:
+        await _receive(request, read, context.limits.body_timeout_s)
     return body
 
 
@@ -64,7 +73,7 @@ async def read_json(context: Context, call: Call, decoder: msgspec.json.Decoder[
 
 def check_encoding(request: web.BaseRequest) -> None:
     """`UnsupportedMediaType` for a body in a content encoding: compress inside the record batches instead."""
-    encoding = request.headers.get("Content-Encoding")
+    encoding = request.headers.get(CONTENT_ENCODING)
     if encoding is not None and encoding.strip().lower() != "identity":
         raise UnsupportedMediaType(
             f"Content-Encoding {shown(encoding)} is not supported: send the body as it is (record batches have codecs)"
@@ -73,29 +82,24 @@ def check_encoding(request: web.BaseRequest) -> None:
 
 async def invite_body(request: web.BaseRequest) -> None:
     """Sends `100 Continue` if the client waits for it."""
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= (1, 1):
+    if request.headers.get(EXPECT, "").lower() == "100-continue" and request.version >= (1, 1):
         writer = request.writer
         await writer.write(_CONTINUE)
         writer.output_size = 0  # so that an error can still be answered
 
 
-async def _receive(context: Context, call: Call, read: Callable[[], Awaitable[None]]) -> None:
+async def _receive(request: web.BaseRequest, read: Callable[[], Awaitable[None]], timeout_s: float) -> None:
     """Has `read` take the body in, inviting the client to send it. `RequestTimeout` if that is not soon."""
-    if call.request.content.is_eof():  # it came with the head, as small bodies do: no timer needed
-        await read()
-        return
-    await invite_body(call.request)
+    await invite_body(request)
     try:
-        async with asyncio.timeout(context.limits.body_timeout_s):
+        async with asyncio.timeout(timeout_s):
             await read()
     except TimeoutError:
-        raise RequestTimeout(
-            f"the body did not arrive within {context.limits.body_timeout_s:g} s; nothing of it was used"
-        ) from None
+        raise RequestTimeout(f"the body did not arrive within {timeout_s:g} s; nothing of it was used") from None
 
 
 def _declared_size(request: web.BaseRequest, is_optional: bool) -> int:
-    length = request.headers.get("Content-Length")
+    length = request.headers.get(CONTENT_LENGTH)
     if length is not None:
         return int(length)  # the parser has checked that these are digits
     if is_optional:

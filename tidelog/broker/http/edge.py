@@ -12,13 +12,14 @@ from typing import Final
 
 import structlog
 from aiohttp import web
+from aiohttp.hdrs import HOST, ORIGIN
 
 from tidelog.broker.face.access import ANONYMOUS, Operation
 from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, cut, error_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.metrics import RouteStats
-from tidelog.broker.http.origin import KnownHosts, check_origin
+from tidelog.broker.http.origin import SEC_FETCH_SITE, KnownHosts, check_origin
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.router import Router, WrongMethod
 from tidelog.config.values import split_address
@@ -65,9 +66,12 @@ class Edge:
             stats = self._stats[route]
             call = Call(request, route.prefix, path, asyncio.get_running_loop().time())
             if route.operation is not Operation.NONE:  # probes ask for health under any name
-                self._hosts.check(request.headers.get("Host"))
-                check_origin(request.method, request.headers)
-                self._admission.refuse_unauthorized(ANONYMOUS, route.operation, route.resource(path))
+                headers = request.headers
+                self._hosts.check(headers.get(HOST))
+                if ORIGIN in headers or SEC_FETCH_SITE in headers:  # from a browser
+                    check_origin(request.method, headers)
+                if not self._admission.is_open:
+                    self._admission.refuse_unauthorized(ANONYMOUS, route.operation, route.resource(path))
             if not route.is_always_on:
                 self._admission.refuse_unready()
             response = await route.handler(self._context, call)

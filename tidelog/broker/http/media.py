@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from aiohttp import web
+from aiohttp.hdrs import ACCEPT, CONTENT_TYPE
 
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import NotAcceptable, UnsupportedMediaType
@@ -80,14 +81,14 @@ def check_document(request: web.BaseRequest) -> None:
 
 def check_batches(request: web.BaseRequest) -> None:
     """`UnsupportedMediaType` if the body says it is anything but raw record batches."""
-    kind = request.headers.get("Content-Type")
+    kind = request.headers.get(CONTENT_TYPE)
     if kind is not None and kind != BATCHES_TYPE and _sent(request) not in _RAW:
         raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {BATCHES_TYPE}")
 
 
 def embedded_wanted(request: web.BaseRequest) -> Embedded:
     """The form that `Accept` prefers among ours, by q and then by order. `NotAcceptable` if it allows none."""
-    accept = request.headers.get("Accept")
+    accept = request.headers.get(ACCEPT)
     if accept is None:
         return Embedded.BINARY
     best, best_quality = None, 0.0
@@ -107,7 +108,7 @@ def embedded_wanted(request: web.BaseRequest) -> Embedded:
 
 def _sent(request: web.BaseRequest) -> str | None:
     """The media type of the body, lower case, without parameters; None if there is none."""
-    text = request.headers.get("Content-Type")
+    text = request.headers.get(CONTENT_TYPE)
     if not text:
         return None
     kind, _, parameters = text.partition(";")

@@ -18,6 +18,9 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from aiohttp.hdrs import HOST, ORIGIN
+from multidict import istr
+
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import ForeignOrigin, UnknownHost
 
@@ -25,6 +28,7 @@ READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing."""
 ANY_HOST: Final = "*"
 HOSTS_REMEMBERED_MAX: Final = 1_000
+SEC_FETCH_SITE: Final = istr("Sec-Fetch-Site")
 _OWN_SITE: Final = frozenset({"same-origin", "none"})
 _DEFAULT_PORTS: Final = (":80", ":443")
 
@@ -66,12 +70,12 @@ def check_origin(method: str, headers: Mapping[str, str]) -> None:
     it. Behind a proxy that has changed `Host` the browser's own word counts, `Sec-Fetch-Site`."""
     if method in READING:
         return
-    site = headers.get("Sec-Fetch-Site")
-    origin = headers.get("Origin")
+    site = headers.get(SEC_FETCH_SITE)
+    origin = headers.get(ORIGIN)
     if site is None and origin is None:
         return
     if site is None:
-        is_own = origin is not None and _authority_of(origin) == _without_default_port(headers.get("Host", ""))
+        is_own = origin is not None and _authority_of(origin) == _without_default_port(headers.get(HOST, ""))
     else:
         is_own = site in _OWN_SITE
     if not is_own:

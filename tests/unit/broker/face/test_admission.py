@@ -39,6 +39,7 @@ def test_a_broker_that_starts_refuses_and_says_why() -> None:
 
 def test_the_authorizer_is_asked_for_everything_that_is_not_open_to_everybody() -> None:
     admission = Admission(Stage(), ListenerLimits(), OnlyReaders())
+    assert not admission.is_open
     admission.refuse_unauthorized(ANONYMOUS, Operation.READ, TOPIC)
     admission.refuse_unauthorized(ANONYMOUS, Operation.NONE, Resource("Cluster", "kafka-cluster"))
     with pytest.raises(NotAuthorized, match="User:ANONYMOUS may not Write Topic t"):
@@ -49,6 +50,7 @@ def test_the_authorizer_is_asked_for_everything_that_is_not_open_to_everybody() 
 
 def test_without_access_control_everybody_may() -> None:
     admission = Admission(Stage(), ListenerLimits(), EverybodyMay())
+    assert admission.is_open
     for operation in Operation:
         admission.refuse_unauthorized(ANONYMOUS, operation, TOPIC)
 
