@@ -26,10 +26,8 @@ class Intake:
     def __init__(self, clock: Clock, stats: Stats) -> None:
         self._clock = clock
         self._stats = stats
-        self._mailbox = Mailbox()
-
-    def __bool__(self) -> bool:
-        return bool(self._mailbox)
+        self.mailbox = Mailbox()
+        """The requests that wait for their turn."""
 
     def put(
         self,
@@ -48,19 +46,15 @@ class Intake:
         proposal = Proposal(batches, acks, deadline_s, done, append_time_ms)
         proposal.expected_end = expected_end
         try:
-            self._mailbox.put(proposal)
+            self.mailbox.put(proposal)
         except Overloaded:
             self._stats.refused_appends += 1
             raise
         return proposal
 
-    async def wait_for_mail(self) -> None:
-        """Returns when something was put in since the last call."""
-        await self._mailbox.wait_for_mail()
-
     def take(self, producers: ProducerTable, appended_end: int, bytes_max: int) -> Group:
         """Hands out the next requests to be appended as one, without those that are refused now: they are answered."""
-        taken = self._mailbox.take_group(bytes_max)
+        taken = self.mailbox.take_group(bytes_max)
         admitted = [proposal for proposal in taken if self._is_admitted(proposal, producers, appended_end)]
         return Group(admitted, self._stats)
 
@@ -80,7 +74,7 @@ class Intake:
 
     def close(self) -> None:
         """Fails all that wait: surely nothing of them was appended."""
-        while group := self._mailbox.take_group():
+        while group := self.mailbox.take_group():
             for proposal in group:
                 proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))
 

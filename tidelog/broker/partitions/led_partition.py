@@ -245,11 +245,12 @@ class LedPartition(ABC):
 
     async def run(self) -> None:
         """The partition's task: appends whatever is in the mailbox, until cancelled."""
+        intake, mailbox = self._intake, self._intake.mailbox
         while True:
-            await self._intake.wait_for_mail()
-            while self._intake:
+            await mailbox.wait_for_mail()
+            while mailbox:
                 await self._wait_for_room()
-                self._append_group(self._intake.take(self.producers, self.appended_end, self.group_bytes_max))
+                self._append_group(intake.take(self.producers, self.appended_end, self.group_bytes_max))
                 await asyncio.sleep(0)
 
     def _receipt(self, proposal: Proposal, acked_by: list[int], durability: str) -> ProduceReceipt:
