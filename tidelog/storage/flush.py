@@ -103,7 +103,8 @@ class Flusher:
 
     def begin(self) -> Flush:
         """Takes all that was written so far. One flush at a time: `end` before the next."""
-        assert self.is_dirty
+        assert self._files
+        assert self._state.offline_reason is None
         tail = self._state.tail
         directory = self._state.directory if self.has_names else None
         flush = Flush(self._files, directory, tail.sequence, tail.offset, self.file_bytes, self._opened)
