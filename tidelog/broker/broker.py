@@ -162,8 +162,10 @@ class Broker:
         """All that listeners may ask of this broker."""
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
-        service.protocols, service.copies = tuple(self.data.protocols.values()), self.data.copies
-        service.verifier, service.controller_elsewhere = self.data.verifier, self._controller_elsewhere
+        service.copies, service.verifier = self.data.copies, self.data.verifier
+        service.controller_elsewhere = self._controller_elsewhere
+        for protocol in self.data.protocols.values():
+            service.add(protocol)
         self._peers.on_peer_down.append(self._on_peer_down)
 
     # -- start and stop -------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
     from tidelog.broker.groups.facade import Groups
     from tidelog.broker.metadata.metadata import ClusterMetadata
-    from tidelog.broker.partitions.roles import ProtocolRuntime
+    from tidelog.broker.partitions.roles import AnswerPeer, ProtocolRuntime, TakeNotice
     from tidelog.broker.repair.copies import Copies
     from tidelog.broker.repair.verifying import Verifier
     from tidelog.broker.rest_consumers.service import RestConsumers
@@ -49,7 +49,6 @@ class PeerService:
     metadata: ClusterMetadata
     controller: ActiveController
     routing: Routing
-    protocols: Sequence[ProtocolRuntime]
     copies: Copies
     groups: Groups
     rest_consumers: RestConsumers
@@ -57,11 +56,20 @@ class PeerService:
     controller_elsewhere: Callable[[], ControllerElsewhere | None]
     """Of the active controller, if it is another broker and known."""
 
+    def __init__(self) -> None:
+        self._requests: dict[type[msgspec.Struct], AnswerPeer] = {}
+        self._notifications: dict[type[msgspec.Struct], TakeNotice] = {}
+
+    def add(self, protocol: ProtocolRuntime) -> None:
+        """Gives a commit protocol its messages, which are most of what brokers exchange."""
+        self._requests |= protocol.requests
+        self._notifications |= protocol.notifications
+
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers a request; see `PeerHandler`."""
-        for protocol in self.protocols:
-            if isinstance(message, protocol.requests):
-                return await protocol.handle(caller, message)
+        answer = self._requests.get(type(message))
+        if answer is not None:
+            return await answer(caller, message)
         if isinstance(message, ForwardGroup | InstanceRequest):
             return await self._about_groups(message)
         if isinstance(message, RecoverQuery | VerifyQuery):
@@ -96,9 +104,12 @@ class PeerService:
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         """Takes a message that needs no answer; see `PeerHandler`."""
-        if isinstance(message, TakeBack):
+        take = self._notifications.get(type(message))
+        if take is not None:
+            take(caller.node_id, message, payload)
+        elif isinstance(message, TakeBack):
             self.rest_consumers.take_back(message)
         elif isinstance(message, MetadataApplied):
             self.controller.note_applied(message)
-        elif not any(protocol.notified(caller.node_id, message, payload) for protocol in self.protocols):
+        else:
             self.metadata.notified(caller.node_id, message, payload)

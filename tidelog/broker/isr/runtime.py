@@ -20,16 +20,13 @@ from tidelog.broker.isr.partition import IsrContext, Partition
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
 from tidelog.broker.isr.replication_service import ReplicationService
 from tidelog.broker.isr.settling import Settler
-from tidelog.broker.partitions.roles import ProtocolContext
+from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.replication.isr.events import AlterPartition
-from tidelog.transport.peer import Answer, Hello
 
 
 class IsrRuntime:
     """The `ProtocolRuntime` of one broker, and the `Replication` of its leaders."""
-
-    requests = (FetchReplicas,)
 
     def __init__(self, context: ProtocolContext) -> None:
         clock, stats, log_writer = context.clock, context.stats, context.log_writer
@@ -39,6 +36,12 @@ class IsrRuntime:
         settler = Settler(context.copies, context.repairer, log_writer, clock)
         self.roles = IsrRoles(context, shared, self._new_fetcher, self._retired, settler.settle)
         self._service = ReplicationService(self.roles.partitions, self._epoch_of, clock, stats, context.throttle)
+        self.progressed = self._service.progressed
+        """Is called for each append, so the service itself stands here."""
+        self.requests: dict[type[msgspec.Struct], AnswerPeer] = {FetchReplicas: self._service.fetch}
+        self.notifications: dict[type[msgspec.Struct], TakeNotice] = {
+            ReplicasFlushed: lambda _node_id, report, _payload: self._service.flushed(report)
+        }
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """See `ProtocolRuntime.tasks`."""
@@ -47,22 +50,7 @@ class IsrRuntime:
     def mark_idle(self) -> None:
         """There are no files but the logs."""
 
-    async def handle(self, caller: Hello, message: msgspec.Struct) -> Answer:
-        """See `ProtocolRuntime.handle`."""
-        assert isinstance(message, FetchReplicas)
-        return await self._service.fetch(caller, message)
-
-    def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> bool:
-        """See `ProtocolRuntime.notified`."""
-        if not isinstance(message, ReplicasFlushed):
-            return False
-        self._service.flushed(message)
-        return True
-
     # -- for the leaders: `Replication` ------------------------------------------------------------------------------
-
-    def progressed(self, partition: Partition) -> None:
-        self._service.progressed(partition)
 
     def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
         self._service.ask_anew(partition.partition_id, nodes)

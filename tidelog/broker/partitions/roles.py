@@ -108,6 +108,12 @@ class Roles(Protocol):
         ...
 
 
+AnswerPeer = Callable[[Hello, Any], Awaitable[Answer]]
+"""Answers a message of the broker that said hello."""
+TakeNotice = Callable[[int, Any, memoryview], None]
+"""Takes a message of the broker with that node id, and the payload behind it."""
+
+
 class ProtocolRuntime(Protocol):
     """Does a broker's part in one commit protocol."""
 
@@ -115,8 +121,13 @@ class ProtocolRuntime(Protocol):
     def roles(self) -> Roles: ...
 
     @property
-    def requests(self) -> tuple[type[msgspec.Struct], ...]:
-        """The messages of other brokers that `handle` answers."""
+    def requests(self) -> Mapping[type[msgspec.Struct], AnswerPeer]:
+        """How messages of other brokers are answered, by their type."""
+        ...
+
+    @property
+    def notifications(self) -> Mapping[type[msgspec.Struct], TakeNotice]:
+        """The messages of other brokers that need no answer, by type, and the functions that take them."""
         ...
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
@@ -125,12 +136,4 @@ class ProtocolRuntime(Protocol):
 
     def mark_idle(self) -> None:
         """Vouches for what is durable in files beside the partitions' logs that are at rest."""
-        ...
-
-    async def handle(self, caller: Hello, message: msgspec.Struct) -> Answer:
-        """Answers one of `requests`."""
-        ...
-
-    def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> bool:
-        """Takes a message that needs no answer; False if it is another protocol's."""
         ...

@@ -12,25 +12,29 @@ from typing import Any
 
 import msgspec
 
-from tidelog.broker.partitions.roles import ProtocolContext
-from tidelog.broker.paxos.messages import ReadApplied
+from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice
+from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
 from tidelog.broker.paxos.move_throttle import MoveThrottle
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
 from tidelog.broker.paxos.voter_reconciler import VoterReconciler
-from tidelog.transport.peer import Answer, Hello
 
 
 class PaxosRuntime:
     """The `ProtocolRuntime` of one broker."""
 
-    requests = (ReadApplied,)
-
     def __init__(self, context: ProtocolContext) -> None:
         move_throttle = MoveThrottle(context.node_id, context.throttle)
         self.roles = PaxosRoles(context, move_throttle)
         self._voter_reconciler = VoterReconciler(context, self.roles)
-        self._service = PaxosService(self.roles.holders.get, move_throttle)
+        service = PaxosService(self.roles.holders.get, move_throttle)
+        self.requests: dict[type[msgspec.Struct], AnswerPeer] = {
+            ReadApplied: lambda caller, asked: service.read(caller.node_id, asked)
+        }
+        self.notifications: dict[type[msgspec.Struct], TakeNotice] = {
+            PartitionFrame: service.take_frame,
+            AppliedDurable: service.take_durable,
+        }
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """See `ProtocolRuntime.tasks`."""
@@ -39,12 +43,3 @@ class PaxosRuntime:
     def mark_idle(self) -> None:
         """Vouches for what is durable in the journals."""
         self.roles.mark_journals()
-
-    async def handle(self, caller: Hello, message: msgspec.Struct) -> Answer:
-        """See `ProtocolRuntime.handle`."""
-        assert isinstance(message, ReadApplied)
-        return await self._service.read(caller.node_id, message)
-
-    def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> bool:
-        """See `ProtocolRuntime.notified`."""
-        return self._service.notified(node_id, message, payload)

@@ -33,20 +33,14 @@ class PaxosService:
         self._early: dict[tuple[PartitionId, int], asyncio.TimerHandle] = {}
         """The questions that wait, by partition and asker."""
 
-    def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> bool:
-        """Takes a message that needs no answer; False if it is none of these."""
-        match message:
-            case PartitionFrame():
-                self._take(node_id, message, payload)
-            case AppliedDurable(topic_id, partition, senders, durable_offset):
-                replica = self._find(topic_id, partition)
-                if replica is not None:
-                    replica.heard(node_id, senders, durable_offset)
-            case _:
-                return False
-        return True
+    def take_durable(self, node_id: int, message: AppliedDurable, _payload: memoryview) -> None:
+        """Another broker's log of a partition is durable further."""
+        replica = self._find(message.topic_id, message.partition)
+        if replica is not None:
+            replica.heard(node_id, message.senders, message.durable_offset)
 
-    def _take(self, node_id: int, message: PartitionFrame, payload: memoryview) -> None:
+    def take_frame(self, node_id: int, message: PartitionFrame, payload: memoryview) -> None:
+        """Hands a frame to the engine that it is for."""
         partition_id = where(message)
         early_s = self._move_throttle.early_s(node_id, message)
         if early_s > 0:
@@ -62,7 +56,7 @@ class PaxosService:
 
     def _take_up(self, asker: tuple[PartitionId, int], message: PartitionFrame, payload: memoryview) -> None:
         del self._early[asker]
-        self._take(asker[1], message, payload)
+        self.take_frame(asker[1], message, payload)
 
     async def read(self, node_id: int, asked: ReadApplied) -> Answer:
         """Batches of a replica here, for another broker. Raises `NotFound`, `Overloaded`, or as `PartitionLog.read`."""

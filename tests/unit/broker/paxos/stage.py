@@ -345,7 +345,11 @@ class Stage:
     @staticmethod
     def _hand(site: Site, sender: int, message: msgspec.Struct, payload: bytes) -> None:
         if site.is_up and hasattr(site, "service"):
-            assert site.service.notified(sender, message, memoryview(payload))
+            if isinstance(message, PartitionFrame):
+                site.service.take_frame(sender, message, memoryview(payload))
+            else:
+                assert isinstance(message, AppliedDurable)
+                site.service.take_durable(sender, message, memoryview(payload))
 
     def image(self) -> ClusterImage:
         """What a repairer needs to know: who has a replica, and is live."""
