@@ -37,8 +37,10 @@ from tidelog.controller.partition_commands import (
     IsrAnswer,
     IsrAsked,
     IsrMember,
+    LostReplica,
     NewReplicas,
     PartitionsAltered,
+    ReportLostReplicas,
 )
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Topic
@@ -306,6 +308,27 @@ class ReplicationMachine(RuleBasedStateMachine):
         for _, info in self.partitions():
             assert node not in (*info.isr, *info.elr, *info.last_known_elr)
 
+    @rule(node=NODES, which=WHICH, is_live=st.booleans())
+    def lose_log(self, node: NodeId, which: int, is_live: bool) -> None:
+        """A directory is gone while its broker is down; or is found to be only when the broker is live again."""
+        self.crash(node, 1)
+        topic, info = self.pick(which)
+        if node not in self.image.brokers or node not in info.replicas:
+            return
+        if is_live and node not in (*info.isr, *info.elr) and not is_unclean_allowed(topic):
+            self.live(node)
+            topic, info = self.pick_exactly(topic, info)
+        self.ledger(topic, info).held[node] = 0
+        lost = LostReplica(topic.topic_id, info.partition, info.since_of(node))
+        command = ReportLostReplicas(node, self.image.brokers[node].epoch, [lost])
+        assert self.ask(command) is not None
+        _, now = self.pick_exactly(topic, info)
+        assert node not in (*now.isr, *now.elr, *now.last_known_elr)
+        assert now.since_of(node) > info.since_of(node)
+        after = self.image
+        assert self.ask(command) is not None
+        assert self.image == after, "it has begun anew"
+
     @rule(node=NODES)
     def remove(self, node: NodeId) -> None:
         self.ask(RemoveBroker(node))
@@ -413,6 +436,8 @@ class ReplicationMachine(RuleBasedStateMachine):
             assert set(info.adding) | set(info.removing) <= set(info.replicas)
             assert info.original
             assert info.target == info.replicas[: len(info.target)] != ()
+            assert tuple(node for node, _ in info.since) == info.replicas
+            assert all(0 < since < self.image.position for _, since in info.since)
             assert not (info.adding or info.removing) or not set(info.target) <= set(info.isr), "a move that ended"
 
     @invariant()

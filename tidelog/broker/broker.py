@@ -49,7 +49,7 @@ from tidelog.controller.commands import (
     NewTopic,
     RegisterBroker,
 )
-from tidelog.controller.partition_commands import UnfitReplica
+from tidelog.controller.partition_commands import LostReplica, UnfitReplica
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId, TopicId
@@ -396,6 +396,9 @@ class Broker:
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
         return self.data.unfit()
+
+    def lost(self) -> tuple[LostReplica, ...]:
+        return self.data.lost()
 
     def on_topic_removed(self, topic_id: TopicId) -> None:
         """For the replicas: nothing is left here of a deleted topic."""

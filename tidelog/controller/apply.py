@@ -55,7 +55,7 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
         case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerUnregistered() | VoterAssigned():
             return _apply_to_brokers(image, record, offset)
         case TopicCreated() | TopicDeleted() | TopicRemoved() | PartitionsAdded() | PartitionsChanged():
-            return _unthrottled_if_idle(_apply_to_topics(image, record))
+            return _unthrottled_if_idle(_apply_to_topics(image, record, offset))
         case MovesThrottled(bytes_per_s):
             return _unthrottled_if_idle(replace(image, moves_throttle=bytes_per_s))
         case ConfigsAltered():
@@ -172,12 +172,14 @@ def _among(voters: Iterable[Voter], voter_ids: Iterable[int]) -> tuple[int, ...]
 
 
 def _apply_to_topics(
-    image: ClusterImage, record: TopicCreated | TopicDeleted | TopicRemoved | PartitionsAdded | PartitionsChanged
+    image: ClusterImage,
+    record: TopicCreated | TopicDeleted | TopicRemoved | PartitionsAdded | PartitionsChanged,
+    offset: int,
 ) -> ClusterImage:
     match record:
         case TopicCreated(name, topic_id, assignments, configs):
             created = Topic(name, TopicId(topic_id), in_order(configs), ())
-            return _with_topic(image, _grown(image, created, assignments))
+            return _with_topic(image, _grown(image, created, assignments, offset))
         case TopicDeleted(topic_id):
             return _delete_topic(image, topic_id)
         case TopicRemoved(topic_id, node_id):
@@ -188,16 +190,21 @@ def _apply_to_topics(
             topic = image.topic_by_id(topic_id)
             if topic is None:
                 return image
-            return _with_topic(image, _grown(image, topic, assignments))
+            return _with_topic(image, _grown(image, topic, assignments, offset))
         case PartitionsChanged(changes):
-            return _change_partitions(image, changes)
+            return _change_partitions(image, changes, offset)
 
 
-def _grown(image: ClusterImage, topic: Topic, assignments: list[list[int]]) -> Topic:
+def _grown(image: ClusterImage, topic: Topic, assignments: list[list[int]], offset: int) -> Topic:
     new = rules_of(topic).new_partition
     first = len(topic.partitions)
-    more = [new(image, first + i, _nodes(nodes)) for i, nodes in enumerate(assignments)]
+    more = [_begun(new(image, first + i, _nodes(nodes)), {}, offset) for i, nodes in enumerate(assignments)]
     return replace(topic, partitions=(*topic.partitions, *more))
+
+
+def _begun(info: PartitionInfo, since: Mapping[NodeId, int], offset: int) -> PartitionInfo:
+    """The entry with the positions at which its replicas began: those known, and this one for all others."""
+    return replace(info, since=tuple((node, since.get(node, offset)) for node in info.replicas))
 
 
 def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:
@@ -215,27 +222,27 @@ def _still_held(deleted: Mapping[TopicId, tuple[NodeId, ...]]) -> Mapping[TopicI
     return in_order({topic_id: holders for topic_id, holders in deleted.items() if holders})
 
 
-def _change_partitions(image: ClusterImage, changes: list[PartitionChange]) -> ClusterImage:
+def _change_partitions(image: ClusterImage, changes: list[PartitionChange], offset: int) -> ClusterImage:
     by_topic: dict[str, dict[int, PartitionChange]] = {}
     for change in changes:
         by_topic.setdefault(change.topic_id, {})[change.partition] = change
     topics = {
-        name: _changed(topic, by_topic[topic.topic_id]) if topic.topic_id in by_topic else topic
+        name: _changed(topic, by_topic[topic.topic_id], offset) if topic.topic_id in by_topic else topic
         for name, topic in image.topics.items()
     }
     return replace(image, topics=MappingProxyType(topics))
 
 
-def _changed(topic: Topic, changes: Mapping[int, PartitionChange]) -> Topic:
+def _changed(topic: Topic, changes: Mapping[int, PartitionChange], offset: int) -> Topic:
     partitions = []
     for info in topic.partitions:
         change = changes.get(info.partition)
-        partitions.append(info if change is None else _partition_of(change, info))
+        partitions.append(info if change is None else _partition_of(change, info, offset))
     return replace(topic, partitions=tuple(partitions))
 
 
-def _partition_of(change: PartitionChange, was: PartitionInfo) -> PartitionInfo:
-    return PartitionInfo(
+def _partition_of(change: PartitionChange, was: PartitionInfo, offset: int) -> PartitionInfo:
+    now = PartitionInfo(
         change.partition,
         NodeId(change.leader),
         change.leader_epoch,
@@ -251,6 +258,7 @@ def _partition_of(change: PartitionChange, was: PartitionInfo) -> PartitionInfo:
         next_engine_id=was.next_engine_id if change.next_engine_id is None else change.next_engine_id,
         is_founding=was.is_founding and change.members is None,
     )
+    return _begun(now, {node: since for node, since in was.since if node not in change.renewed}, offset)
 
 
 def _nodes(numbers: list[int]) -> tuple[NodeId, ...]:

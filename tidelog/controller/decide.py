@@ -39,13 +39,14 @@ from tidelog.controller.decide_topics import (
     delete_topic,
     report_removed,
 )
-from tidelog.controller.decide_unfit import report_unfit
+from tidelog.controller.decide_unfit import report_lost, report_unfit
 from tidelog.controller.decision import Decision
 from tidelog.controller.partition_commands import (
     AlterMembers,
     AlterPartition,
     AlterReassignments,
     ElectLeaders,
+    ReportLostReplicas,
     ReportLostVotes,
     ReportPaxosLeader,
     ReportUnfitReplicas,
@@ -72,7 +73,7 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_topics(image, command, config)
         case RegisterBroker() | BrokerHeartbeat() | FenceBroker() | RemoveBroker() | ReportRemoved():
             return _about_brokers(image, command, config)
-        case AlterPartition() | ElectLeaders() | AlterReassignments() | ReportUnfitReplicas():
+        case AlterPartition() | ElectLeaders() | AlterReassignments() | ReportUnfitReplicas() | ReportLostReplicas():
             return _about_partitions(image, command, config)
         case AlterMembers() | ReportPaxosLeader() | ReportLostVotes():
             return _about_members(image, command, config)
@@ -125,7 +126,7 @@ def _about_brokers(
 
 def _about_partitions(
     image: ClusterImage,
-    command: AlterPartition | ElectLeaders | AlterReassignments | ReportUnfitReplicas,
+    command: AlterPartition | ElectLeaders | AlterReassignments | ReportUnfitReplicas | ReportLostReplicas,
     config: BrokerConfig,
 ) -> Decision:
     match command:
@@ -137,6 +138,8 @@ def _about_partitions(
             return alter_reassignments(image, command, config)
         case ReportUnfitReplicas():
             return report_unfit(image, command, config)
+        case ReportLostReplicas():
+            return report_lost(image, command, config)
 
 
 def _about_members(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.config.schema import BrokerConfig
-from tidelog.controller.broker_state import Brokers
+from tidelog.controller.broker_state import Brokers, Lost
 from tidelog.controller.decide_brokers import registered_broker
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import TopicRules, as_record, change_of
@@ -65,14 +65,15 @@ class Partitions:
         *,
         even_unclean: bool = False,
         unfit: NodeId | None = None,
+        lost: Lost | None = None,
     ) -> PartitionInfo:
         """Settles an entry by the rules of its protocol, and remembers it. `even_unclean` elects whoever is live if
-        nobody else may lead; `unfit` is not counted as live."""
+        nobody else may lead; `unfit` is not counted as live; `lost` has lost its log."""
         rules = self._rules.of(topic)
         if even_unclean:
             rules = rules.model_copy(update={"unclean_leader_election_enable": True})
         brokers = Brokers(self.image, absent=NO_LEADER if unfit is None else unfit)
-        return self.put(topic, rules_of(topic).settled(was, asked, rules, brokers, None))
+        return self.put(topic, rules_of(topic).settled(was, asked, rules, brokers, lost))
 
     def put(self, topic: Topic, now: PartitionInfo) -> PartitionInfo:
         """Remembers the entry."""

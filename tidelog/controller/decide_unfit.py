@@ -1,4 +1,4 @@
-"""Deciding about replicas whose broker lives and whose log does not serve: a disk has failed, or has rotted.
+"""Deciding about replicas whose broker lives and whose log does not serve: a disk has failed, has rotted, or lost it.
 
 A log that is *offline* acknowledges nothing any more. So it leaves the in-sync set, or nothing would be committed, and
 another leads. What it has acknowledged it still has, so it stays eligible where that is kept (the ELR). If nobody else
@@ -6,6 +6,10 @@ can lead it stays the leader: what is committed can still be read there.
 
 A leader that cannot find out what of its log's *damaged* end was committed gives way to another member, which has that
 end whole, perhaps; it stays in the set, since it has everything else.
+
+A log that is *lost*, while its disk stayed, is as good as that of a new disk: nobody counts on it any more, and if
+nobody else may lead, nobody leads. It begins anew: the same report, coming again when the replica has been filled and
+is in sync, names a beginning that is over.
 """
 
 from __future__ import annotations
@@ -13,14 +17,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.config.schema import BrokerConfig
+from tidelog.controller.broker_state import Loss, Lost
 from tidelog.controller.commands import Done
 from tidelog.controller.decide_brokers import registered_broker
 from tidelog.controller.decide_partitions import Partitions
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import as_record
-from tidelog.controller.partition_commands import ReportUnfitReplicas, UnfitReason, UnfitReplica
+from tidelog.controller.partition_commands import (
+    LostReplica,
+    ReportLostReplicas,
+    ReportUnfitReplicas,
+    UnfitReason,
+    UnfitReplica,
+)
 from tidelog.controller.protocols import rules_of
-from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
 from tidelog.model.ids import NodeId
 
 
@@ -55,3 +66,26 @@ def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[
     """Who else may lead without a loss, those in sync first."""
     eligible = [other for other in info.replicas if other in info.isr] + list(info.elr)
     return [other for other in eligible if other != node and image.is_live(other)]
+
+
+# -- lost logs ---------------------------------------------------------------------------------------------------------
+
+
+def report_lost(image: ClusterImage, command: ReportLostReplicas, config: BrokerConfig) -> Decision:
+    """Passes over replicas that have begun anew since. Raises as `registered_broker`."""
+    broker = registered_broker(image, command.node_id, command.broker_epoch)
+    partitions = Partitions(image, config)
+    for replica in command.replicas:
+        _begin_anew(partitions, broker, replica)
+    return Decision(as_record(partitions.changes), lambda after: Done(after.position))
+
+
+def _begin_anew(partitions: Partitions, broker: BrokerInfo, replica: LostReplica) -> None:
+    found = partitions.find(replica.topic_id, replica.partition)
+    if found is None:
+        return
+    (topic, info), node = found, broker.node_id
+    if node not in dict(info.since) or info.since_of(node) != replica.since:
+        return
+    anew = replace(info, since=tuple(began for began in info.since if began[0] != node))
+    partitions.settle(topic, info, anew, unfit=node, lost=Lost(node, Loss.DISK, broker.epoch))

@@ -57,6 +57,7 @@ def change_of(topic: Topic, was: PartitionInfo, now: PartitionInfo) -> Partition
         None if now.members == was.members else list(now.members),
         None if now.wanted == was.wanted else list(now.wanted),
         None if now.next_engine_id == was.next_engine_id else now.next_engine_id,
+        [node for node, _ in was.since if node in now.replicas and node not in dict(now.since)],
     )
 
 

@@ -101,6 +101,23 @@ class ReportUnfitReplicas(Command, frozen=True, tag=True):
     replicas: Sequence[UnfitReplica]
 
 
+class LostReplica(msgspec.Struct, frozen=True, array_like=True):
+    """Names a replica of the reporting broker, which began it at the position `since`."""
+
+    topic_id: str
+    partition: int
+    since: int
+
+
+class ReportLostReplicas(Command, frozen=True, tag=True):
+    """Replicas of the reporting broker that copy their leader, and whose logs are gone though the disk is there: what
+    stands in their place is empty. Answered by `Done`; said again until the metadata has these replicas begin anew."""
+
+    node_id: int
+    broker_epoch: int
+    replicas: Sequence[LostReplica]
+
+
 class MembersAsked(msgspec.Struct, frozen=True):
     """The members in force in a partition's log, and what its leader knew of the partition when it said so."""
 

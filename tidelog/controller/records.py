@@ -148,6 +148,8 @@ class PartitionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     """None: they stay; so it is with the two that follow."""
     wanted: list[PartitionMember] | None = None
     next_engine_id: int | None = None
+    renewed: list[int] = []
+    """Replicas whose logs are lost: their brokers begin them anew at this record."""
 
 
 class PartitionsChanged(MetadataRecord, frozen=True, tag=True):

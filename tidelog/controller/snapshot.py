@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
-from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, in_order
+from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, in_order
 from tidelog.model.errors import InternalError
 from tidelog.model.ids import NodeId
 
-FORMAT = 5
+FORMAT = 6
+FORMAT_WITHOUT_SINCE = 5
+"""The format of partitions that did not say since when their replicas are there; it is read, and never written."""
 FORMAT_WITHOUT_LISTENERS = 4
-"""The format of brokers that had no address but the HTTP listener's; it is read, and never written."""
+"""The format, besides, of brokers that had no address but the HTTP listener's; it is read, and never written."""
 
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
@@ -74,9 +77,24 @@ def encode_image(image: ClusterImage) -> bytes:
     return _ENCODER.encode(_Snapshot(FORMAT, _without_brokers(image), brokers))
 
 
+def _encode_in_format_5(image: ClusterImage) -> bytes:
+    snapshot = msgspec.json.decode(encode_image(image))
+    return _ENCODER.encode({**snapshot, "format": FORMAT_WITHOUT_SINCE, "image": _without_since(image)})
+
+
 def _encode_in_format_4(image: ClusterImage) -> bytes:
     brokers = tuple(_BrokerInFormat4.of(broker) for broker in image.brokers.values())
-    return _ENCODER.encode(_SnapshotInFormat4(FORMAT_WITHOUT_LISTENERS, _without_brokers(image), brokers))
+    snapshot = {"format": FORMAT_WITHOUT_LISTENERS, "image": _without_since(image), "brokers": brokers}
+    return _ENCODER.encode(snapshot)
+
+
+def _without_since(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without brokers, and without the positions that older formats lack."""
+    encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
+    for topic in encoded["topics"].values():
+        for partition in topic["partitions"]:
+            del partition["since"]
+    return encoded
 
 
 def _without_brokers(image: ClusterImage) -> ClusterImage:
@@ -97,20 +115,43 @@ def decode_image(data: bytes) -> ClusterImage:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
             canonical = encode_image(image)
+        elif version == FORMAT_WITHOUT_SINCE:
+            snapshot = msgspec.json.decode(data, type=_Snapshot)
+            image = _image_of(snapshot.image, snapshot.brokers)
+            canonical = _encode_in_format_5(image)
+            image = _with_since(image)
         elif version == FORMAT_WITHOUT_LISTENERS:
             old = msgspec.json.decode(data, type=_SnapshotInFormat4)
             image = _image_of(old.image, [broker.broker() for broker in old.brokers])
             canonical = _encode_in_format_4(image)
+            image = _with_since(image)
         else:
             raise SnapshotUnreadable(
                 f"the metadata snapshot has format {version}, and this version of tidelog reads format "
-                f"{FORMAT_WITHOUT_LISTENERS} and {FORMAT}; start the version that wrote it"
+                f"{FORMAT_WITHOUT_LISTENERS} to {FORMAT}; start the version that wrote it"
             )
     except msgspec.DecodeError as error:
         raise SnapshotUnreadable(f"the metadata snapshot cannot be understood: {error}") from error
     if canonical != data:
         raise SnapshotUnreadable("the metadata snapshot is not in its canonical form; it was not written by a broker")
     return image
+
+
+def _with_since(image: ClusterImage) -> ClusterImage:
+    """The image of an older format: its replicas are there since the beginning, as far as anybody knows."""
+    return replace(
+        image,
+        topics=in_order(
+            {
+                name: replace(topic, partitions=tuple(_since_the_beginning(info) for info in topic.partitions))
+                for name, topic in image.topics.items()
+            }
+        ),
+    )
+
+
+def _since_the_beginning(info: PartitionInfo) -> PartitionInfo:
+    return replace(info, since=tuple((node, 0) for node in info.replicas))
 
 
 def _image_of(image: ClusterImage, brokers: Iterable[BrokerInfo]) -> ClusterImage:

@@ -132,6 +132,10 @@ class PartitionInfo:
     """The next id to be given out."""
     is_founding: bool = False
     """`members` are those that the partition was made with."""
+    since: tuple[tuple[NodeId, int], ...] = ()
+    """For each replica, the position of the record that had its broker begin the replica: one that made it a replica,
+    or that found its log lost. A broker that has begun it, and finds no log, has lost it. While a change is decided, a
+    replica that is not here is to begin anew."""
 
     @property
     def is_moving(self) -> bool:
@@ -152,6 +156,10 @@ class PartitionInfo:
     def original(self) -> tuple[NodeId, ...]:
         """The replicas if the move is called off."""
         return tuple(node for node in self.replicas if node not in self.adding)
+
+    def since_of(self, node: int) -> int:
+        """Returns the position at which a broker began its replica; 0 if that was before positions were noted."""
+        return next((position for replica, position in self.since if replica == node), 0)
 
     @property
     def replication_factor(self) -> int:

@@ -31,6 +31,9 @@ class DirectoryIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """True if that disk was to found the cluster. As long as it is the same and holds nothing, nothing was founded."""
     generation: int = 0
     """How often the cluster's metadata log was begun anew by an operator."""
+    held_position: int = 0
+    """Up to this position of the metadata log, all logs of partitions that the broker was to hold were made here,
+    durably: one of them that is not here is lost."""
 
 
 class DirectoryIdentityStore:

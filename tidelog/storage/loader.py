@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import zip_longest
+from typing import NamedTuple
+
+from msgspec import structs
 
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import OFFSET_MAX, PartitionId
@@ -32,6 +35,7 @@ from tidelog.storage.segment import Segment
 from tidelog.storage.strangers import find_strangers, set_aside
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import remove_all, remove_segment, segment_names
+from tidelog.storage.two_copies import LoadedCopies
 
 COPY_BYTES = 1 << 20
 
@@ -44,13 +48,23 @@ def load_log(
     *,
     new_incarnation: str,
     now_ms: int,
+    held: Held | None = None,
 ) -> tuple[PartitionLog, LoadReport]:
     """Opens the log in `directory`, or makes an empty one there. Blocking.
 
-    `new_incarnation` is used if there is no metainfo. Damage never makes it fail; `OSError` comes only from a disk
-    on which files cannot be opened or made. If what was found cannot be made durable, the log is offline at once.
+    `new_incarnation` is used if there is no metainfo; `held` tells that there should be a log. Damage never makes it
+    fail; `OSError` comes only from a disk on which files cannot be opened or made. If what was found cannot be made
+    durable, the log is offline at once.
     """
-    return _Loader(opened, directory, identity, settings).load(new_incarnation, now_ms)
+    return _Loader(opened, directory, identity, settings).load(new_incarnation, now_ms, held)
+
+
+class Held(NamedTuple):
+    """Since when a disk holds a log, by the cluster's metadata."""
+
+    since: int
+    is_begun: bool
+    """The log was made here, durably. If nothing of it is found, it is lost."""
 
 
 class _Loader:
@@ -67,14 +81,18 @@ class _Loader:
         self._seals: dict[int, Row] = {}
         self._durable = 0
         self._log_start = 0
+        self._is_bare = False
+        """No segment was found."""
 
-    def load(self, new_incarnation: str, now_ms: int) -> tuple[PartitionLog, LoadReport]:
+    def load(self, new_incarnation: str, now_ms: int, held: Held | None) -> tuple[PartitionLog, LoadReport]:
         loaded = self._metainfo.load()
         if loaded is None:  # else the directory was durable before its metainfo was
             self._files.make_dirs(self._directory)
         info = loaded.info if loaded else Metainfo(incarnation=new_incarnation)
         self._report.high_watermark = info.high_watermark
         segments = self._find(info)
+        info = self._judge_loss(info, segments, loaded, held)
+        self._make_missing(segments)
         if loaded is None and any(segment.log.size() for segment in segments):
             self._report.say("both metainfo copies are lost; this replica starts a new incarnation")
         self._durable, self._log_start = info.durable_sequence, info.log_start_offset
@@ -91,7 +109,7 @@ class _Loader:
         files = LogFiles(self._opened, self._directory, self._codec, self._metainfo)
         found = FoundLog(info.incarnation, segments, tail, trails.lineage, trails.producers, self._durable)
         log = PartitionLog(self._identity, files, self._settings, found, now_ms)
-        log.replica, log.sequences_used = info.replica, used
+        log.replica, log.stands_in_since, log.sequences_used = info.replica, info.stands_in_since, used
         if info.restarts:
             producers_max = self._settings.producers_max
             log.producers.restore(read_handover(self._files, self._directory, self._codec, producers_max))
@@ -117,23 +135,48 @@ class _Loader:
     # -- finding --------------------------------------------------------------------------------------------------
 
     def _find(self, info: Metainfo) -> list[Segment]:
-        """The segments by their names, with both files of each in existence."""
+        """The segments by their names."""
         if info.restarts:
             self._corrections.attempt(partial(remove_all, self._opened, self._directory, wipes=True))
         stems = {name[:20] for name in segment_names(self._opened, self._directory)}
         segments = [segment for segment in map(self._segment, sorted(map(int, stems))) if self._is_ours(segment)]
+        self._is_bare = not segments
         if not segments:
             if info.end_offset > info.log_start_offset:
                 self._report.say(f"all segments are missing; offsets up to {info.end_offset} are lost")
             segments = [self._segment(info.end_offset)]
+        return segments
+
+    def _make_missing(self, segments: list[Segment]) -> None:
         for segment in segments:
             for path in (segment.log_path, segment.catalog_path):
                 if not self._files.exists(path):
                     self._opened.get(path, create=True)
                     self._corrections.are_made = True
-                    if stems:
+                    if not self._is_bare:
                         self._report.say(f"{path} is missing")
-        return segments
+
+    def _judge_loss(
+        self, info: Metainfo, segments: list[Segment], loaded: LoadedCopies[Metainfo] | None, held: Held | None
+    ) -> Metainfo:
+        """The log is lost if nothing is left of one that was made: without metainfo, which a new log gets last, no
+        batch; with it, no file of its segments. Then metainfo says so before there are files again."""
+        if held is None:
+            return info
+        if loaded is None:
+            has_batches = not self._is_bare and any(
+                segment.log.size() for segment in segments if self._files.exists(segment.log_path)
+            )
+            is_gone = held.is_begun and not has_batches
+        else:
+            is_gone = self._is_bare and not info.restarts
+        if not is_gone:
+            return info
+        self._report.say("the log is lost; an empty one stands in its place until it is filled from other replicas")
+        info = structs.replace(info, stands_in_since=held.since)
+        if loaded is not None:
+            self._corrections.attempt(partial(self._metainfo.store, info))
+        return info
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(self._opened, self._directory, base_offset, self._codec)

@@ -27,7 +27,7 @@ from tidelog.model.ports import Files
 from tidelog.storage.data_directory import claim
 from tidelog.storage.directory_identity import DirectoryIdentityStore
 from tidelog.storage.load_report import LoadReport
-from tidelog.storage.loader import load_log
+from tidelog.storage.loader import Held, load_log
 from tidelog.storage.metainfo import NAMES as METAINFO_NAMES
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
@@ -87,9 +87,16 @@ class LogManager:
         return self._logs
 
     def open_log(
-        self, partition_id: PartitionId, settings: LogSettings, now_ms: int, *, directory: str | None = None
+        self,
+        partition_id: PartitionId,
+        settings: LogSettings,
+        now_ms: int,
+        *,
+        directory: str | None = None,
+        held: Held | None = None,
     ) -> tuple[PartitionLog, LoadReport]:
-        """Opens a log, or makes an empty one, at `directory` or where the partition's logs live. Blocking.
+        """Opens a log, or makes an empty one, at `directory` or where the partition's logs live; `held` tells that
+        there should be one. Blocking.
 
         Raises `OSError` as `load_log`; the log is not open then, and others are not affected.
         """
@@ -101,9 +108,24 @@ class LogManager:
             settings,
             new_incarnation=self._new_incarnation(),
             now_ms=now_ms,
+            held=held,
         )
         self._logs[partition_id] = log
         return log, report
+
+    def held(self, since: int) -> Held:
+        """Tells of a log that this disk is to hold since a position of the metadata log."""
+        return Held(since, since < self.held_position)
+
+    @property
+    def held_position(self) -> int:
+        """Up to this position of the metadata log, this disk has made all logs that it was to hold, durably."""
+        return 0 if self.identity.current is None else self.identity.current.held_position
+
+    def note_held(self, position: int) -> None:
+        """Notes durably that all logs that this disk is to hold by the metadata up to `position` are made. Blocking.
+        Raises `OSError`."""
+        self.identity.change(held_position=position)
 
     def close_log(self, partition_id: PartitionId, high_watermark: int) -> None:
         """Closes one log, which can be opened again then. Blocking; no flush of it may be under way. Raises as

@@ -76,6 +76,8 @@ class LogState:
         self.incarnation = found.incarnation
         self.replica: bytes | UnsetType = UNSET
         """See `Metainfo.replica`."""
+        self.stands_in_since: int | UnsetType = UNSET
+        """See `Metainfo.stands_in_since`."""
         self.segments = found.segments
         self.tail = found.tail
         self.lineage = found.lineage
@@ -147,6 +149,7 @@ class LogState:
             log_start_offset=self.tail.log_start_offset,
             sequences_used=self.sequences_used or UNSET,
             restarts=restarts or UNSET,
+            stands_in_since=self.stands_in_since,
             replica=self.replica,
         )
 

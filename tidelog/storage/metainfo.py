@@ -36,6 +36,9 @@ class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
     restarts: bool | msgspec.UnsetType = msgspec.UNSET
     """True while all files are being dropped: what is left of them is no part of the log, which is empty, and begins
     and ends at `end_offset`. Else absent."""
+    stands_in_since: int | msgspec.UnsetType = msgspec.UNSET
+    """Present in a log that was begun in place of one that is lost: since when, by the cluster's metadata, this disk
+    should have held that one (`PartitionInfo.since`)."""
     replica: bytes | msgspec.UnsetType = msgspec.UNSET
     """What a Paxos replica has to remember besides (`SlotStore.store_facts`); absent from other logs."""
 

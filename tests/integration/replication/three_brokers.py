@@ -91,7 +91,10 @@ class ThreeBrokers:
         while True:
             try:
                 partition = self.brokers[node].partition("t", 0)
-                return await partition.produce(batch(value), acks=-1, deadline_s=loop.time() + 5)
+                timestamp_ms = self._time_and_chance(node)[0].wall_ms()
+                return await partition.produce(
+                    batch(value, timestamp_ms=timestamp_ms), acks=-1, deadline_s=loop.time() + 5
+                )
             except TidelogError:
                 assert loop.time() < give_up_s
                 await asyncio.sleep(0.05)
@@ -101,6 +104,16 @@ class ThreeBrokers:
         ((offset, _),) = (await self.produce(node, value)).batches
         assert offset is not None
         return offset
+
+    async def settle(self) -> None:
+        """Waits long enough for brokers that can elect a leader to have done so: twenty heartbeats."""
+        await asyncio.sleep(2.0)
+
+    async def until_shown(self, node: int, values: list[bytes]) -> None:
+        """Waits until this broker's own copy shows exactly these."""
+        async with asyncio.timeout(START_S):
+            while await self.values(node) != values:
+                await asyncio.sleep(0.05)
 
     async def values(self, node: int) -> list[bytes]:
         """What this broker's own copy shows."""

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.controller.cluster import Cluster, topic_id
-from tidelog.controller.commands import FenceBroker
-from tidelog.controller.partition_commands import ReportUnfitReplicas, UnfitReason, UnfitReplica
+from tests.unit.controller.cluster import Cluster, IsrCluster, topic_id
+from tidelog.controller.commands import CreateTopic, FenceBroker, NewTopic
+from tidelog.controller.partition_commands import (
+    AlterPartition,
+    IsrAsked,
+    IsrMember,
+    LostReplica,
+    ReportLostReplicas,
+    ReportUnfitReplicas,
+    UnfitReason,
+    UnfitReplica,
+)
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.errors import StaleBrokerEpoch
 from tidelog.model.ids import NodeId
@@ -111,3 +120,75 @@ def test_a_partition_that_is_gone_is_passed_over(cluster: Cluster) -> None:
     position = cluster.image.position
     cluster.do(ReportUnfitReplicas(1, broker.epoch, [unfit]))
     assert cluster.image.position == position
+
+
+# -- lost logs ---------------------------------------------------------------------------------------------------------
+
+
+def report_lost(cluster: Cluster, node: int, since: int | None = None) -> None:
+    broker = cluster.image.brokers[NodeId(node)]
+    lost = LostReplica(topic_id("t"), 0, entry(cluster).since_of(node) if since is None else since)
+    cluster.do(ReportLostReplicas(node, broker.epoch, [lost]))
+
+
+def test_a_lost_log_leaves_all_sets_and_another_leads(cluster: Cluster) -> None:
+    report_lost(cluster, 1)
+    now = entry(cluster)
+    assert (now.leader, now.isr, now.elr) == (2, (2, 3), ())
+
+
+def test_if_only_lost_logs_are_live_nobody_leads_until_one_is_back_that_has_everything(cluster: Cluster) -> None:
+    fence(cluster, 2, 3)
+    assert (entry(cluster).isr, entry(cluster).elr) == ((1,), (3,))
+    report_lost(cluster, 1)
+    now = entry(cluster)
+    assert (now.leader, now.isr, now.elr, now.last_known_elr) == (-1, (), (3,), ())
+    cluster.heartbeat(2)
+    assert entry(cluster).leader == -1, "it is behind"
+    cluster.heartbeat(3)
+    assert (entry(cluster).leader, entry(cluster).isr) == (3, (3,))
+
+
+def test_a_report_that_comes_again_when_the_replica_is_in_sync_again_counts_for_nothing(cluster: Cluster) -> None:
+    since = entry(cluster).since_of(3)
+    report_lost(cluster, 3)
+    assert entry(cluster).isr == (1, 2)
+    assert entry(cluster).since_of(3) > since
+    info = entry(cluster)
+    isr = [IsrMember(node, cluster.image.brokers[NodeId(node)].epoch) for node in (1, 2, 3)]
+    asked = IsrAsked(topic_id("t"), 0, info.leader_epoch, info.partition_epoch, isr)
+    cluster.do(AlterPartition(1, cluster.image.brokers[NodeId(1)].epoch, [asked]))
+    now = entry(cluster)
+    assert now.isr == (1, 2, 3)
+    report_lost(cluster, 3, since)
+    assert entry(cluster) is now
+
+
+def test_a_lost_log_is_no_leader_even_where_anybody_may_lead() -> None:
+    made = Cluster()
+    made.start(1, 2)
+    configs = {"unclean.leader.election.enable": "true"}
+    made.do(CreateTopic(NewTopic("t", 1, 2, None, configs), topic_id("t")))
+    fence(made, 2)
+    assert entry(made).leader == 1
+    report_lost(made, 1)
+    assert entry(made).leader == -1
+
+
+def test_a_report_of_another_life_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(StaleBrokerEpoch):
+        cluster.do(ReportLostReplicas(1, cluster.image.brokers[NodeId(1)].epoch - 1, []))
+
+
+def test_a_replica_begins_when_it_is_assigned_and_stays_one_through_moves() -> None:
+    made = IsrCluster(4)
+    began = dict(made.partition.since)
+    assert len(dict.fromkeys(began.values())) == 1
+    made.reassign(4, 2, 3)
+    since = dict(made.partition.since)
+    assert {node: since[NodeId(node)] for node in (1, 2, 3)} == began
+    assert since[NodeId(4)] > began[NodeId(1)]
+    made.ask(1, 2, 3, 4)
+    assert dict(made.partition.since) == {node: since[node] for node in made.partition.replicas}
+    made.reassign(1, 2, 3)
+    assert made.partition.since_of(1) > since[NodeId(4)], "t19: what it had before is another replica's"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.controller.cluster import CONFIG, Cluster, topic_id
@@ -41,7 +43,7 @@ def test_a_new_partition_is_led_and_nothing_follows_where_nothing_is_wanted(clus
     (info,) = topic.partitions
     assert info.leader != NO_LEADER
     rules = rules_of(topic)
-    assert rules.new_partition(cluster.image, 0, info.replicas) == info
+    assert replace(rules.new_partition(cluster.image, 0, info.replicas), since=info.since) == info
     assert rules.settled(info, info, TopicRules(CONFIG).of(topic), Brokers(cluster.image), None) is info
 
 

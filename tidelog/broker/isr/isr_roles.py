@@ -18,7 +18,7 @@ from tidelog.broker.isr.follower import Follower
 from tidelog.broker.isr.isr_inputs import isr_changed, isr_settings, log_state
 from tidelog.broker.isr.partition import IsrContext, Partition
 from tidelog.broker.isr.settling import Settling, begin_settling, verify_end
-from tidelog.broker.partitions.replica_logs import log_settings
+from tidelog.broker.partitions.replica_logs import is_lost, log_settings
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
 from tidelog.broker.runtime.mapping_union import MappingUnion
 from tidelog.controller.partition_commands import UnfitReason
@@ -106,8 +106,8 @@ class IsrRoles:
             return False
         if running is not None:
             await self.stop(partition_id)
-        log = self._logs.get(partition_id, topic.name, config)
-        if log is None:
+        log = self._logs.get(partition_id, topic.name, config, info.since_of(self._node_id))
+        if log is None or (info.leader == self._node_id and is_lost(log, info, self._node_id)):
             return True
         if info.leader == self._node_id:
             await self._take_over(assigned, log, image)

@@ -34,7 +34,7 @@ from tidelog.controller.commands import (
     RegistrationOutdated,
     ReportRemoved,
 )
-from tidelog.controller.partition_commands import ReportUnfitReplicas, UnfitReplica
+from tidelog.controller.partition_commands import LostReplica, ReportLostReplicas, ReportUnfitReplicas, UnfitReplica
 from tidelog.model.errors import BrokerRemoved, NodeIdInUse, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import TopicId
 from tidelog.model.ports import Clock, Files
@@ -62,6 +62,10 @@ class Member(Protocol):
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
         """Replicas here that the cluster should not count on."""
+        ...
+
+    def lost(self) -> tuple[LostReplica, ...]:
+        """Replicas here whose logs are gone."""
         ...
 
     def report_applied(self, report: MetadataApplied) -> None:
@@ -169,6 +173,7 @@ class Registration:
                 pass
             self._wake.clear()
             try:
+                await self._report_lost(interval_s)
                 await self._beat(interval_s)
                 await self._report(interval_s)
                 self._note_heard()
@@ -227,6 +232,14 @@ class Registration:
         unfit = self._member.unfit()
         if unfit:
             report = ReportUnfitReplicas(self._command.node_id, self.epoch, unfit)
+            await self._channel.submit(report, Done, seconds_max=seconds_max)
+
+    async def _report_lost(self, seconds_max: float) -> None:
+        """Before a heartbeat that may make this broker live: nobody must be led by a replica that is lost."""
+        lost = self._member.lost()
+        if lost:
+            logger.error("logs are lost; what stands in for them is empty", partitions=len(lost))
+            report = ReportLostReplicas(self._command.node_id, self.epoch, lost)
             await self._channel.submit(report, Done, seconds_max=seconds_max)
 
     # -- leaving -----------------------------------------------------------------------------------------------------

@@ -3,21 +3,29 @@
 A log that cannot be opened, or cannot be written to from its opening on, is *troubled*: on a full disk, often. It costs
 its partition, not the broker, and is tried again. Nothing was written to it since it was opened, so that is as good as
 a restart; a log that fails later stays as it is until the broker is started again.
+
+The disk remembers up to which position of the metadata it has made the logs that it was to hold. A log from before that
+position that is not there is *lost*: the empty one in its place says so, durably, from its making on
+(`Metainfo.stands_in_since`). It is no replica in good standing: it does not lead, and its lack of a batch proves
+nothing, until the metadata have the replica begin anew and its leader has filled it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
 import structlog
+from msgspec import UNSET
 
+from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
+from tidelog.model.cluster import PartitionInfo
 from tidelog.model.errors import TidelogError
-from tidelog.model.ids import PartitionId
+from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.ports import Clock
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
@@ -61,8 +69,30 @@ class ReplicaLogs:
     def is_open(self, partition_id: PartitionId) -> bool:
         return partition_id in self._manager.logs
 
-    def get(self, partition_id: PartitionId, topic: str, config: TopicConfig) -> PartitionLog | None:
-        """The log, open; None if it cannot be opened now."""
+    def stands_in(self, partition_id: PartitionId, since: int) -> bool:
+        """True if the open log is there in place of one that was begun at this position, and is lost."""
+        log = self._manager.logs.get(partition_id)
+        return log is not None and log.stands_in_since == since
+
+    @property
+    def held_position(self) -> int:
+        """Returns `LogManager.held_position`."""
+        return self._manager.held_position
+
+    async def note_held(self, position: int, since: Mapping[PartitionId, int], log_writer: LogWriter) -> None:
+        """Notes durably that the logs which this broker is to hold by the metadata up to `position` are made. `since`
+        has those of them that were not noted yet; one that could not be opened may not be made."""
+        missing = [began for known, began in since.items() if known in self.troubled or not self.is_open(known)]
+        position = min(missing, default=position)
+        if position <= self.held_position:
+            return
+        try:
+            await log_writer.perform(partial(self._manager.note_held, position))
+        except (OSError, TidelogError) as error:
+            logger.error("the disk takes no note of the logs that it holds", position=position, error=str(error))
+
+    def get(self, partition_id: PartitionId, topic: str, config: TopicConfig, since: int) -> PartitionLog | None:
+        """The log, open; None if it cannot be opened now. `since` is when this broker began the replica."""
         log = self._manager.logs.get(partition_id)
         if log is not None:
             log.settings = log_settings(config)
@@ -70,7 +100,9 @@ class ReplicaLogs:
         opened = self._try_to(
             partition_id,
             topic,
-            lambda now_ms: self._manager.open_log(partition_id, log_settings(config), now_ms),
+            lambda now_ms: self._manager.open_log(
+                partition_id, log_settings(config), now_ms, held=self._manager.held(since)
+            ),
         )
         if opened is None:
             return None
@@ -148,3 +180,15 @@ class ReplicaLogs:
 def log_settings(config: TopicConfig) -> LogSettings:
     """A topic's settings, as far as its logs are concerned."""
     return LogSettings(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
+
+
+def is_lost(log: PartitionLog, info: PartitionInfo, node_id: int) -> bool:
+    """True if a broker's log stands in for one that is lost, and the metadata still count on that one."""
+    return log.stands_in_since == info.since_of(node_id)
+
+
+def may_deny(log: PartitionLog, info: PartitionInfo, node_id: NodeId) -> bool:
+    """True if what this log lacks was never here. One that stands in for a lost log may say so only when its leader has
+    found that it has everything."""
+    is_filled = not is_lost(log, info, node_id) and node_id in (*info.isr, *info.elr)
+    return log.stands_in_since is UNSET or is_filled

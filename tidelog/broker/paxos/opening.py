@@ -3,7 +3,7 @@
 A disk votes under the engine id that it was given. If a journal is lost, or has lost what it promised, that id is dead:
 its disk must never vote under it again, though nobody would notice from the empty journal alone. So the order of things
 tells: a journal is begun, and its facts are durable, before the log next to it is made. A log without a journal has
-lost it.
+lost it. If both are gone, the disk still knows that they were made (`LogManager.held_position`).
 
 So is the id of a disk that accepts values before they are on it (`ack.durability=replicated`), unless it was stopped in
 good order, or was at rest: its facts say so. It keeps its journal, which is true as far as it goes.
@@ -66,15 +66,17 @@ def open_replica(
     settings: LogSettings,
     engine_id: int,
     founders: VoterSet | None,
+    since: int,
 ) -> ReplicaFiles:
-    """Opens journal and log, or makes them. `founders` are the voters that the partition began with, if that is sure.
+    """Opens journal and log, or makes them. `founders` are the voters that the partition began with, if that is sure;
+    `since` is when this broker began the replica.
 
     Blocking. Raises as `LogManager.open_journal` and `open_log`.
     """
-    had_log = manager.has_log(partition_id)
+    was_begun = manager.has_log(partition_id) or manager.held(since).is_begun
     store, stored = manager.open_journal(partition_id, now_ms)
     facts = None if stored.is_amnesiac else facts_of(stored)
-    if stored.is_amnesiac or (facts is None and had_log):
+    if stored.is_amnesiac or (facts is None and was_begun):
         for finding in stored.report.findings:
             logger.error("loading", partition=str(partition_id), finding=finding)
         logger.error("a journal has lost what it promised; this replica needs another id", partition=str(partition_id))

@@ -78,6 +78,7 @@ class PaxosRoles:
             settings=log_settings(config),
             engine_id=engine_id,
             founders=members if info.is_founding else None,
+            since=info.since_of(self._node_id),
         )
         files = self._logs.get_opened_by(opener, partition_id, topic.name)
         if files is None:

@@ -55,12 +55,18 @@ class Peers(Protocol):
 
 
 class Copies:
-    """One broker's. `holder` finds what this broker has of a partition."""
+    """One broker's. `holder` finds what this broker has of a partition; `may_deny` tells whether what that lacks was
+    never here."""
 
     def __init__(
-        self, holder: Callable[[PartitionId], Holder | None], broker_epoch: Callable[[], int], peers: Peers
+        self,
+        holder: Callable[[PartitionId], Holder | None],
+        may_deny: Callable[[Holder], bool],
+        broker_epoch: Callable[[], int],
+        peers: Peers,
     ) -> None:
         self._holder = holder
+        self._may_deny = may_deny
         self._broker_epoch = broker_epoch
         self._peers = peers
 
@@ -85,11 +91,12 @@ class Copies:
         reply = RecoverReply(holder.leader_epoch, self._broker_epoch(), holder.high_watermark, tuple(held))
         return Answer(reply, [b"".join(payload)])
 
-    @staticmethod
-    def _look(holder: Holder, wanted: Identity) -> tuple[Holding, bytes]:
+    def _look(self, holder: Holder, wanted: Identity) -> tuple[Holding, bytes]:
         try:
             holding, data = find_copy(holder.log, wanted)
         except TidelogError:
+            return Holding.UNKNOWN, b""
+        if holding is Holding.DONT_HAVE and not self._may_deny(holder):
             return Holding.UNKNOWN, b""
         if holding is Holding.HAVE and not wanted.is_known:
             is_committed = parse_header(data).next_offset <= holder.high_watermark

@@ -14,7 +14,7 @@ from tidelog.broker.isr.runtime import IsrRuntime
 from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.partitions.partition_handle import ReadHandle
-from tidelog.broker.partitions.replica_logs import ReplicaLogs
+from tidelog.broker.partitions.replica_logs import ReplicaLogs, may_deny
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext, ProtocolRuntime
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.paxos.runtime import PaxosRuntime
@@ -27,7 +27,7 @@ from tidelog.broker.replicas.removal import Removal
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.runtime.resources import Resources
 from tidelog.broker.runtime.role_tasks import RoleTasks
-from tidelog.controller.partition_commands import UnfitReplica
+from tidelog.controller.partition_commands import LostReplica, UnfitReplica
 from tidelog.model.cluster import ISR, PAXOS, ClusterImage
 from tidelog.model.ids import PartitionId, TopicId
 
@@ -77,7 +77,7 @@ class DataPlane:
         log_writer, peers = resources.log_writer, resources.peers
         self._throttle = Throttle(node_id, config, clock, stats)
         self._logs = ReplicaLogs(resources.manager, clock, stats, self._damaged)
-        self.copies = Copies(self._holder, host.own_epoch, peers)
+        self.copies = Copies(self._holder, self._may_deny, host.own_epoch, peers)
         """Answers other brokers' questions about damaged batches."""
         self._repairer = Repairer(node_id, self._holder, lambda: host.image, self.copies, log_writer, stats)
         context = ProtocolContext(
@@ -111,6 +111,7 @@ class DataPlane:
             host.on_metadata_applied,
             Removal(node_id, resources.manager, log_writer, host.on_topic_removed),
             host.is_admitted,
+            log_writer,
         )
         self.scrubber = BackgroundScrubber(lambda: dict(self.replicas.holders), log_writer, config, stats)
         self.verifier = Verifier(node_id, self._holder, log_writer, peers)
@@ -156,6 +157,10 @@ class DataPlane:
         """Replicas here that the cluster should not count on."""
         return self.replicas.unfit()
 
+    def lost(self) -> tuple[LostReplica, ...]:
+        """Replicas here whose logs are gone."""
+        return self.replicas.lost()
+
     @property
     def damaged_ranges(self) -> int:
         """Ranges of offsets that are known to be damaged on this broker's disk, and not repaired yet."""
@@ -172,6 +177,10 @@ class DataPlane:
 
     def _holder(self, partition_id: PartitionId) -> Holder | None:
         return self.replicas.holders.get(partition_id)
+
+    def _may_deny(self, holder: Holder) -> bool:
+        newest = self.replicas.newest(holder.partition_id)
+        return newest is not None and may_deny(holder.log, newest[0].info, self._resources.node_id)
 
     def _damaged(self, partition_id: PartitionId) -> None:
         """Something of a log here is damaged."""

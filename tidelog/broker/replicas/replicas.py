@@ -19,10 +19,11 @@ from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.roles import Assignment, Roles
 from tidelog.broker.repair.copies import Holder
 from tidelog.broker.replicas.removal import Removal
+from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.mapping_union import MappingUnion
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.topics import topic_config
-from tidelog.controller.partition_commands import UnfitReason, UnfitReplica
+from tidelog.controller.partition_commands import LostReplica, UnfitReason, UnfitReplica
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId
 
@@ -42,6 +43,7 @@ class Replicas:
         on_metadata_applied: Callable[[], None],
         removal: Removal,
         is_admitted: Callable[[ClusterImage], bool],
+        log_writer: LogWriter,
     ) -> None:
         """`roles` are by commit protocol. `on_metadata_applied` is called after each change; `removal` removes what is
         held no more; `is_admitted` tells whether an image has this very process as its node's broker."""
@@ -62,6 +64,7 @@ class Replicas:
         self._on_metadata_applied = on_metadata_applied
         self._removal = removal
         self._is_admitted = is_admitted
+        self._log_writer = log_writer
         self._image = ClusterImage("")
         self._has_news = asyncio.Event()
 
@@ -104,8 +107,17 @@ class Replicas:
                 await asyncio.sleep(0)
         for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
             self._logs.forget(partition_id)
+        await self._note_held(wanted, image)
         self.position = image.position
         self._on_metadata_applied()
+
+    async def _note_held(self, wanted: Mapping[PartitionId, tuple[Topic, PartitionInfo]], image: ClusterImage) -> None:
+        """Before this image counts as in force here: from then on a log of it that is missing is lost."""
+        held = self._logs.held_position
+        since = {known: info.since_of(self._node_id) for known, (_, info) in wanted.items()}
+        fresh = {known: began for known, began in since.items() if began >= held}
+        if fresh:
+            await self._logs.note_held(image.position, fresh, self._log_writer)
 
     def _held_in(self, image: ClusterImage) -> dict[PartitionId, tuple[Topic, PartitionInfo]]:
         """Nothing before this process is registered: what an older image gives this node was given to an earlier
@@ -138,6 +150,14 @@ class Replicas:
             UnfitReplica(known.topic_id, known.partition, info.leader_epoch, reasons[known])
             for known, (_, info) in self._held_in(self._image).items()
             if known in reasons and (self._node_id in info.isr or info.leader == self._node_id)
+        )
+
+    def lost(self) -> tuple[LostReplica, ...]:
+        """Returns the replicas whose logs are gone, and that the cluster takes for what they were."""
+        return tuple(
+            LostReplica(known.topic_id, known.partition, since)
+            for known, (_, info) in self._held_in(self._image).items()
+            if self._logs.stands_in(known, since := info.since_of(self._node_id))
         )
 
     async def _stop(self, partition_id: PartitionId) -> None:

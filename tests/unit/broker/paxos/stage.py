@@ -131,6 +131,7 @@ class Site:
             settings=SETTINGS,
             engine_id=self.engine_id,
             founders=founders if is_founder else None,
+            since=0,
         )
         self.spawn("disk", writer.run())
         self.stats = stats
@@ -142,7 +143,7 @@ class Site:
         identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id)
         self.replica = PaxosReplica(identity, founders, files, context)
         self.service = PaxosService(lambda _: self.replica, move_throttle)
-        self.copies = Copies(lambda _: self.replica, lambda: self.lives, self)
+        self.copies = Copies(lambda _: self.replica, lambda _: True, lambda: self.lives, self)
         repairer = Repairer(
             NodeId(self.node), lambda _: self.replica, self.stage.image, self.copies, shared.log_writer, stats
         )

@@ -57,7 +57,7 @@ class RepairStage:
         self._tasks: list[asyncio.Task[None]] = []
         self.asked: list[int] = []
         self.site = self.sites[1]
-        copies = Copies(self._holder, lambda: LIVES[1], self)
+        copies = Copies(self._holder, lambda _: True, lambda: LIVES[1], self)
         self.repairer = Repairer(NodeId(1), self._holder, _image, copies, self.site.writer, self.site.stats)
         self.settler = Settler(copies, self.repairer, self.site.writer, self.site.clock)
 
@@ -122,7 +122,7 @@ class RepairStage:
         if node_id in self.silent:
             raise TimeoutError
         replica = self.replica(node_id)
-        answer = Copies(lambda _: replica, lambda: replica.broker_epoch, self).answer(message)
+        answer = Copies(lambda _: replica, lambda _: True, lambda: replica.broker_epoch, self).answer(message)
         assert isinstance(answer.message, RecoverReply)
         return Answer(answer.message, (b"".join(bytes(part) for part in answer.payload),))
 

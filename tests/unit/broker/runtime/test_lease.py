@@ -18,7 +18,7 @@ from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.commands import HeartbeatAnswered, MetadataApplied, RegisterBroker
-from tidelog.controller.partition_commands import UnfitReplica
+from tidelog.controller.partition_commands import LostReplica, UnfitReplica
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.sim.kit.environment import SimClock
 from tidelog.sim.kit.loop import run
@@ -59,6 +59,9 @@ class Member:
         return HeartbeatState(self.position, (-1, ""))
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
+        return ()
+
+    def lost(self) -> tuple[LostReplica, ...]:
         return ()
 
     def report_applied(self, report: MetadataApplied) -> None:
