@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
@@ -28,8 +29,8 @@ class Context:
     metrics: RequestMetrics
     registry: CollectorRegistry
     """What `/metrics` shows; one per broker, so that several can live in one process."""
-    openapi: bytes
-    """The document of `/openapi.json`."""
+    openapi: Callable[[], bytes]
+    """Returns the document of `/openapi.json`, made when it is first asked for: a start does not wait for it."""
     _rotations: dict[TopicId, int] = field(default_factory=dict)
 
     def rotate(self, topic: Topic) -> int:

@@ -45,4 +45,4 @@ async def get_metrics(context: Context, _call: Call) -> web.StreamResponse:
 
 async def get_openapi(context: Context, _call: Call) -> web.StreamResponse:
     """This description."""
-    return web.Response(body=context.openapi, headers={"Content-Type": "application/json"})
+    return web.Response(body=context.openapi(), headers={"Content-Type": "application/json"})

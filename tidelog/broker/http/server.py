@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache, partial
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -80,7 +81,7 @@ async def start_http(face: BrokerFace, listener: Listener[Limits], machine: str)
         advertised=listener.advertised_at(Endpoint(host, port), machine),
         metrics=metrics,
         registry=_registry(face, metrics),
-        openapi=describe(ROUTES),
+        openapi=cache(partial(describe, ROUTES)),
     )
     _show_gauges(metrics, admission, face)
     server = Server(Edge(context, ROUTES).serve, listener.limits, admission.connections, metrics)
