@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -38,6 +39,7 @@ FOREIGN_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 """Names that Kafka, or a guess, has for what is called otherwise here; used for suggestions only."""
 
 
+@cache
 def names_of(settings: type[Settings]) -> tuple[str, ...]:
     """The dotted names of a model's settings, in the order of their declaration."""
     return tuple(str(field.alias) for field in settings.model_fields.values())
@@ -58,13 +60,14 @@ def name_in_environment(variable: str) -> str:
     return variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
 
 
-def broker_synonyms() -> dict[str, str]:
+@cache
+def broker_synonyms() -> Mapping[str, str]:
     """The topic's name of each setting that both have, with the broker's."""
     pairs = {}
     for field in TopicConfig.model_fields.values():
         assert isinstance(field.json_schema_extra, dict)
         pairs[str(field.alias)] = str(field.json_schema_extra["synonym"])
-    return pairs
+    return MappingProxyType(pairs)
 
 
 def suggestion(name: str, settings: type[Settings]) -> str:
