@@ -9,6 +9,7 @@ start Spark, by `make spark`.
 
 from __future__ import annotations
 
+import gc
 import resource
 from collections.abc import Iterator
 
@@ -19,7 +20,7 @@ from hypothesis import settings
 OPEN_FILES_MAX = 1024
 """What most Linuxes give a login shell. A test that keeps what it is done with open is found by it."""
 
-settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+settings.register_profile("repeatable", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile("repeatable")
 
@@ -34,6 +35,11 @@ def _logs_as_they_were() -> Iterator[None]:
 def pytest_configure() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES_MAX, hard), hard))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected by now stays: the garbage collector need not go through it again and again."""
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tidelog.model.arrow
@@ -182,7 +182,6 @@ def outcome_of_arrow(data: bytes, records_min: int, **options: Any) -> list[Stor
     return list(map(StoredRecord, rows.column("offset").to_pylist(), times, *columns, lists))
 
 
-@settings(max_examples=250)
 @given(st.one_of(damaged_batches(), lying_batches()))
 def test_a_sealed_lie_is_refused_or_read_alike_by_all_decoders(data: bytes) -> None:
     records = outcome_of_decoding(data)

@@ -281,5 +281,5 @@ def _check_change(old: PartitionInfo, new: PartitionInfo) -> None:
     assert set(new.isr) <= {*old.isr, *old.elr}, "nobody asked that others come in sync"
 
 
-ClusterMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+ClusterMachine.TestCase.settings = settings(stateful_step_count=50)
 TestClusterMachine = ClusterMachine.TestCase

@@ -300,5 +300,5 @@ class MembersMachine(RuleBasedStateMachine):
             assert isinstance(self.ask(AlterMembers(self.info.leader, epoch, [asked])), MembersAltered)
 
 
-MembersMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+MembersMachine.TestCase.settings = settings(stateful_step_count=50)
 TestMembersMachine = MembersMachine.TestCase

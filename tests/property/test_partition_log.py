@@ -251,5 +251,5 @@ class PartitionLogMachine(RuleBasedStateMachine):
             assert not any(step.damage or step.bad_rows for step in steps)
 
 
-PartitionLogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+PartitionLogMachine.TestCase.settings = settings(stateful_step_count=40)
 test_partition_log = PartitionLogMachine.TestCase

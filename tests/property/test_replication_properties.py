@@ -448,7 +448,5 @@ class ReplicationMachine(RuleBasedStateMachine):
         assert replayed(self.cluster.history, ClusterImage("")) == self.image
 
 
-ReplicationMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, report_multiple_bugs=False
-)
+ReplicationMachine.TestCase.settings = settings(stateful_step_count=40, report_multiple_bugs=False)
 TestReplicationMachine = ReplicationMachine.TestCase

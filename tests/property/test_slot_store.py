@@ -110,5 +110,5 @@ class SlotStoreMachine(RuleBasedStateMachine):
                 assert payload == self.driver.payloads[slot.digest]
 
 
-SlotStoreMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+SlotStoreMachine.TestCase.settings = settings(stateful_step_count=40)
 TestSlotStore = SlotStoreMachine.TestCase

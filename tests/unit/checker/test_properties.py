@@ -21,7 +21,6 @@ histories = st.builds(lambda rng: Honest(rng, 120).operations, st.randoms(use_tr
 
 
 @given(histories)
-@settings(max_examples=60)
 def test_an_honest_history_is_valid(history: list[Op]) -> None:
     assert not judge(history).anomalies
     assert decode(encode(history)) == history
