@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,14 +26,6 @@ def definitions(paths: Iterable[Path]) -> Iterator[str]:
                 yield node.name
 
 
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-
-
 def test_no_planted_bug_is_in_the_wheel() -> None:
     files = wheel_files()
     assert [path for path in files if "mutant" in path.name] == []
@@ -43,6 +36,7 @@ def test_no_planted_bug_is_in_the_wheel() -> None:
 
 
 def test_nothing_in_the_wheel_imports_the_tests() -> None:
-    roots = {name.partition(".")[0] for path in wheel_files() for name in imports(path)}
+    imports = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
+    roots = {root for path in wheel_files() for root in imports.findall(path.read_text())}
     assert "tidelog" in roots
     assert "tests" not in roots

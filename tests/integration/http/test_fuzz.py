@@ -16,7 +16,6 @@ from tidelog.broker.http.route import Route
 from tidelog.broker.http.routes import ROUTES
 from tidelog.model.batch_codec import encode_batch
 
-REQUESTS = 1500
 METHODS = sorted({route.method for route in ROUTES})
 GOOD = {
     "cluster_id": "CLUSTER",
@@ -179,10 +178,11 @@ async def test_what_is_right_is_accepted_by_every_route(site: Site, route: Route
     assert reply.status == 204 or reply.headers["content-type"].split(";")[0] in route.answer_media
 
 
-async def test_never_a_500() -> None:
+@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
+async def test_never_a_500(count: int) -> None:
     drawn: list[tuple[str, str, bytes | None, dict[str, str]]] = []
 
-    @settings(max_examples=REQUESTS, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
     @given(requests())
     def draw(request: tuple[str, str, bytes | None, dict[str, str]]) -> None:
         drawn.append(request)

@@ -22,13 +22,17 @@ OBVIOUS: tuple[Mutant, ...] = (
 """Found in nearly every seed, so cheap enough to look for each time."""
 
 
+CHEAP = range(2, 22)
+"""Seeds whose first has a short run."""
+
+
 def is_good(seed: int) -> bool:
     return not run_seed(seed).violations
 
 
 @pytest.mark.parametrize("mutant", OBVIOUS, ids=lambda mutant: mutant.__name__)
 def test_an_obvious_bug_is_found_at_once(mutant: Mutant) -> None:
-    assert seeds_until_found(mutant, is_good, iter(range(20))) is not None
+    assert seeds_until_found(mutant, is_good, iter(CHEAP)) is not None
 
 
 @pytest.mark.slow
@@ -48,5 +52,5 @@ def test_planted_bugs_are_found_soon() -> None:
 
 def test_a_mutant_is_gone_when_it_is_closed() -> None:
     with mutants.skip_fsync():
-        assert not is_good(1)
-    assert is_good(1)
+        assert not is_good(CHEAP[0])
+    assert is_good(CHEAP[0])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests import series
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.choices import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
@@ -167,9 +168,10 @@ def test_no_crash_breaks_a_promise(history: History) -> None:
     assert len(seen) > 1 or history in SETTLED
 
 
-def test_no_drawn_crash_of_a_wider_history_breaks_a_promise() -> None:
+@series.seeds(300, 3000)
+def test_no_drawn_crash_of_a_wider_history_breaks_a_promise(seeds: range) -> None:
     """Two rolls leave millions of states: too many to try them all."""
-    for seed in range(1500):
+    for seed in seeds:
         driver = LogDriver(SimDisk(seed), segment_bytes=350)
         two_rolls(driver)
         driver.crash()
@@ -177,13 +179,14 @@ def test_no_drawn_crash_of_a_wider_history_breaks_a_promise() -> None:
 
 
 @pytest.mark.parametrize("history", [*HISTORIES, two_rolls])
-def test_no_crash_at_any_operation_breaks_a_promise(history: History) -> None:
+@series.seeds(4, 24)
+def test_no_crash_at_any_operation_breaks_a_promise(history: History, seeds: range) -> None:
     """The machine stops at each operation in turn, several ways each; and once more while it recovers."""
     counting = LogDriver(SimDisk(0), segment_bytes=350)
     before = counting.disk.operations
     history(counting)
     for operation in range(1, counting.disk.operations - before + 1):
-        for seed in range(12):
+        for seed in seeds:
             driver = LogDriver(SimDisk(seed), segment_bytes=350)
             driver.disk.crash_at(operation)
             try:
@@ -233,8 +236,9 @@ def test_what_a_failed_fsync_left_in_the_page_cache_is_not_trusted() -> None:
     assert kept > 10
 
 
-def test_drawn_histories_with_crashes_kills_and_disk_faults_break_no_promise() -> None:
-    for seed in range(150):
+@series.seeds(50, 300)
+def test_drawn_histories_with_crashes_kills_and_disk_faults_break_no_promise(seeds: range) -> None:
+    for seed in seeds:
         try:
             log_scenario.run_seed(seed)
         except BaseException:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests import series
 from tidelog.sim.kit.choices import enumerate_crashes
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
@@ -172,13 +173,14 @@ def test_no_crash_breaks_a_promise(history: History) -> None:
 
 
 @pytest.mark.parametrize("history", [*HISTORIES, a_whole_deletion])
-def test_no_crash_at_any_operation_breaks_a_promise(history: History) -> None:
+@series.seeds(1, 6)
+def test_no_crash_at_any_operation_breaks_a_promise(history: History, seeds: range) -> None:
     """The machine stops at each operation in turn, several ways each; and once more while it recovers."""
     counting = SlotDriver(SimDisk(0), segment_bytes=SEGMENT_BYTES)
     before = counting.disk.operations
     history(counting)
     for operation in range(1, counting.disk.operations - before + 1):
-        for seed in range(3):
+        for seed in seeds:
             driver = SlotDriver(SimDisk(seed), segment_bytes=SEGMENT_BYTES)
             driver.disk.crash_at(operation)
             try:
@@ -239,8 +241,9 @@ def test_what_a_failed_fsync_left_in_the_page_cache_is_not_trusted() -> None:
     assert kept > 10
 
 
-def test_drawn_histories_with_crashes_kills_and_disk_faults_break_no_promise() -> None:
-    for seed in range(200):
+@series.seeds(60, 400)
+def test_drawn_histories_with_crashes_kills_and_disk_faults_break_no_promise(seeds: range) -> None:
+    for seed in seeds:
         try:
             slot_scenario.run_seed(seed)
         except BaseException:

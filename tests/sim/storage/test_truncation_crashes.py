@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests import series
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import assign_offsets, iter_batches, split_batches
 from tidelog.model.errors import DiskFull, LogOffline, Overloaded, TidelogError
@@ -238,12 +239,15 @@ def go_on(follower: Follower) -> None:
 
 @pytest.mark.parametrize("segment_bytes", SEGMENT_BYTES, ids=["one segment", "several segments"])
 @pytest.mark.parametrize("history", HISTORIES)
-def test_a_crash_at_any_operation_leaves_a_piece_of_one_branch(history: History, segment_bytes: int) -> None:
+@series.seeds(2, 6)
+def test_a_crash_at_any_operation_leaves_a_piece_of_one_branch(
+    history: History, segment_bytes: int, seeds: range
+) -> None:
     counting = Follower(disk_of(0), segment_bytes)
     before = counting.disk.operations
     history(counting)
     for operation in range(1, counting.disk.operations - before + 1):
-        for seed in range(3):
+        for seed in seeds:
             follower = Follower(disk_of(seed), segment_bytes)
             follower.disk.crash_at(operation)
             with suppress(Crashed):
@@ -291,8 +295,9 @@ def act(follower: Follower, rng: random.Random) -> None:
                 follower.start_over(rng.randint(0, end + 5))
 
 
-def test_drawn_histories_of_followers_with_crashes_kills_and_disk_faults() -> None:
-    for seed in range(200):
+@series.seeds(60, 400)
+def test_drawn_histories_of_followers_with_crashes_kills_and_disk_faults(seeds: range) -> None:
+    for seed in seeds:
         rng = stream(seed, "follower")
         follower = Follower(disk_of(seed), rng.choice(SEGMENT_BYTES))
         for _ in range(rng.randint(2, 6)):

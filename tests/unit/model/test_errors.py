@@ -45,7 +45,8 @@ def test_every_error_is_on_the_page() -> None:
     public = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, TidelogError)]
     assert set(public) - {"TidelogError"} < set(names)
     assert {"PeerLost", "WriterFenced", "DataLoss", "BufferFull", "SnapshotUnreadable"} < set(names)
-    assert all(f" {name} |" in page() for name in names)
+    text = page()
+    assert all(f" {name} |" in text for name in names)
 
 
 def test_a_code_belongs_to_one_class() -> None:

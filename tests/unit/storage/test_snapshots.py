@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from functools import cache
 
 import pytest
 
@@ -29,6 +30,7 @@ DIRECTORY = "metadata/snapshots"
 SIZES = (0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES + 7, 70 * CHUNK_BYTES)
 
 
+@cache
 def body(tag: int, size: int = 2 * CHUNK_BYTES + 100) -> bytes:
     return bytes((tag + index * 7 + index // 251) % 256 for index in range(size))
 
