@@ -59,6 +59,7 @@ quick: setup ## Check format and rules, and test the pure cores: under 20 second
 	$(BIN)/ruff check
 	$(BIN)/pytest --quiet $(addprefix tests/unit/,$(CORES))
 
+test: export PYTHONDONTWRITEBYTECODE := # the tests start hundreds of Pythons: a module is compiled once for all of them
 test: setup ## Run all tests
 	$(BIN)/pytest -n 4 --dist worksteal
 

@@ -147,8 +147,8 @@ async def test_a_consumer_goes_on_when_a_broker_dies_and_when_a_leader_moves(two
         await producer.send_and_wait("t", b"c", partition=0)
         assert [record.value for record in await read(consumer, 1)] == [b"c"]
         assert (1, "ForwardRead") in forwarded(two)
-        # These brokers copy nothing. Without a record where the other has "b", the next leader's log would end before the
-        # consumer's position, and the consumer would begin anew if it asked before "d" is there.
+        # These brokers copy nothing. Without a record where the other has "b", the next leader's log would end before
+        # the consumer's position, and the consumer would begin anew if it asked before "d" is there.
         copied = await two.sites[1].post("/topics/t/partitions/1", {"records": [{"value": "b"}]}, JSON_V2)
         assert copied.status == 200
         two.reign("t", 1, leader=1)
