@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -62,17 +63,15 @@ class Acknowledged:
 
     def stall_within_s(self, span: Span) -> float:
         """The longest that began and ended then."""
-        begin_s, end_s = span
-        return max(
-            (after - before for before, after in self.stalls_s() if begin_s <= before and after < end_s), default=0
-        )
+        return _longest(stall for stall in self.stalls_s() if span[0] <= stall[0] and stall[1] < span[1])
 
     def stall_touching_s(self, span: Span) -> float:
         """The longest of which a part was then."""
-        begin_s, end_s = span
-        return max(
-            (after - before for before, after in self.stalls_s() if begin_s <= after and before < end_s), default=0
-        )
+        return _longest(stall for stall in self.stalls_s() if span[0] <= stall[1] and stall[0] < span[1])
+
+
+def _longest(spans: Iterable[Span]) -> float:
+    return max((end_s - begin_s for begin_s, end_s in spans), default=0)
 
 
 @dataclass(slots=True)

@@ -95,9 +95,6 @@ class Broker:
         self.controller_changes = 0
         """How often it learned of another active controller."""
         self._files = files
-        self._clock = clock
-        self._entropy = entropy
-        self._runner = runner
         self._contacts = contacts
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._progress = Watchers()
@@ -119,7 +116,6 @@ class Broker:
         )
         self._registration = Registration(
             config,
-            files,
             self._channel,
             clock,
             lease,

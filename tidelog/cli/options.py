@@ -62,7 +62,6 @@ Throttle = Annotated[
     ),
 ]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
-DataDir = Annotated[str, typer.Option(metavar="DIR", help="The broker's data directory.")]
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in TOML.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting. Repeatable.")]
 KeySeparator = Annotated[

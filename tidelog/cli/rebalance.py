@@ -11,7 +11,7 @@ from tidelog.admin import AdminClient, BrokerDescription, TopicDescription
 from tidelog.cli.connection import ask
 from tidelog.cli.moving import move
 from tidelog.cli.options import Bootstrap, Json, Throttle, parse_rate
-from tidelog.cli.tables import print_table, show
+from tidelog.cli.tables import listed, print_table, show
 from tidelog.cli.terminal import UsageError, counted, print_json
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import TopicPartition
@@ -133,7 +133,7 @@ def _print(plan: Plan) -> None:
     moves, leaders = counted(plan.replica_moves, "replica"), counted(plan.leader_changes, "preferred leader")
     print(f"{moves} would move, {leaders} would change\n")
     rows = [
-        [change.partition.topic, change.partition.partition, _nodes(change.old), _nodes(change.new)]
+        [change.partition.topic, change.partition.partition, listed(change.old), listed(change.new)]
         for change in plan.reassignments
     ]
     print_table(["topic", "partition", "replicas", "would be"], rows)
@@ -143,7 +143,3 @@ def _print(plan: Plan) -> None:
         for node_id, before in plan.before.items()
     ]
     print_table(["broker", "replicas", "would be", "leaders", "would be"], loads)
-
-
-def _nodes(node_ids: Sequence[int]) -> str:
-    return ",".join(map(str, node_ids))

@@ -64,6 +64,11 @@ def show(
         print_it(found)
 
 
+def listed(node_ids: Iterable[int]) -> str:
+    """Brokers in a cell."""
+    return ",".join(map(str, node_ids))
+
+
 def byte_progress(*, is_wanted: bool = True) -> Progress:
     """A bar over bytes, with their rate, on standard error; nothing at all if that is no terminal."""
     return _progress(TaskProgressColumn(), TransferSpeedColumn(), is_wanted=is_wanted)

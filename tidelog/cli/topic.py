@@ -11,7 +11,7 @@ import typer
 from tidelog.admin import AdminClient, ConfigDescription, TopicDescription, TopicPlacement
 from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json, TopicName, parse_settings
-from tidelog.cli.tables import print_table, show
+from tidelog.cli.tables import listed, print_table, show
 from tidelog.cli.terminal import UsageError, counted, print_json, say
 from tidelog.model.cluster import PAXOS, CommitProtocol
 from tidelog.model.errors import TopicExists, UnknownTopic
@@ -75,7 +75,7 @@ def create(
         print_json(msgspec.to_builtins(placement))
     elif validate_only:
         print_table(
-            ["partition", "replicas"], [[found.partition_id, _nodes(found.replicas)] for found in placement.assignments]
+            ["partition", "replicas"], [[found.partition_id, listed(found.replicas)] for found in placement.assignments]
         )
     else:
         print(f"{f'created topic {topic}' if is_new else f'topic {topic} exists already'}: {shape_of(placement)}")
@@ -219,9 +219,9 @@ def _print_description(described: _Description, *, with_configs: bool) -> None:
             partition.partition_id,
             partition.leader if partition.leader >= 0 else None,
             partition.leader_epoch,
-            _nodes(partition.replicas),
-            _nodes(partition.isr),
-            _voters(partition.voters) if is_quorum else _nodes(partition.elr) or None,
+            listed(partition.replicas),
+            listed(partition.isr),
+            _voters(partition.voters) if is_quorum else listed(partition.elr) or None,
             found.log_start_offset,
             found.high_watermark,
         ]
@@ -247,10 +247,6 @@ def print_topics(topics: Sequence[TopicDescription]) -> None:
 def shape_of(topic: TopicDescription | TopicPlacement) -> str:
     """`3 partitions, 2 replicas`."""
     return f"{counted(topic.partitions_count, 'partition')}, {counted(topic.replication_factor, 'replica')}"
-
-
-def _nodes(node_ids: Sequence[int]) -> str:
-    return ",".join(map(str, node_ids))
 
 
 def _voters(voters: Sequence[PartitionVoter]) -> str:

@@ -45,7 +45,6 @@ class ConsumerGroup:
         reset: ResetPolicy | None,
     ) -> None:
         self._options = options
-        self._subscription = subscription
         self._on_news = on_news
         self._calls = GroupCalls(session, options.group)
         self._member = GroupMember(session, self._calls, options, entropy, self._changed)

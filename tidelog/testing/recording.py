@@ -77,9 +77,6 @@ class Recording:
             raise
         return asyncio.create_task(self._settle(key, begun, deliveries))
 
-    def _begin(self, process: str, key: str, value: bytes) -> int:
-        return self.recorder.invoke(process, "send", [Send(key, None, self._text(value))])
-
     async def _settle(self, key: str, begun: list[tuple[int, bytes]], deliveries: Deliveries) -> bool:
         try:
             found: list[RecordMetadata] = await deliveries

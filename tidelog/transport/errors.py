@@ -88,7 +88,7 @@ _BY_STATUS: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """The body of every error answer."""
+    """The body of every error answer: the code's first three digits are the status."""
 
     error_code: int
     message: str

@@ -16,6 +16,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import JSON_TYPE
 from tidelog.model.errors import OffsetOutOfRange, TidelogError
 from tidelog.model.ports import Buffer
+from tidelog.transport.errors import ErrorBody
 
 RETRY_AFTER_S_MAX: Final = 4
 CLOSING_STATUSES: Final = frozenset({408, 411, 413, 415})
@@ -23,13 +24,6 @@ CLOSING_STATUSES: Final = frozenset({408, 411, 413, 415})
 
 _ENCODER = msgspec.json.Encoder()
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-
-
-class ErrorBody(msgspec.Struct, frozen=True):
-    """The body of every error answer: the code's first three digits are the status."""
-
-    error_code: int
-    message: str
 
 
 def json_answer(

@@ -56,5 +56,5 @@ class Call:
         return check_topic_name(self.path["topic"])
 
     def partition_number(self) -> int:
-        """The partition of the path. `InvalidRequest` if that is no number."""
-        return params.partition_number(self.path["partition"])
+        """The partition of the path, whether or not the topic has it. `InvalidRequest` if that is no number."""
+        return params.integer("the partition", self.path["partition"], high=params.INT32_MAX)

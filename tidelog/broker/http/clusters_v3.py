@@ -79,7 +79,7 @@ async def list_clusters(context: Context, call: Call) -> web.StreamResponse:
     """The cluster, as a list of one."""
     links = Links(context, call)
     data = [_cluster(context, links)]
-    return json_answer(ResourceList("KafkaClusterList", ListMetadata(links.clusters_url()), data))
+    return json_answer(ResourceList("KafkaClusterList", ListMetadata(links.clusters_url), data))
 
 
 async def get_cluster(context: Context, call: Call) -> web.StreamResponse:

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar
 
 from msgspec import Raw, Struct, field
 
-from tidelog.broker.face.rest_consumers import Assign, Partition, Seek, SeekToEdge, Subscribe
+from tidelog.broker.face.rest_consumers import Partition, Seek, Subscribe
 from tidelog.broker.http.json_body import Body, Ignored, OffsetNumber, PartitionNumber, milliseconds
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import ConsumerConfigRefused, UnprocessableBody
@@ -222,16 +222,6 @@ class ConsumerCreated(Struct, frozen=True):
 
     instance_id: str
     base_uri: str
-
-
-def to_assign(named: PartitionsNamed, group: str, instance: str) -> Assign:
-    """What is asked of the instance."""
-    return Assign(group=group, instance=instance, partitions=named.listed())
-
-
-def to_edge(named: PartitionsNamed, group: str, instance: str, *, is_end: bool) -> SeekToEdge:
-    """What is asked of the instance."""
-    return SeekToEdge(group=group, instance=instance, partitions=named.listed(), is_end=is_end)
 
 
 def _partition(named: PartitionNamed) -> Partition:

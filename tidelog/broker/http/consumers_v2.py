@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from tidelog.broker.face.rest_consumers import (
+    Assign,
     CloseInstance,
     CommitPositions,
     CommittedFetched,
@@ -25,6 +26,7 @@ from tidelog.broker.face.rest_consumers import (
     Reading,
     ReadRecords,
     RecordsRead,
+    SeekToEdge,
     ShowReading,
     Subscribe,
 )
@@ -44,8 +46,6 @@ from tidelog.broker.http.consumer_bodies import (
     SoughtPositions,
     Subscription,
     TopicsShown,
-    to_assign,
-    to_edge,
 )
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import decode_body, json_decoder
@@ -112,7 +112,7 @@ async def unsubscribe(context: Context, call: Call) -> web.StreamResponse:
 async def assign(context: Context, call: Call) -> web.StreamResponse:
     """Assigns partitions, whoever else reads them; instead of those that it had before."""
     sent = await _body(context, call, _PARTITIONS)
-    await context.face.rest_consumers.ask(to_assign(sent, *_names(call)))
+    await context.face.rest_consumers.ask(Assign(**_named(call), partitions=sent.listed()))
     return no_content()
 
 
@@ -145,7 +145,7 @@ async def seek_to_end(context: Context, call: Call) -> web.StreamResponse:
 
 async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.StreamResponse:
     sent = await _body(context, call, _PARTITIONS)
-    await context.face.rest_consumers.ask(to_edge(sent, *_names(call), is_end=is_end))
+    await context.face.rest_consumers.ask(SeekToEdge(**_named(call), partitions=sent.listed(), is_end=is_end))
     return no_content()
 
 

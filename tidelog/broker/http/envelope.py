@@ -68,18 +68,15 @@ class Links:
         cluster = context.face.cluster
         self.cluster_id = cluster.cluster_id
         self.moves_throttle = cluster.image.moves_throttle or None
-        self._base = f"http://{context.advertised}{call.prefix}/clusters"
+        self.clusters_url = f"http://{context.advertised}{call.prefix}/clusters"
+        """The URL of the list of clusters, which has one."""
         asked = call.path.get("cluster_id")
         if asked is not None and asked != self.cluster_id:
             raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(asked)}")
 
     def url(self, *segments: object) -> str:
         """The URL of a resource in this cluster."""
-        return "/".join([self._base, self.cluster_id, *map(str, segments)])
-
-    def clusters_url(self) -> str:
-        """The URL of the list of clusters, which has one."""
-        return self._base
+        return "/".join([self.clusters_url, self.cluster_id, *map(str, segments)])
 
     def metadata(self, *segments: object) -> Metadata:
         """The metadata of a resource; segments alternate between kinds and names, as in `topics/t/partitions/0`."""

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.broker.http.answers import ErrorBody, encode
+from tidelog.broker.http.answers import encode
 from tidelog.broker.http.route import Route
+from tidelog.transport.errors import ErrorBody
 
 VERSION: Final = "1"
 _REFERENCE: Final = "#/components/schemas/{name}"

@@ -63,11 +63,6 @@ def integer(name: str, text: str, *, low: int = 0, high: int = OFFSET_MAX) -> in
     return value
 
 
-def partition_number(text: str) -> int:
-    """A partition's number; whether the topic has it is the broker's to say."""
-    return integer("the partition", text, high=INT32_MAX)
-
-
 def node_number(text: str) -> int:
     """A broker's node id."""
     return integer("the broker id", text, high=INT32_MAX)

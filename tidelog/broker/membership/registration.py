@@ -79,7 +79,6 @@ class Registration:
     def __init__(
         self,
         config: BrokerConfig,
-        files: Files,
         channel: ControllerChannel,
         clock: Clock,
         lease: Lease,
@@ -94,7 +93,6 @@ class Registration:
         self.is_live = asyncio.Event()
         """Set while the cluster counts on this broker."""
         self._config = config
-        self._files = files
         self._channel = channel
         self._clock = clock
         self._lease = lease

@@ -92,15 +92,15 @@ class Beginnings:
         self, asked: Sequence[tuple[Partition, int | None]]
     ) -> list[tuple[Partition, Offsets | TidelogError]]:
         """Of each the extent, and the first record of a time, if it comes with one; or why not."""
-        found: list[tuple[Partition, Offsets | TidelogError]] = []
-        handles: list[tuple[Partition, PartitionHandle, int | None]] = []
-        for partition, timestamp_ms in asked:
-            try:
-                handles.append((partition, self._partitions.partition(*partition), timestamp_ms))
-            except TidelogError as error:
-                found.append((partition, error))
-        answers = await offsets_of([(handle, timestamp_ms) for _, handle, timestamp_ms in handles])
-        return [*found, *((partition, answer) for (partition, _, _), answer in zip(handles, answers, strict=True))]
+        handles = [(self._handle(partition), timestamp_ms) for partition, timestamp_ms in asked]
+        answers = await offsets_of(handles)
+        return [(partition, answer) for (partition, _), answer in zip(asked, answers, strict=True)]
+
+    def _handle(self, partition: Partition) -> PartitionHandle | TidelogError:
+        try:
+            return self._partitions.partition(*partition)
+        except TidelogError as error:
+            return error
 
 
 def _require_own(instance: Instance, partitions: Sequence[Partition]) -> None:

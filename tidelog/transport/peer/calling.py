@@ -67,11 +67,8 @@ class CallingEnd(Line):
         timeout_ms = min(max(1, math.ceil(timeout_s * 1000)), TIMEOUT_MS_MAX)
         self.send(Kind.REQUEST, header, payload, correlation=correlation, timeout_ms=timeout_ms)
         self._statistics.requests += 1
-        sent_s = self.common.clock.monotonic_s()
         try:
             answer: Answer = await future
-            self._statistics.answers += 1
-            self._statistics.answered_s += self.common.clock.monotonic_s() - sent_s
             return answer
         finally:
             timer.cancel()
@@ -89,7 +86,6 @@ class CallingEnd(Line):
         header = self.common.codec.encode(message)
         assert frame_bytes(header, payload) <= bounds.frame_bytes_max, "a notification is larger than any frame may be"
         self.send(Kind.NOTIFY, header, payload)
-        self._statistics.notifications += 1
         return True
 
     def _admit(self, message: msgspec.Struct, payload: Sequence[Buffer]) -> bytes:

@@ -15,9 +15,6 @@ class PeerStatistics:
     accepts: int = 0
     """Connections of peers that got as far."""
     requests: int = 0
-    answered_s: float = 0.0
-    """Seconds from request to answer, summed over the answers."""
-    answers: int = 0
     timeouts: int = 0
     given_up: int = 0
     """Requests whose caller was cancelled or ran out of time."""
@@ -25,7 +22,6 @@ class PeerStatistics:
     """Requests whose connection died under them."""
     late_answers: int = 0
     """Answers to requests that nobody waits for any more."""
-    notifications: int = 0
     notifications_dropped: int = 0
     served: int = 0
     """Requests of others that came to an answer or an error."""

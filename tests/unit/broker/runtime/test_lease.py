@@ -76,7 +76,7 @@ def test_a_broker_that_is_live_again_waits_for_what_was_decided_meanwhile() -> N
         lease = Lease(clock, 1_000)
         member = Member(6)
         registration: Any = Registration(
-            BrokerConfig(), cast("Any", None), cast("Any", Controller()), clock, lease, "incarnation",
+            BrokerConfig(), cast("Any", Controller()), clock, lease, "incarnation",
             member,
         )  # fmt: skip
         registration._command = RegisterBroker(1, "incarnation", "disk", {}, "h", 2)
