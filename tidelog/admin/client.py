@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 import msgspec
@@ -136,14 +136,8 @@ class AdminClient(GroupCalls):
         return next((topic for topic in found if topic.name == name), None)
 
     async def _ask_to_create(self, topic: NewTopic, *, validate_only: bool) -> TopicPlacement:
-        asked: dict[str, Any] = {
-            "topic_name": topic.topic_name,
-            "partitions_count": topic.partitions_count,
-            "replication_factor": topic.replication_factor,
-            "replicas_assignments": topic.replicas_assignments,
-            "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
-            "validate_only": validate_only,
-        }
+        configs = [{"name": name, "value": value} for name, value in topic.configs.items()]
+        asked = {**msgspec.structs.asdict(topic), "configs": configs, "validate_only": validate_only}
         given = {name: value for name, value in asked.items() if value is not None}
         return decoded(TopicPlacement, await self._change("POST", "/topics", given, safe=validate_only))
 

@@ -87,7 +87,7 @@ def run_log(options: LogOptions, progress: Callable[[int, int], None] | None = N
     runs: list[LogRun] = []
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-benchmark-", dir=options.directory))
-        children = [_start(stack, node, options, directory) for node in range(1, options.replicas + 1)]
+        children = [_start(stack, node, directory) for node in range(1, options.replicas + 1)]
         ports = [_hear(child, int) for child in children]
         for child in children:
             _tell(child, ports)
@@ -119,7 +119,7 @@ async def _run_against(options: LogOptions, report: Callable[[int, int], None]) 
     return runs
 
 
-def _start(stack: ExitStack, node: int, options: LogOptions, directory: str) -> subprocess.Popen[bytes]:
+def _start(stack: ExitStack, node: int, directory: str) -> subprocess.Popen[bytes]:
     arguments = [str(node), str(Path(directory) / str(node))]
     child = subprocess.Popen(
         [sys.executable, "-m", "tidelog.bench.log_replica", *arguments],

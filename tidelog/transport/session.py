@@ -55,8 +55,6 @@ class ClusterSession:
         request_timeout_s: float = 30.0,
         connections_max: int = 64,
         metadata_max_age_s: float = 300.0,
-        retry_backoff_s: float = 0.1,
-        retry_backoff_max_s: float = 1.0,
         entropy: Entropy,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
@@ -68,8 +66,6 @@ class ClusterSession:
         self._failed_s: dict[str, float] = {}
         """When a broker failed that has not answered since."""
         self._refreshing = asyncio.Lock()
-        self._retry_backoff_s = retry_backoff_s
-        self._retry_backoff_max_s = retry_backoff_max_s
         self.request_timeout_s = request_timeout_s
         self.metadata_max_age_s = metadata_max_age_s
         self.cluster_id = ""
@@ -112,8 +108,8 @@ class ClusterSession:
         await self._connections.close()
 
     def backoff(self) -> Backoff:
-        """A fresh backoff with this session's bounds, for a caller with a retry loop of its own."""
-        return Backoff(self._entropy, initial_s=self._retry_backoff_s, max_s=self._retry_backoff_max_s)
+        """A fresh backoff, for a caller with a retry loop of its own."""
+        return Backoff(self._entropy)
 
     # -- metadata ------------------------------------------------------------------------------------------------
 
