@@ -38,6 +38,7 @@ from tidelog.replication.isr.events import (
 )
 from tidelog.replication.isr.follower import IsrFollower
 from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
+from tidelog.storage.copies import Identity
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.received import parse_received
 
@@ -100,6 +101,9 @@ class Follower:
     def high_watermark(self) -> int:
         """The end of what is known to be committed, and is here."""
         return self._core.high_watermark
+
+    def second_copy(self, wanted: Identity) -> None:
+        """Returns nothing: the log is all that this replica keeps."""
 
     def reconfigure(self, settings: LogSettings, *, is_fsynced: bool) -> None:
         """Takes new topic settings into force."""

@@ -69,6 +69,9 @@ class Settling:
     def on_flushed(self) -> None:
         """Nothing of it waits for a flush."""
 
+    def second_copy(self, wanted: Identity) -> None:
+        """Returns nothing: the log is all that this replica keeps."""
+
 
 def begin_settling(
     topic: str,

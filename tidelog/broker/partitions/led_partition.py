@@ -39,6 +39,7 @@ from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.model.names import is_internal
 from tidelog.model.ports import Clock
 from tidelog.model.producers import ProducerTable
+from tidelog.storage.copies import Identity
 from tidelog.storage.partition_log import PartitionLog
 
 
@@ -184,6 +185,10 @@ class LedPartition(ABC):
     def is_readable(self) -> bool:
         """Until the role ends."""
         return not self._is_closing
+
+    def second_copy(self, wanted: Identity) -> bytes | None:
+        """As `Holder.second_copy`: the leader's side has no other than the log."""
+        return None
 
     # -- produce --------------------------------------------------------------------------------------------------
 

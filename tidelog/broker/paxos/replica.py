@@ -29,6 +29,7 @@ from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity
 from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory
+from tidelog.broker.paxos.journal_copies import find_in_journal
 from tidelog.broker.paxos.journal_truncator import JournalTruncator
 from tidelog.broker.paxos.links import Links
 from tidelog.broker.paxos.opening import ReplicaFiles
@@ -55,6 +56,7 @@ from tidelog.replication.paxos.events import (
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Status
 from tidelog.replication.paxos.voters import VoterSet, learner_id
+from tidelog.storage.copies import Identity
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -298,6 +300,10 @@ class PaxosReplica:
     def on_flushed(self) -> None:
         """The log has become durable, or was repaired."""
         self.applied.on_flushed()
+
+    def second_copy(self, wanted: Identity) -> bytes | None:
+        """As `Holder.second_copy`: from the journal."""
+        return find_in_journal(self.engine, self.log, wanted)
 
     def tell_durable(self) -> None:
         """Has the leader told how far the log here is durable, as after each flush: somebody waits for that."""

@@ -1,7 +1,8 @@
 """Copies of damaged batches, between brokers: what this one gives, and how it asks.
 
-Any replica may give a copy, leader or not, in sync or not: the digest proves it. What a replica *denies* counts only in
-the settlement of a new epoch (`settlement.py`); here it is passed on.
+Any replica may give a copy, leader or not, in sync or not: the digest proves it. A replica that keeps its batches twice
+gives what its log has lost from its second copy. What a replica *denies* counts only in the settlement of a new epoch
+(`settlement.py`); here it is passed on.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class Holder(Protocol):
     def high_watermark(self) -> int: ...
 
     def on_flushed(self) -> None: ...
+
+    def second_copy(self, wanted: Identity) -> bytes | None:
+        """Returns the batch from wherever else this disk holds it beside the log; None if it does not. Raises
+        `Overloaded`."""
+        ...
 
 
 class Peers(Protocol):
@@ -94,8 +100,11 @@ class Copies:
     def _look(self, holder: Holder, wanted: Identity) -> tuple[Holding, bytes]:
         try:
             holding, data = find_copy(holder.log, wanted)
+            second = holder.second_copy(wanted) if holding in (Holding.HAVE_FAULTY, Holding.DONT_HAVE) else None
         except TidelogError:
             return Holding.UNKNOWN, b""
+        if second is not None:
+            holding, data = Holding.HAVE, second
         if holding is Holding.DONT_HAVE and not self._may_deny(holder):
             return Holding.UNKNOWN, b""
         if holding is Holding.HAVE and not wanted.is_known:

@@ -1,8 +1,9 @@
 """Repairs what is damaged on this broker's disk, as soon as anybody finds it: a reader, a follower, the scrubber.
 
-Each damaged batch is fetched from any other replica that has it whole and put back in its place (CTRL's recovery of a
-leader-based log, FAST '18). What no other replica can give now is asked for again and again; until it comes, its offset
-is answered with an error, and nothing else is affected. Nothing is ever cut off, or skipped, because of a checksum.
+Each damaged batch is taken from this broker's second copy, if the replica keeps one, else fetched from any other
+replica that has it whole, and put back in its place (CTRL's recovery of a leader-based log, FAST '18). What no other
+replica can give now is asked for again and again; until it comes, its offset is answered with an error, and nothing
+else is affected. Nothing is ever cut off, or skipped, because of a checksum.
 
 One batch after the other, on the disk thread, between the flushes of its log: repairs are rare, and may take their
 time. What is not known, for its catalog row is lost too, is asked for by its offset alone, and only what is committed
@@ -90,7 +91,7 @@ class Repairer:
             return False
         for damage in holder.log.damaged_ranges()[:WANTED_MAX]:
             holder.log.look_again(damage)
-        wanted = _identities(holder.log)
+        wanted = await self._put_back_own(holder, partition_id, _identities(holder.log))
         for node_id in self.others(partition_id):
             if not wanted:
                 break
@@ -105,6 +106,20 @@ class Repairer:
                 if holding is Holding.HAVE and await self.put_back(holder, partition_id, identity, data, node_id):
                     del wanted[identity]
         return bool(holder.log.damage)
+
+    async def _put_back_own(
+        self, holder: Holder, partition_id: PartitionId, wanted: dict[Identity, None]
+    ) -> dict[Identity, None]:
+        """Repairs what this disk holds a second time; returns what is left."""
+        left: dict[Identity, None] = {}
+        for identity in wanted:
+            try:
+                data = holder.second_copy(identity)
+            except TidelogError:
+                data = None
+            if data is None or not await self.put_back(holder, partition_id, identity, memoryview(data), self._node_id):
+                left[identity] = None
+        return left
 
     def others(self, partition_id: PartitionId) -> list[NodeId]:
         """Live brokers that hold a replica, the leader first."""
@@ -136,6 +151,7 @@ class Repairer:
             release()
         if verdicts[0] is Repair.DONE:
             self._stats.repaired_batches += 1
+            self._stats.repaired_from_own_copy += giver == self._node_id
             logger.info("repaired", partition=str(partition_id), offset=identity.offset, copy_of=giver)
         holder.watchers.wake_all()
         return verdicts[0] in (Repair.DONE, Repair.NOT_NEEDED)

@@ -18,6 +18,7 @@ from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.sim.kit.loop import run
+from tidelog.storage.copies import Identity
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.rows import ROW_BYTES, Row
 from tidelog.storage.segment import Segment
@@ -40,9 +41,14 @@ class Replica:
     partition_id: PartitionId = PARTITION
     watchers: Watchers = field(default_factory=Watchers)
     is_readable: bool = True
+    copies: dict[int, bytes] = field(default_factory=dict)
+    """What this replica keeps beside its log, by offset."""
 
     def on_flushed(self) -> None:
         """Nobody waits."""
+
+    def second_copy(self, wanted: Identity) -> bytes | None:
+        return self.copies.get(wanted.offset)
 
 
 class RepairStage:

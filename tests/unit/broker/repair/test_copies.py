@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from msgspec import UNSET
 
+from tests.unit.broker.repair.stage import Replica
 from tests.unit.storage.test_log_manager import one_batch
 from tidelog.broker.partitions.replica_logs import is_lost, may_deny
 from tidelog.broker.repair.copies import Copies
@@ -34,8 +34,8 @@ def log_of_one_batch() -> PartitionLog:
 @pytest.mark.parametrize(("denies", "said"), [(True, Holding.DONT_HAVE), (False, Holding.UNKNOWN)])
 def test_only_a_replica_in_good_standing_denies(denies: bool, said: Holding) -> None:
     log = log_of_one_batch()
-    holder = SimpleNamespace(log=log, high_watermark=1, leader_epoch=3, is_readable=True)
-    copies = Copies(lambda _: cast("Any", holder), lambda _: denies, lambda: 7, cast("Any", None))
+    holder = Replica(log, leader_epoch=3, high_watermark=1)
+    copies = Copies(lambda _: holder, lambda _: denies, lambda: 7, cast("Any", None))
     query = RecoverQuery(LOG.topic_id, 0, (Wanted(0, -1, b""), Wanted(5, 1, b"d" * 16)))
     reply = copies.answer(query).message
     assert isinstance(reply, RecoverReply)

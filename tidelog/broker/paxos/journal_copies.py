@@ -1,0 +1,64 @@
+"""Batches of a replica's log, found in the journal beside it.
+
+Journal and log both hold every batch, in different files, until the journal's head is truncated. So a batch that rots
+in the log is often whole in the journal, here or at another replica. A batch that is named by its digest is taken from
+whatever value holds it, chosen or not, for the digest proves it. One that is named by its offset alone is taken only
+from a value that is applied and not void: such a value, and no other, fills these offsets on all replicas.
+
+The log's row says at which position its batch was agreed on. Only where it does not, for it is lost, or its batch was
+copied from another log, are all positions of the journal looked through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xxhash import xxh3_128_digest
+
+from tidelog.broker.consensus.engine import Engine
+from tidelog.model.batch_header import RecordBatch, iter_batches
+from tidelog.replication.paxos.apply import fold_to, is_void
+from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.state import Kind, Slot
+from tidelog.storage.copies import Identity
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.rows import Row
+
+
+def find_in_journal(engine: Engine, log: PartitionLog, wanted: Identity) -> bytes | None:
+    """Returns a batch of the log from the journal; None if it is not there whole. Raises `Overloaded`."""
+    replica = engine.node.replica
+    for slot in _slots_of(replica, log, wanted.offset):
+        if not wanted.is_known and not _is_in_force(replica, slot):
+            continue
+        payload = engine.buffer_of(slot.position, slot.value)
+        for batch in () if payload is None else iter_batches(payload):
+            if _is_wanted(batch, wanted):
+                return bytes(batch.data)
+    return None
+
+
+def _slots_of(replica: Replica, log: PartitionLog, offset: int) -> Iterator[Slot]:
+    """Yields the slots whose values take this offset."""
+    row = next(log.entries(offset), None)
+    is_placed = isinstance(row, Row) and row.number > 0 and row.base_offset <= offset
+    positions = (row.position,) if is_placed and isinstance(row, Row) else tuple(replica.slots)
+    for position in positions:
+        slot = replica.slots.get(position)
+        if slot is not None and slot.value.kind is Kind.APPEND:
+            base_offset = slot.value.base_offset
+            if base_offset <= offset < base_offset + slot.value.count:
+                yield slot
+
+
+def _is_in_force(replica: Replica, slot: Slot) -> bool:
+    """True if the value is applied, and not void."""
+    if slot.position >= replica.applied.position:
+        return False
+    return not is_void(fold_to(replica.floor, replica.slots, slot.position), slot.value)
+
+
+def _is_wanted(batch: RecordBatch, wanted: Identity) -> bool:
+    if wanted.is_known:
+        return batch.header.base_offset == wanted.offset and xxh3_128_digest(batch.data) == wanted.digest
+    return batch.header.base_offset <= wanted.offset < batch.header.next_offset
