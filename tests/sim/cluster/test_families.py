@@ -23,7 +23,12 @@ SEEDS = 100
 STORIES = 5
 HIT = {
     Family.TAIL: ("last batch damaged", "last entry damaged"),
-    Family.MISSING: ("directory lost",),
+    Family.MISSING: ("directory robbed",),
+    Family.SWAPPED: ("directory robbed",),
+    Family.OLD: ("old directory put back",),
+    Family.METADATA: ("metadata lost",),
+    Family.APART: ("logs and journals hit apart",),
+    Family.EIO: ("sectors became unreadable",),
 }
 """The counts of a story that has hit a disk, by family."""
 

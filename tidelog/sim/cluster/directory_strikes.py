@@ -1,48 +1,81 @@
-"""A partition's directory that is not what the broker left there: a volume that was not mounted, a repair by fsck, an
-operator's hand.
+"""Directories that are not what the broker left there: a volume that was not mounted, a repair by fsck, an operator's
+hand, a backup.
 
 It happens while all brokers are down, to one of them, and only if the others still have everything: another sound
-member of ISR or ELR, or a majority that remembers. What is left may be read by nobody as a replica in good standing.
+member of ISR or ELR, or a majority that remembers. What is there then may be read by nobody as a replica in good
+standing.
+
+A whole data directory is replaced by a copy of itself that the cluster can know to be old: it was made before the
+broker's last start, or more than half a minute before its end.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
 from tidelog.sim.cluster.data_rot import DataRot
 from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.process_strikes import ProcessStrikes
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
+from tidelog.sim.kit.machine import Machine
 from tidelog.storage.log_manager import log_directory
+
+COPIED_WHEN_STOPPED = 0.45
+COPIED_BEFORE_A_RESTART = 0.9
+"""Amounts of strikes; above, the copy is of the last life."""
+OLD_S = 31.0
+UP_S_MAX = 5.0
+LOOK_S = 0.02
 
 
 class DirectoryStrikes:
     """The strikes of one run. Their first node is the one whose disk is hit."""
 
-    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
+    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot, processes: ProcessStrikes) -> None:
         self._world = world
         self._ledger = ledger
         self._data_rot = data_rot
+        self._stop = processes.stop_in_order
 
     def effects(self) -> Effects:
         """Returns them by kind."""
-        return {"directory missing": self._missing}
+        return {
+            "directory missing": self._missing,
+            "directories swapped": self._swapped,
+            "old data directory": self._old,
+        }
+
+    # -- partitions --------------------------------------------------------------------------------------------------
 
     async def _missing(self, strike: Strike, rng: random.Random) -> None:
+        await self._rob(strike, rng, 1)
+
+    async def _swapped(self, strike: Strike, rng: random.Random) -> None:
+        await self._rob(strike, rng, 2)
+
+    async def _rob(self, strike: Strike, rng: random.Random, count: int) -> None:
+        """Loses the directory of one partition, or swaps those of two."""
         node = self._data_rot.victim(strike)
         async with blackout(self._world, strike, rng, (node,)):
             found = self._robbable(node)
-            if not found:
+            if len(found) < count:
                 self._world.truth.saw("fault withheld")
                 return
-            partition_id = rng.choice(found)
-            rot.lose_directory(self._world.machine(node).disk.medium, log_directory(partition_id))
-            self._ledger.robs(node, partition_id)
-            self._world.truth.note("directory missing", node, partition_id)
-            self._world.truth.saw("directory lost")
+            medium, robbed = self._world.machine(node).disk.medium, rng.sample(found, count)
+            directories = [log_directory(partition_id) for partition_id in robbed]
+            if count == 1:
+                rot.lose_directory(medium, *directories)
+            else:
+                rot.swap_directories(medium, *directories)
+            for partition_id in robbed:
+                self._ledger.robs(node, partition_id)
+            self._world.truth.note(strike.kind, node, *directories)
+            self._world.truth.saw("directory robbed")
 
     def _robbable(self, node: int) -> list[PartitionId]:
         """Returns partitions of which this disk may lose everything, and has something."""
@@ -52,3 +85,38 @@ class DirectoryStrikes:
             for partition_id in sorted(self._ledger.books)
             if self._ledger.may_rob(node, partition_id) and rot.has_directory(medium, log_directory(partition_id))
         ]
+
+    # -- the whole of it ---------------------------------------------------------------------------------------------
+
+    async def _old(self, strike: Strike, rng: random.Random) -> None:
+        node = self._data_rot.victim(strike)
+        backup = await self._copy(strike, node)
+        await asyncio.sleep(strike.lasts_s)
+        async with blackout(self._world, strike, rng, (node,)):
+            if not backup or not self._world.may_destroy(node):
+                self._world.truth.saw("fault withheld")
+                return
+            self._world.destroy(node)
+            for partition_id in self._ledger.books:
+                self._ledger.hurts(node, partition_id)
+            self._world.machine(node).restore(backup)
+            self._world.truth.note("old data directory", node)
+            self._world.truth.saw("old directory put back")
+
+    async def _copy(self, strike: Strike, node: int) -> dict[str, bytes]:
+        """Returns a copy that is old when this returns; nothing if the broker is not up then."""
+        keeper = self._world.keepers[node]
+        if strike.amount < COPIED_WHEN_STOPPED:
+            async with keeper.down(self._stop):
+                backup = keeper.machine.back_up(is_live=True)
+        elif strike.amount < COPIED_BEFORE_A_RESTART:
+            backup = keeper.machine.back_up(is_live=True)
+            async with keeper.down(Machine.kill):
+                await asyncio.sleep(LOOK_S)
+        else:
+            backup = keeper.machine.back_up(is_live=True)
+            await asyncio.sleep(OLD_S)
+        deadline_s = self._world.true_time + UP_S_MAX
+        while not keeper.machine.is_up and self._world.true_time < deadline_s:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(LOOK_S)
+        return backup if keeper.machine.is_up else {}

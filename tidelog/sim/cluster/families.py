@@ -22,6 +22,16 @@ class Family(StrEnum):
     """All brokers die at an acknowledgement, and copies of the last batch are damaged."""
     MISSING = "missing"
     """A partition's directory is gone."""
+    SWAPPED = "swapped"
+    """The directories of two partitions have changed places."""
+    OLD = "old"
+    """A data directory is an old copy of itself."""
+    METADATA = "metadata"
+    """A broker's metadata is gone, or unusable."""
+    APART = "apart"
+    """A batch is bad in all logs and whole in journals, or the other way round."""
+    EIO = "eio"
+    """Sectors cannot be read: of a log, a catalog, metainfo, a snapshot."""
 
 
 KINDS: dict[Family, dict[str, float]] = {
@@ -32,6 +42,16 @@ KINDS: dict[Family, dict[str, float]] = {
         "tail of the metadata log": 1.0,
     },
     Family.MISSING: {"directory missing": 1.0},
+    Family.SWAPPED: {"directories swapped": 1.0},
+    Family.OLD: {"old data directory": 1.0},
+    Family.METADATA: {"metadata missing": 1.0, "metadata without metainfo": 1.0},
+    Family.APART: {"all logs and no journal": 1.0, "all journals and no log": 1.0},
+    Family.EIO: {
+        "unreadable log": 1.0,
+        "unreadable catalog": 1.0,
+        "unreadable metainfo": 1.0,
+        "unreadable snapshot": 1.0,
+    },
 }
 """Kinds of strikes, with their weights."""
 
@@ -54,7 +74,7 @@ def draw_families(seed: int, swarm: Swarm, families: Sequence[Family]) -> Iterat
     """Yields the strikes of these families."""
     for family in families:
         rng = stream(seed, f"family {family}")
-        if rng.random() < STRUCK_SHARE:
+        if rng.random() < STRUCK_SHARE and kinds_of(family, swarm):
             for _ in range(rng.randint(1, STRIKES_MAX)):
                 yield _draw_strike(rng, swarm, family)
 

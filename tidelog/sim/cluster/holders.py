@@ -30,6 +30,8 @@ class Holders:
         """Nodes whose registered disk is no more."""
         self._rotten: dict[PartitionId, dict[int, None]] = {}
         """Replicas that had bits turned over."""
+        self._guarded: dict[PartitionId, None] = {}
+        """Partitions of which any disk may hold the last good copy of something."""
 
     def attach(self, truth: Truth) -> None:
         self._truth = truth
@@ -91,7 +93,7 @@ class Holders:
     def may_rob(self, node: int, partition_id: PartitionId) -> bool:
         """True if all that this node's disk holds of a partition is elsewhere too."""
         info, book = self._info(partition_id), self.books[partition_id]
-        if info is None or book.is_gone:
+        if info is None or book.is_gone or partition_id in self._guarded:
             return False
         if book.is_paxos and not self.may_forget(partition_id, node):
             return False
@@ -131,6 +133,10 @@ class Holders:
         """Something of this replica is damaged on the disk, and is to be repaired."""
         self._rotten.setdefault(partition_id, {})[node] = None
         self.shadow(node, partition_id).is_rotten = True
+
+    def guards(self, partition_id: PartitionId) -> None:
+        """From now on no disk that holds some of this partition may go."""
+        self._guarded[partition_id] = None
 
     def hurts(self, node: int, partition_id: PartitionId) -> None:
         """This disk lost something of a partition that the controller takes to be there."""

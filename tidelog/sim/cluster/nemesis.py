@@ -25,7 +25,10 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | rot of a journal | bits of what a Paxos replica has accepted and promised: `JournalRot` |
 | wipe | the disk is replaced by an empty one |
 | tail of ... | all die at an acknowledgement, and the end of a log is damaged: `TailStrikes` |
-| directory missing | all die, and start without something that a disk had of a partition: `DirectoryStrikes` |
+| director..., old data directory | all die; one starts without what its disk had, or with less: `DirectoryStrikes` |
+| metadata ... | all die, and start without what the disks of some knew of the cluster: `MetadataStrikes` |
+| all logs and no journal, all journals and no log | a batch is bad in all copies of one kind: `ApartStrikes` |
+| unreadable ... | sectors that held something give EIO: `ReadStrikes` |
 | restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
 
@@ -33,13 +36,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tidelog.sim.cluster.apart_strikes import ApartStrikes
 from tidelog.sim.cluster.data_rot import DataRot
 from tidelog.sim.cluster.directory_strikes import DirectoryStrikes
 from tidelog.sim.cluster.disk_strikes import DiskStrikes
 from tidelog.sim.cluster.journal_rot import JournalRot
 from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.metadata_strikes import MetadataStrikes
 from tidelog.sim.cluster.network_strikes import NetworkStrikes
 from tidelog.sim.cluster.process_strikes import ProcessStrikes
+from tidelog.sim.cluster.read_strikes import ReadStrikes
 from tidelog.sim.cluster.role_strikes import RoleStrikes
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.tail_strikes import TailStrikes
@@ -60,10 +66,12 @@ class Nemesis:
         self._seed = seed
         self._world = world
         self._effects: Effects = {}
-        parts: tuple[Part, ...] = (ProcessStrikes(world), NetworkStrikes(world), DiskStrikes(world), RoleStrikes(world))
+        processes = ProcessStrikes(world)
+        parts: tuple[Part, ...] = (processes, NetworkStrikes(world), DiskStrikes(world), RoleStrikes(world))
         data_rot = DataRot(world, ledger)
         parts += data_rot, JournalRot(world, ledger, data_rot), TailStrikes(world, ledger, data_rot)
-        parts += (DirectoryStrikes(world, ledger, data_rot),)
+        parts += DirectoryStrikes(world, ledger, data_rot, processes), MetadataStrikes(world, ledger)
+        parts += ApartStrikes(world, ledger), ReadStrikes(world, ledger, data_rot)
         for part in parts:
             self._effects |= part.effects()
 

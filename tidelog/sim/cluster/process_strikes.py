@@ -106,10 +106,11 @@ class ProcessStrikes:
             self._world.machine(node).resume()
 
     async def _stop(self, strike: Strike, rng: random.Random) -> None:
-        async with self._world.keepers[strike.nodes[0]].down(self._stop_in_order):
+        async with self._world.keepers[strike.nodes[0]].down(self.stop_in_order):
             await asyncio.sleep(strike.lasts_s)
 
-    async def _stop_in_order(self, machine: Machine) -> None:
+    async def stop_in_order(self, machine: Machine) -> None:
+        """Stops a broker as a service manager does, in the end by force."""
         try:
             if machine.is_up:
                 async with asyncio.timeout(STOP_S_MAX):

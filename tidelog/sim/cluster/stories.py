@@ -15,6 +15,7 @@ from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic, by_maj
 from tidelog.sim.kit.history import Kind
 from tidelog.sim.kit.seeds import stream
 
+FACTOR = 3
 ALL_BUT_ONE_SHARE = 0.4
 """The part of the stories about ends of logs in which a single good copy is left."""
 
@@ -22,11 +23,14 @@ ALL_BUT_ONE_SHARE = 0.4
 def draw_story(family: Family, seed: int) -> Scenario:
     """Returns the story of a seed; the same in every process."""
     rng = stream(seed, f"story of {family}")
-    swarm = _draw_swarm(rng, is_paxos=rng.random() < 0.5)
+    partitions = 2 if family is Family.SWAPPED else rng.choice((1, 1, 2))
+    swarm = _draw_swarm(rng, partitions, is_paxos=family is Family.APART or rng.random() < 0.5)
     kinds = kinds_of(family, swarm)
     count = 1
     if family is Family.TAIL and rng.random() < ALL_BUT_ONE_SHARE:
-        count = swarm.traffic.topics[0].factor - 1
+        count = FACTOR - 1
+    elif family is Family.METADATA:
+        count = rng.choice((1, 1, 2, 3))
     strike = Strike(
         at_s=round(rng.uniform(0.2, swarm.chaos_s), 4),
         kind=rng.choices([*kinds], [*kinds.values()])[0],
@@ -37,11 +41,11 @@ def draw_story(family: Family, seed: int) -> Scenario:
     return Scenario(seed, swarm, (strike,))
 
 
-def _draw_swarm(rng: random.Random, *, is_paxos: bool) -> Swarm:
+def _draw_swarm(rng: random.Random, partitions: int, *, is_paxos: bool) -> Swarm:
     topic = TopicPlan(
         "data0",
-        partitions=rng.choice((1, 1, 2)),
-        factor=3,
+        partitions=partitions,
+        factor=FACTOR,
         configs={
             "segment.bytes": rng.choice(("1024", "1048576")),
             "min.insync.replicas": rng.choice(("1", "2", "2", "3")),

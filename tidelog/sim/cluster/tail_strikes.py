@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
 from tidelog.sim.cluster.data_rot import CopyExtent, DataRot
-from tidelog.sim.cluster.disk_strikes import METADATA
 from tidelog.sim.cluster.good_copies import Copy, GoodCopies
 from tidelog.sim.cluster.journal_rot import entries_in
 from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.metadata_strikes import METADATA
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
@@ -104,8 +104,11 @@ class TailStrikes:
 
     def _entries(self, node: int) -> Iterator[tuple[CopyExtent, tuple[int, bytes, bytes]]]:
         """Yields the slots of a metadata log, in the order of writing: where each lies, and its position and value."""
-        for path, file in self._copies.medium(node).walk().items():
-            if path.startswith(METADATA) and path.endswith(".log"):
+        files = self._copies.medium(node).walk()
+        rooms = {path.partition("/")[0] for path in files if path.startswith(METADATA)}
+        newest = max(rooms, key=lambda room: int(room.partition("-")[2] or 1), default="")
+        for path, file in files.items():
+            if path.startswith(f"{newest}/") and path.endswith(".log"):
                 for position, entry in entries_in(path, bytes(file.durable)):
                     data = bytes(entry.data)
                     head, payload = decode_entry(data) or (None, None)

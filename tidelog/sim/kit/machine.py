@@ -232,9 +232,9 @@ class Machine:
         self._disks += 1
         self.disk = SimDisk(f"{self._seed}/disk {self._disks}")
 
-    def back_up(self) -> dict[str, bytes]:
-        """The files as they are durably on the disk."""
-        return {path: bytes(node.durable) for path, node in self.disk.medium.walk().items()}
+    def back_up(self, *, is_live: bool = False) -> dict[str, bytes]:
+        """The files as they are durably on the disk, or as a program sees them that copies them now."""
+        return {path: bytes(node.data if is_live else node.durable) for path, node in self.disk.medium.walk().items()}
 
     def restore(self, backup: dict[str, bytes]) -> None:
         """Puts a disk in that holds these files and nothing else; the machine is off."""

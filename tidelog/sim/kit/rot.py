@@ -81,6 +81,13 @@ def lose_directory(medium: Medium, path: str) -> None:
     medium.space.assign_durably({path: None})
 
 
+def swap_directories(medium: Medium, first: str, second: str) -> None:
+    """Exchanges the names of two directories."""
+    medium.statistics.faults["swapped_directory"] += 1
+    a, b = medium.space.directory(first), medium.space.directory(second)
+    medium.space.assign_durably({first: b, second: a})
+
+
 def plant(medium: Medium, path: str, content: bytes) -> None:
     """Puts a file there, durably, directories and all."""
     directory = medium.space.root

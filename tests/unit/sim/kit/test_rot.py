@@ -105,3 +105,14 @@ def test_what_the_kernel_wrote_back_survives_and_can_rot(disk: SimDisk) -> None:
     rot.write_back(after.medium)
     rot.flip_bit(after.medium, "b", 1024, 0)
     assert content(after.crash(), "b") == b"b" * 1024 + b"b" + b"c" * 511
+
+
+def test_swapped_directories_stay_swapped(disk: SimDisk) -> None:
+    for directory in ("one", "two"):
+        disk.make_dirs(directory)
+        disk.open(f"{directory}/{directory}", create=True).pwritev([directory.encode()], 0)
+        disk.sync_dir(directory)
+    rot.swap_directories(disk.medium, "one", "two")
+    assert (disk.list("one"), disk.list("two")) == (["two"], ["one"])
+    after = disk.crash()
+    assert (after.list("one"), after.list("two")) == (["two"], ["one"])

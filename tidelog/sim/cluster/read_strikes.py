@@ -1,0 +1,124 @@
+"""Reads that fail: sectors of one broker's disk give EIO until they are written again.
+
+A log's sectors go only if what they held is whole elsewhere; a catalog's, metainfo's or snapshot's, without which a
+replica may have to be taken for lost, only if the disk could do without that replica. Of metainfo there are two copies:
+one of them may go at any time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from tidelog.model.ids import PartitionId
+from tidelog.sim.cluster.blackout import blackout
+from tidelog.sim.cluster.data_rot import CopyExtent, DataRot
+from tidelog.sim.cluster.good_copies import GoodCopies
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.metadata_strikes import METADATA
+from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.world import World
+from tidelog.sim.kit import rot
+from tidelog.sim.kit.inode import SECTOR_BYTES
+from tidelog.storage.log_manager import SNAPSHOTS, log_directory
+
+CATALOG = ".catalog"
+ONE_METAINFO = "metainfo.0"
+
+
+class ReadStrikes:
+    """The strikes of one run. Their first node is the one whose disk is hit."""
+
+    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._data_rot = data_rot
+        self._copies = GoodCopies(world, ledger)
+
+    def effects(self) -> Effects:
+        """Returns them by kind."""
+        return {
+            "unreadable log": self._log,
+            "unreadable catalog": self._catalog,
+            "unreadable metainfo": self._metainfo,
+            "unreadable snapshot": self._snapshot,
+        }
+
+    async def _log(self, strike: Strike, rng: random.Random) -> None:
+        node = self._data_rot.victim(strike)
+        async with blackout(self._world, strike, rng, (node,)):
+            rot.write_back(self._copies.medium(node))
+            found = [
+                (partition_id, copy)
+                for partition_id in sorted(self._ledger.books)
+                for copy in self._copies.committed(partition_id, node, is_journal=False)
+                if self._copies.may_go(partition_id, [copy])
+            ]
+            if not found:
+                self._world.truth.saw("fault withheld")
+                return
+            partition_id, copy = rng.choice(found)
+            self._ledger.rots(node, partition_id)
+            self._ledger.hurts(node, partition_id)
+            self._hit(node, copy.extent.path, copy.extent.position, copy.extent.size)
+
+    async def _catalog(self, strike: Strike, rng: random.Random) -> None:
+        node = self._data_rot.victim(strike)
+        async with blackout(self._world, strike, rng, (node,)):
+            rot.write_back(self._copies.medium(node))
+            self._hit_one(node, [one for one in self._files_of_partitions(node) if CATALOG in one[1]], rng)
+
+    async def _metainfo(self, strike: Strike, rng: random.Random) -> None:
+        """Hits one copy of a partition's or of the metadata log's, or both of a partition's."""
+        node = self._data_rot.victim(strike)
+        async with blackout(self._world, strike, rng, (node,)):
+            files = self._copies.medium(node).walk()
+            if rng.random() < 0.5:
+                paths = [path for path, file in files.items() if path.endswith(ONE_METAINFO) and file.durable]
+                for path in rng.sample(paths, min(1, len(paths))):
+                    self._hit(node, path, 0, len(files[path].durable))
+            else:
+                pairs = [(one, path) for one, path in self._files_of_partitions(node) if path.endswith(ONE_METAINFO)]
+                self._hit_one(node, pairs, rng, "metainfo.1")
+
+    async def _snapshot(self, strike: Strike, rng: random.Random) -> None:
+        node = strike.nodes[0]
+        async with blackout(self._world, strike, rng, (node,)):
+            files = self._copies.medium(node).walk()
+            rooms = f"{SNAPSHOTS}/", METADATA
+            paths = [path for path, file in files.items() if path.startswith(rooms) and file.durable]
+            paths = [path for path in paths if path.startswith(SNAPSHOTS)] or paths
+            if not paths or not self._world.may_destroy(node):
+                self._world.truth.saw("fault withheld")
+                return
+            path = rng.choice(paths)
+            self._world.destroy(node)
+            self._hit(node, path, rng.randrange(len(files[path].durable)), SECTOR_BYTES)
+
+    def _files_of_partitions(self, node: int) -> Iterator[tuple[PartitionId, str]]:
+        """Yields the files of partitions that this disk could do without."""
+        for path, file in self._copies.medium(node).walk().items():
+            for partition_id in self._ledger.books:
+                is_its = path.startswith(f"{log_directory(partition_id)}/") and bool(file.durable)
+                if is_its and self._ledger.may_rob(node, partition_id):
+                    yield partition_id, path
+
+    def _hit_one(self, node: int, found: list[tuple[PartitionId, str]], rng: random.Random, other: str = "") -> None:
+        """Makes a sector of one of these files unreadable; or all of it, and of the other beside it."""
+        if not found:
+            self._world.truth.saw("fault withheld")
+            return
+        partition_id, path = rng.choice(found)
+        self._ledger.robs(node, partition_id)
+        self._ledger.rots(node, partition_id)
+        size = len(self._copies.medium(node).walk()[path].durable)
+        if not other:
+            self._hit(node, path, rng.randrange(size) // SECTOR_BYTES * SECTOR_BYTES, SECTOR_BYTES)
+            return
+        for one in (path, f"{path.rpartition('/')[0]}/{other}"):
+            self._hit(node, one, 0, size)
+
+    def _hit(self, node: int, path: str, position: int, size: int) -> None:
+        rot.make_unreadable(self._copies.medium(node), path, position, size)
+        self._world.truth.note("unreadable", *CopyExtent(node, path, position, size))
+        self._world.truth.saw("sectors became unreadable")
