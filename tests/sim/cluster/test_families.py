@@ -28,6 +28,7 @@ HIT = {
     Family.OLD: ("old directory put back",),
     Family.METADATA: ("metadata lost",),
     Family.APART: ("logs and journals hit apart",),
+    Family.SWEEP: ("pattern of damage",),
     Family.EIO: ("sectors became unreadable",),
 }
 """The counts of a story that has hit a disk, by family."""

@@ -28,6 +28,7 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | director..., old data directory | all die; one starts without what its disk had, or with less: `DirectoryStrikes` |
 | metadata ... | all die, and start without what the disks of some knew of the cluster: `MetadataStrikes` |
 | all logs and no journal, all journals and no log | a batch is bad in all copies of one kind: `ApartStrikes` |
+| pattern of ... | any copies but one of each of the last entries of a log are damaged: `SweepStrikes` |
 | unreadable ... | sectors that held something give EIO: `ReadStrikes` |
 | restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
@@ -48,6 +49,7 @@ from tidelog.sim.cluster.process_strikes import ProcessStrikes
 from tidelog.sim.cluster.read_strikes import ReadStrikes
 from tidelog.sim.cluster.role_strikes import RoleStrikes
 from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.sweep_strikes import SweepStrikes
 from tidelog.sim.cluster.tail_strikes import TailStrikes
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.seeds import stream
@@ -69,7 +71,8 @@ class Nemesis:
         processes = ProcessStrikes(world)
         parts: tuple[Part, ...] = (processes, NetworkStrikes(world), DiskStrikes(world), RoleStrikes(world))
         data_rot = DataRot(world, ledger)
-        parts += data_rot, JournalRot(world, ledger, data_rot), TailStrikes(world, ledger, data_rot)
+        tails = TailStrikes(world, ledger, data_rot)
+        parts += data_rot, JournalRot(world, ledger, data_rot), tails, SweepStrikes(world, ledger, tails)
         parts += DirectoryStrikes(world, ledger, data_rot, processes), MetadataStrikes(world, ledger)
         parts += ApartStrikes(world, ledger), ReadStrikes(world, ledger, data_rot)
         for part in parts:

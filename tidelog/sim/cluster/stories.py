@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import random
 
+from msgspec import structs
+
 from tidelog.sim.cluster.families import Family, kinds_of
 from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
+from tidelog.sim.cluster.sweep_strikes import PATTERNS
 from tidelog.sim.cluster.traffic import ProducerPlan, TopicPlan, Traffic, by_majority
 from tidelog.sim.kit.history import Kind
 from tidelog.sim.kit.seeds import stream
@@ -38,6 +41,8 @@ def draw_story(family: Family, seed: int) -> Scenario:
         lasts_s=round(rng.uniform(0.1, 1.2), 4),
         amount=round(rng.random(), 4),
     )
+    if family is Family.SWEEP:
+        strike = structs.replace(strike, nodes=tuple(swarm.nodes), amount=float(seed % PATTERNS))
     return Scenario(seed, swarm, (strike,))
 
 

@@ -89,7 +89,7 @@ class TailStrikes:
 
     async def _of_the_metadata_log(self, strike: Strike, rng: random.Random) -> None:
         async with blackout(self._world, strike, rng, strike.nodes):
-            entries = {node: list(self._entries(node)) for node in self._world.swarm.nodes}
+            entries = {node: list(self.entries(node)) for node in self._world.swarm.nodes}
             victims = [node for node in strike.nodes if entries[node]]
             sound = {entry for node, found in entries.items() if node not in victims for _, entry in found}
             hit = [node for node in victims if entries[node][-1][1] in sound and self._may_hit(strike, node)]
@@ -102,7 +102,7 @@ class TailStrikes:
         """True if the fault atlas agrees, or if several are hit, which happens once in a run: what is left was seen."""
         return len(strike.nodes) > 1 or self._world.may_destroy(node)
 
-    def _entries(self, node: int) -> Iterator[tuple[CopyExtent, tuple[int, bytes, bytes]]]:
+    def entries(self, node: int) -> Iterator[tuple[CopyExtent, tuple[int, bytes, bytes]]]:
         """Yields the slots of a metadata log, in the order of writing: where each lies, and its position and value."""
         files = self._copies.medium(node).walk()
         rooms = {path.partition("/")[0] for path in files if path.startswith(METADATA)}

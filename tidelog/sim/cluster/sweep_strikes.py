@@ -1,0 +1,101 @@
+"""Patterns of damage: of each of the last four entries of a log, any copies are damaged but one (CTRL, FAST '18).
+
+A pattern is a number below 7^4: its digits, to the base of 7, say of each entry which of three replicas lose their
+copy. So 2,401 stories try every pattern out of which everything can be had back.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tidelog.model.ids import PartitionId
+from tidelog.sim.cluster.blackout import blackout
+from tidelog.sim.cluster.good_copies import Copy, GoodCopies
+from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.tail_strikes import TailStrikes, damage
+from tidelog.sim.cluster.world import World
+from tidelog.sim.kit import rot
+
+ENTRIES = 4
+MASKS = 7
+"""Ways to damage some of three copies, or none, and not all."""
+PATTERNS = MASKS**ENTRIES
+
+
+class SweepStrikes:
+    """The strikes of one run. Their nodes are the replicas of the pattern, and their amount is its number."""
+
+    def __init__(self, world: World, ledger: Ledger, tails: TailStrikes) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._copies = GoodCopies(world, ledger)
+        self._entries = tails.entries
+
+    def effects(self) -> Effects:
+        """Returns them by kind."""
+        return {"pattern of a partition": self._partition, "pattern of the metadata log": self._metadata_log}
+
+    async def _partition(self, strike: Strike, rng: random.Random) -> None:
+        async with blackout(self._world, strike, rng, strike.nodes):
+            for node in strike.nodes:
+                rot.write_back(self._copies.medium(node))
+            partitions = [one for one in sorted(self._ledger.books) if self._last(one)]
+            if not partitions:
+                self._world.truth.saw("fault withheld")
+                return
+            partition_id = rng.choice(partitions)
+            hit = self._draw(partition_id, strike)
+            for copy in hit:
+                damage(self._world, copy.extent, rng)
+                self._ledger.rots(copy.node, partition_id)
+                self._ledger.hurts(copy.node, partition_id)
+            self._ledger.guards(partition_id)
+            self._world.truth.saw("pattern of damage", bool(hit))
+
+    def _last(self, partition_id: PartitionId) -> list[int]:
+        """Returns the offsets of the last entries that are committed; none if nothing may be damaged."""
+        copies = [
+            copy
+            for node in self._ledger.replicas(partition_id)
+            for copy in self._copies.committed(partition_id, node, is_journal=False)
+        ]
+        return sorted({batch.base for copy in copies for batch in copy.batches})[-ENTRIES:]
+
+    def _draw(self, partition_id: PartitionId, strike: Strike) -> list[Copy]:
+        """Returns what the pattern damages, as far as a good copy of everything is left."""
+        hit: list[Copy] = []
+        for base, mask in zip(self._last(partition_id), _masks(strike), strict=False):
+            more = [
+                copy
+                for node in _nodes(strike, mask)
+                for is_journal in (False, True)
+                for copy in self._copies.committed(partition_id, node, is_journal=is_journal)
+                if any(batch.base == base for batch in copy.batches) and copy not in hit
+            ]
+            if self._copies.may_go(partition_id, [*hit, *more]):
+                hit += more
+        return hit
+
+    async def _metadata_log(self, strike: Strike, rng: random.Random) -> None:
+        async with blackout(self._world, strike, rng, strike.nodes):
+            entries = {
+                node: {entry: extent for extent, entry in self._entries(node)} for node in self._world.swarm.nodes
+            }
+            known = sorted({entry for found in entries.values() for entry in found})[-ENTRIES:]
+            for entry, mask in zip(known, _masks(strike), strict=False):
+                hit = [node for node in _nodes(strike, mask) if entry in entries[node]]
+                if sum(entry in found for found in entries.values()) > len(hit):
+                    for node in hit:
+                        damage(self._world, entries[node][entry], rng)
+                        self._world.destroy(node)
+                        self._world.truth.saw("pattern of damage")
+
+
+def _masks(strike: Strike) -> list[int]:
+    """Returns, for each entry, the replicas whose copy goes, a bit each."""
+    return [int(strike.amount) // MASKS**entry % MASKS for entry in range(ENTRIES)]
+
+
+def _nodes(strike: Strike, mask: int) -> list[int]:
+    return [node for number, node in enumerate(strike.nodes) if mask >> number & 1]
