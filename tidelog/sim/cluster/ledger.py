@@ -97,11 +97,11 @@ class Ledger(Holders, Rule):
             return
         self._count(book, topic, was, info)
         book.minimums.append((self._truth.clock(), min_isr(topic, info)))
-        book.hurt = {node: None for node in book.hurt if node in (*info.isr, *info.elr)}
+        hurt, book.hurt = book.hurt, {node: None for node in book.hurt if node in (*info.isr, *info.elr)}
         had = [int(node) for node in (*was.isr, *was.elr)]
         complete = [node for node in had if not (lost.get(node) or (book.is_volatile and node in lost))]
         if not info.isr and not info.elr and had:
-            if all(lost.get(node) for node in had):
+            if all(lost.get(node) or node in hurt for node in had):  # the others left before that was known
                 book.is_gone = True
                 self._truth.saw("partition gone with its last disk")
                 self.lost()
