@@ -12,6 +12,7 @@ import gc
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import structlog
 import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
@@ -26,12 +27,15 @@ from tidelog.broker.joining import peer_contacts
 from tidelog.broker.metadata.bootstrap import no_contacts
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import Endpoint
+from tidelog.model.errors import OldDirectory
 from tidelog.storage.disk_files import DiskFiles
 
 STOP_GRACE_S = 5.0
 """How long requests may take to end once the broker stops."""
 STOP_S_MAX = 9.0
 GC_THRESHOLDS = (20_000, 50, 50)
+
+logger = structlog.get_logger("tidelog.broker")
 
 
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
@@ -42,7 +46,11 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     """
     log_to_standard_error()
     keep_freed_memory()
-    return uvloop.run(_serve(config, announce))
+    while True:
+        try:
+            return uvloop.run(_serve(config, announce))
+        except OldDirectory as error:  # noted on the disk by now, so that it does not come twice
+            logger.error("beginning anew on the data directory", reason=str(error))
 
 
 async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:

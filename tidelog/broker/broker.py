@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -225,6 +226,9 @@ class Broker:
 
     async def _register(self, listeners: Mapping[str, Endpoint], peer_address: tuple[str, int]) -> None:
         clean_epoch = take_clean_mark(self._files)
+        identity = self._manager.identity
+        if identity.given.starts:  # else the counts were lost with an earlier identity: this broker is told them
+            await self.log_writer.perform(identity.count_start)
         known = self.image.brokers.get(self.node_id)
         command = RegisterBroker(
             self.node_id,
@@ -237,10 +241,16 @@ class Broker:
             clean_epoch,
             -1 if known is None else known.epoch,
             self._metadata.lost_storage,
+            identity.given.starts,
+            identity.given.stamp,
         )
         admitted = await self._registration.register(command)
         self._introduce(self._metadata.cluster_id, admitted.broker_epoch)
         await self.in_force(admitted.position)
+        if not identity.given.starts:
+            known = self.image.brokers[self.node_id]
+            counts = {"starts": max(known.starts, 1), "stamp": known.stamp}
+            await self.log_writer.perform(partial(identity.change, **counts))
 
     def _report_unknown_topics(self) -> None:
         known = [topic.topic_id for topic in self.image.topics.values()]
@@ -395,6 +405,14 @@ class Broker:
 
     def lost(self) -> tuple[LostReplica, ...]:
         return self.data.lost()
+
+    async def mark_time(self) -> int:
+        identity = self._manager.identity
+        await self.log_writer.perform(identity.count_stamp)
+        return identity.given.stamp
+
+    async def mark_old(self) -> None:
+        await self.log_writer.perform(partial(self._manager.identity.change, is_old=True))
 
     def on_topic_removed(self, topic_id: TopicId) -> None:
         """For the replicas: nothing is left here of a deleted topic."""

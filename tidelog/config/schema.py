@@ -138,6 +138,14 @@ class BrokerConfig(Settings):
         "heard again. A process that has surely ended is fenced at once.",
         unit="ms",
     )
+    broker_stamp_interval_ms: Milliseconds = setting(
+        "broker.stamp.interval.ms",
+        10_000,
+        "How often a broker marks the time in its data directory, and the active controller notes that in the "
+        "metadata. A directory that is put back from a copy of its broker's last life is recognised if the copy is "
+        "older than three of these.",
+        unit="ms",
+    )
     controller_quorum_heartbeat_ms: Milliseconds = setting(
         "controller.quorum.heartbeat.ms",
         100,

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from tidelog.controller.commands import Stamped
 from tidelog.controller.protocols import rules_of
 from tidelog.controller.records import (
     BrokerFenced,
     BrokerRegistered,
+    BrokersStamped,
     BrokerUnfenced,
     BrokerUnregistered,
     ClusterCreated,
@@ -67,7 +69,7 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
         case ProducerIdsAllocated(next_producer_id):
             return replace(image, next_producer_id=next_producer_id)
         case _:
-            return _apply_to_snapshots(image, record)
+            return _apply_others(image, record)
 
 
 def apply_all(image: ClusterImage, records: Iterable[MetadataRecord], offset: int) -> ClusterImage:
@@ -124,7 +126,8 @@ def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> B
     """The new entry, under the voter id that its disk has, if it has one."""
     node = NodeId(record.node_id)
     known = image.brokers.get(node)
-    voter_id = known.voter_id if known is not None and known.storage == record.storage else NO_VOTER
+    same = known if known is not None and known.storage == record.storage else None
+    voter_id = NO_VOTER if same is None else same.voter_id
     for voter in image.voters:
         if (voter.node_id, voter.incarnation) == (node, record.storage):
             voter_id = voter.voter_id
@@ -139,7 +142,18 @@ def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> B
         record.storage,
         is_fenced=True,
         voter_id=voter_id,
+        starts=max(record.starts, 0 if same is None else same.starts),
+        stamp=max(record.stamp, 0 if same is None else same.stamp),
     )
+
+
+def _stamp(image: ClusterImage, stamps: Iterable[Stamped]) -> ClusterImage:
+    brokers = dict(image.brokers)
+    for stamped in stamps:
+        broker = brokers.get(NodeId(stamped.node_id))
+        if broker is not None and broker.epoch == stamped.broker_epoch:
+            brokers[broker.node_id] = replace(broker, stamp=max(broker.stamp, stamped.stamp))
+    return replace(image, brokers=MappingProxyType(brokers))
 
 
 def _with_broker(image: ClusterImage, broker: BrokerInfo) -> ClusterImage:
@@ -289,11 +303,13 @@ def _with_topic(image: ClusterImage, topic: Topic) -> ClusterImage:
     return replace(image, topics=in_order({**image.topics, topic.name: topic}))
 
 
-# -- snapshots -----------------------------------------------------------------------------------------------------
+# -- others -----------------------------------------------------------------------------------------------------
 
 
-def _apply_to_snapshots(image: ClusterImage, record: MetadataRecord) -> ClusterImage:
+def _apply_others(image: ClusterImage, record: MetadataRecord) -> ClusterImage:
     match record:
+        case BrokersStamped(stamps):
+            return _stamp(image, stamps)
         case SnapshotTaken():
             return replace(image, snapshot_position=image.position)
         case SnapshotAgreed(position, _):

@@ -103,6 +103,10 @@ class RegisterBroker(Command, frozen=True, tag=True):
     """The newest registration of its node id that it knows of; -1 if none."""
     lost_storage: str = ""
     """The disk under which its data directory took part before, if that was lost since; else empty."""
+    starts: int = 0
+    """How often a process has begun on its data directory, this one included; 0 if that is not counted."""
+    stamp: int = 0
+    """The last time mark in its data directory."""
 
 
 class BrokerHeartbeat(Command, frozen=True, tag=True):
@@ -117,6 +121,8 @@ class BrokerHeartbeat(Command, frozen=True, tag=True):
     snapshot_position: int = 0
     """Of its newest snapshot, with its root hash."""
     snapshot_hash: str = ""
+    stamp: int = 0
+    """The last time mark in its data directory."""
 
 
 class MetadataApplied(Command, frozen=True, tag=True):
@@ -150,6 +156,20 @@ class FenceBroker(Command, frozen=True, tag=True):
 
     node_id: int
     broker_epoch: int
+
+
+class Stamped(msgspec.Struct, frozen=True, array_like=True):
+    """The last time mark in the directory of a broker, in one of its lives."""
+
+    node_id: int
+    broker_epoch: int
+    stamp: int
+
+
+class NoteStamps(Command, frozen=True, tag=True):
+    """The metadata are to know how recent the directories of brokers are."""
+
+    stamps: Sequence[Stamped]
 
 
 class AssignVoter(Command, frozen=True, tag=True):

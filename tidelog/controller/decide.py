@@ -21,13 +21,14 @@ from tidelog.controller.commands import (
     DeleteTopic,
     FenceBroker,
     LeadCluster,
+    NoteStamps,
     ProducerIdBlock,
     RegisterBroker,
     RemoveBroker,
     ReportRemoved,
     TakeSnapshot,
 )
-from tidelog.controller.decide_brokers import fence, heartbeat, register, remove
+from tidelog.controller.decide_brokers import fence, heartbeat, note_stamps, register, remove
 from tidelog.controller.decide_members import alter_members, report_leader, report_lost_votes
 from tidelog.controller.decide_offsets_topic import create_offsets_topic
 from tidelog.controller.decide_partitions import alter_partition, elect_leaders
@@ -71,7 +72,7 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
     match command:
         case CreateTopic() | CreateOffsetsTopic() | AddPartitions() | DeleteTopic() | AlterTopicConfigs():
             return _about_topics(image, command, config)
-        case RegisterBroker() | BrokerHeartbeat() | FenceBroker() | RemoveBroker() | ReportRemoved():
+        case RegisterBroker() | BrokerHeartbeat() | FenceBroker() | RemoveBroker() | ReportRemoved() | NoteStamps():
             return _about_brokers(image, command, config)
         case AlterPartition() | ElectLeaders() | AlterReassignments() | ReportUnfitReplicas() | ReportLostReplicas():
             return _about_partitions(image, command, config)
@@ -108,7 +109,7 @@ def _about_topics(
 
 def _about_brokers(
     image: ClusterImage,
-    command: RegisterBroker | BrokerHeartbeat | FenceBroker | RemoveBroker | ReportRemoved,
+    command: RegisterBroker | BrokerHeartbeat | FenceBroker | RemoveBroker | ReportRemoved | NoteStamps,
     config: BrokerConfig,
 ) -> Decision:
     match command:
@@ -122,6 +123,8 @@ def _about_brokers(
             return remove(image, command, config)
         case ReportRemoved():
             return report_removed(image, command)
+        case NoteStamps():
+            return note_stamps(image, command)
 
 
 def _about_partitions(

@@ -21,13 +21,20 @@ from tidelog.controller.commands import (
     CommandAnswer,
     FenceBroker,
     HeartbeatAnswered,
+    NoteStamps,
     RegisterBroker,
     RegistrationOutdated,
     RemoveBroker,
 )
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import including, without
-from tidelog.controller.records import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
+from tidelog.controller.records import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokersStamped,
+    BrokerUnfenced,
+    BrokerUnregistered,
+)
 from tidelog.model.cluster import BrokerInfo, ClusterImage
 from tidelog.model.errors import (
     BrokerRemoved,
@@ -35,6 +42,7 @@ from tidelog.model.errors import (
     NodeIdInUse,
     NotController,
     NotFound,
+    OldDirectory,
     StaleBrokerEpoch,
     WrongCluster,
 )
@@ -44,7 +52,7 @@ TOPICS_SHOWN = 5
 
 
 def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig) -> Decision:
-    """Raises `WrongCluster`, `NodeIdInUse`."""
+    """Raises `WrongCluster`, `NodeIdInUse`, `OldDirectory`."""
     if command.cluster_id and command.cluster_id != image.cluster_id:
         raise WrongCluster(
             f"the data directory of node {command.node_id} belongs to cluster {command.cluster_id}, and this is "
@@ -54,6 +62,11 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
     known = image.brokers.get(node)
     if known is not None and known.incarnation == command.incarnation:
         return Decision(answer=lambda after: _admitted(after, node))
+    if known is not None and _is_old(image, known, command):
+        raise OldDirectory(
+            f"the data directory of node {node} is an old copy: its broker has been further since. It takes part again "
+            "as with a new disk, and is filled from the others"
+        )
     epoch = -1 if known is None else known.epoch
     if command.replaces != epoch:
         return Decision(answer=lambda after: RegistrationOutdated(after.position, epoch))
@@ -73,9 +86,38 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
         peer_port=command.peer_port,
         storage=command.storage,
         is_clean=loss is None,
+        starts=command.starts,
+        stamp=command.stamp,
     )
     lost = without(image, node, config, loss, new_disk=command.storage)
     return Decision((*lost, registered), lambda after: _admitted(after, node))
+
+
+def _is_old(image: ClusterImage, known: BrokerInfo, command: RegisterBroker) -> bool:
+    """A directory that shows less than it did is a copy of then; a disk that another has replaced, and that may still
+    vote somewhere, has missed who knows what."""
+    if known.storage == command.storage:
+        return command.starts > 0 and (command.starts <= known.starts or command.stamp < known.stamp)
+    disk = (command.node_id, command.storage)
+    return any((voter.node_id, voter.incarnation) == disk for voter in image.voters) or any(
+        (member.node_id, member.storage) == disk
+        for topic in image.topics.values()
+        for info in topic.partitions
+        for member in (*info.members, *info.wanted)
+    )
+
+
+def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
+    """Time marks that are news."""
+    known = {int(node): broker for node, broker in image.brokers.items()}
+    news = [
+        stamped
+        for stamped in command.stamps
+        if (broker := known.get(stamped.node_id)) is not None
+        and broker.epoch == stamped.broker_epoch
+        and stamped.stamp > broker.stamp
+    ]
+    return Decision((BrokersStamped(news),)) if news else Decision()
 
 
 def _loss(known: BrokerInfo | None, command: RegisterBroker) -> Loss | None:

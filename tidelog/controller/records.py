@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tidelog.controller.commands import Stamped
 from tidelog.model.cluster import HTTP, Endpoint, PartitionMember
 
 
@@ -71,6 +72,9 @@ class BrokerRegistered(MetadataRecord, frozen=True, tag=True, kw_only=True, omit
     storage: str
     is_clean: bool
     """Its predecessor stopped in good order: what it acknowledged is on its disk."""
+    starts: int = 0
+    """With `stamp`, how recent its data directory was (`BrokerInfo`)."""
+    stamp: int = 0
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
@@ -88,6 +92,12 @@ class BrokerFenced(MetadataRecord, frozen=True, tag=True):
 class BrokerUnfenced(MetadataRecord, frozen=True, tag=True):
     node_id: int
     epoch: int
+
+
+class BrokersStamped(MetadataRecord, frozen=True, tag=True):
+    """The last time marks in the data directories of brokers, each in this life of its broker."""
+
+    stamps: list[Stamped]
 
 
 class BrokerUnregistered(MetadataRecord, frozen=True, tag=True):
@@ -188,6 +198,7 @@ AnyRecord = (
     | BrokerFenced
     | BrokerUnfenced
     | BrokerUnregistered
+    | BrokersStamped
     | TopicCreated
     | TopicDeleted
     | TopicRemoved

@@ -22,6 +22,8 @@ class Session:
     """How far it has applied the metadata log."""
     snapshot_position: int = 0
     snapshot_hash: str = ""
+    stamp: int = 0
+    """The last time mark in its data directory."""
 
 
 class Sessions:
@@ -54,12 +56,14 @@ class Sessions:
         *,
         position: int,
         snapshot: tuple[int, str] | None = None,
+        stamp: int = 0,
     ) -> None:
         """A broker has spoken. Positions only grow; what comes late from the network takes nothing back."""
         session = self._sessions.get(NodeId(node_id))
         if session is None or session.broker_epoch != broker_epoch:
             return
         session = replace(session, heard_s=now_s, position=max(session.position, position))
+        session = replace(session, stamp=max(session.stamp, stamp))
         if snapshot is not None and snapshot[0] >= session.snapshot_position:
             session = replace(session, snapshot_position=snapshot[0], snapshot_hash=snapshot[1])
         self._sessions[NodeId(node_id)] = session

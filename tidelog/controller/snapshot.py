@@ -79,6 +79,8 @@ def encode_image(image: ClusterImage) -> bytes:
 
 def _encode_in_format_5(image: ClusterImage) -> bytes:
     snapshot = msgspec.json.decode(encode_image(image))
+    for broker in snapshot["brokers"]:
+        del broker["starts"], broker["stamp"]
     return _ENCODER.encode({**snapshot, "format": FORMAT_WITHOUT_SINCE, "image": _without_since(image)})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.config.schema import BrokerConfig
-from tidelog.controller.commands import AgreeSnapshot, FenceBroker, TakeSnapshot
+from tidelog.controller.commands import AgreeSnapshot, FenceBroker, NoteStamps, Stamped, TakeSnapshot
 from tidelog.controller.decide_brokers import is_voting
 from tidelog.controller.decide_partitions import elect_leaders
 from tidelog.controller.partition_commands import ElectionType, ElectLeaders
@@ -22,6 +22,17 @@ def misled(image: ClusterImage, config: BrokerConfig) -> ElectLeaders | None:
         return None
     command = ElectLeaders(ElectionType.PREFERRED)
     return command if elect_leaders(image, command, config).records else None
+
+
+def fresh_stamps(image: ClusterImage, sessions: Sessions) -> NoteStamps | None:
+    """The time marks that brokers have told, and that the metadata do not have yet; None if there are none."""
+    told = [(broker, sessions.of(node)) for node, broker in image.brokers.items()]
+    stamps = [
+        Stamped(broker.node_id, broker.epoch, session.stamp)
+        for broker, session in told
+        if session is not None and session.broker_epoch == broker.epoch and session.stamp > broker.stamp
+    ]
+    return NoteStamps(stamps) if stamps else None
 
 
 def next_snapshot(

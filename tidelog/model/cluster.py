@@ -91,6 +91,9 @@ class BrokerInfo:
     is_fenced: bool = False
     voter_id: int = NO_VOTER
     """The newest id under which this disk votes, or voted, or is about to; `NO_VOTER` if it never got one."""
+    starts: int = 0
+    """With `stamp`, the most that its data directory has shown: one that shows less is an old copy of it."""
+    stamp: int = 0
 
     @property
     def http(self) -> Endpoint:

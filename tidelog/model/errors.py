@@ -248,6 +248,14 @@ class WrongCluster(TidelogError):
     kafka = KafkaCode.INCONSISTENT_CLUSTER_ID
 
 
+class OldDirectory(TidelogError):
+    """A broker's data directory is an old copy: its cluster knows that this broker was further. The broker takes part
+    again as with a new disk."""
+
+    code = 40918
+    kafka = KafkaCode.INCONSISTENT_CLUSTER_ID
+
+
 class WrongDirectory(TidelogError):
     """A data directory is another broker's, or holds parts of another one; nothing in it was changed."""
 

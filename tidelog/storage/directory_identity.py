@@ -31,6 +31,16 @@ class DirectoryIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """True if that disk was to found the cluster. As long as it is the same and holds nothing, nothing was founded."""
     generation: int = 0
     """How often the cluster's metadata log was begun anew by an operator."""
+    starts: int = 0
+    """How often a process has begun to take part from this directory, counted before it registers; 0 if that is not
+    known, since the identity had to be made again."""
+    stamp: int = 0
+    """Counted on every few seconds while a process lives, before it tells its cluster."""
+    is_old: bool = False
+    """True if the cluster knows of a later `starts` or `stamp`: this is an old copy of the broker's directory, and the
+    broker is to begin anew on it."""
+    renewals: int = 0
+    """How often the broker has begun anew here. What its journals promised before counts no more."""
     held_position: int = 0
     """Up to this position of the metadata log, all logs of partitions that the broker was to hold were made here,
     durably: one of them that is not here is lost."""
@@ -61,7 +71,20 @@ class DirectoryIdentityStore:
         self._copies.store(identity)
         self.current = identity
 
+    @property
+    def given(self) -> DirectoryIdentity:
+        """The identity, which the directory must have by now."""
+        assert self.current is not None, "a directory gets its identity first"
+        return self.current
+
+    def count_start(self) -> None:
+        """Counts a start, as `change`."""
+        self.change(starts=self.given.starts + 1)
+
+    def count_stamp(self) -> None:
+        """Counts a stamp, as `change`."""
+        self.change(stamp=self.given.stamp + 1)
+
     def change(self, **facts: Any) -> None:
         """Replaces some facts, as `store`. The directory must have an identity."""
-        assert self.current is not None, "a directory gets its identity first"
-        self.store(msgspec.structs.replace(self.current, **facts))
+        self.store(msgspec.structs.replace(self.given, **facts))

@@ -118,6 +118,11 @@ class LogManager:
         return Held(since, since < self.held_position)
 
     @property
+    def renewals(self) -> int:
+        """How often the broker has begun anew on this directory, which was an old copy then."""
+        return 0 if self.identity.current is None else self.identity.current.renewals
+
+    @property
     def held_position(self) -> int:
         """Up to this position of the metadata log, this disk has made all logs that it was to hold, durably."""
         return 0 if self.identity.current is None else self.identity.current.held_position

@@ -34,6 +34,7 @@ class ThreeBrokers:
         self.brokers: dict[int, Broker] = {}
         self.network = SimNetwork(random.Random(0))
         self._extra = settings
+        self._lives = 0
         self.disks = {node: SimDisk(node) for node in NODES}
 
     async def start(self, *nodes: int) -> None:
@@ -77,7 +78,8 @@ class ThreeBrokers:
     def _time_and_chance(self, node: int) -> tuple[Clock, Entropy]:
         loop = asyncio.get_running_loop()
         if isinstance(loop, SimLoop):
-            return SimClock(loop), SimEntropy(random.Random(node))
+            self._lives += 1
+            return SimClock(loop), SimEntropy(random.Random(f"{node} {self._lives}"))
         return SystemClock(), SystemEntropy()
 
     def info(self, topic: str = "t") -> PartitionInfo:

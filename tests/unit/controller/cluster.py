@@ -113,12 +113,15 @@ def registration(
     rack: str | None = None,
     clean_epoch: int = -1,
     replaces: int = -1,
+    starts: int = 0,
+    stamp: int = 0,
 ) -> RegisterBroker:
     host = f"10.0.0.{node}"
     disk = storage or f"disk-{node}"
     return RegisterBroker(
-        node, process, disk, {HTTP: Endpoint(host, 8082)}, host, 9192, rack, "", clean_epoch, replaces
-    )
+        node, process, disk, {HTTP: Endpoint(host, 8082)}, host, 9192, rack, "", clean_epoch, replaces,
+        starts=starts, stamp=stamp,
+    )  # fmt: skip
 
 
 def newest(image: ClusterImage, node: int) -> int:

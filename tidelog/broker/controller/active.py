@@ -40,7 +40,7 @@ from tidelog.controller.decide import decide
 from tidelog.controller.decision import MetadataLog
 from tidelog.controller.partition_commands import AlterReassignments, ElectLeaders
 from tidelog.controller.sessions import Sessions
-from tidelog.controller.upkeep import misled, next_snapshot, overdue
+from tidelog.controller.upkeep import fresh_stamps, misled, next_snapshot, overdue
 from tidelog.controller.voting import ChangeVoters, next_step
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
@@ -90,6 +90,7 @@ class ActiveController:
         self._reign: LeadCluster | None = None
         self._is_serving = False
         self._balance_at = 0.0
+        self._stamps_at = 0.0
 
     # -- who leads ---------------------------------------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class ActiveController:
         """Notes it; the answer if nothing has to be decided. Raises `StaleBrokerEpoch`, `NotController`."""
         image = self._image()
         decision = decide(image, heartbeat, self._config)
-        self._note(heartbeat, (heartbeat.snapshot_position, heartbeat.snapshot_hash))
+        self._note(heartbeat, (heartbeat.snapshot_position, heartbeat.snapshot_hash), heartbeat.stamp)
         return None if decision.records else decision.answer(image)
 
     def note_applied(self, report: MetadataApplied) -> None:
@@ -184,10 +185,14 @@ class ActiveController:
         if self._is_serving:
             self._note(report, None)
 
-    def _note(self, report: BrokerHeartbeat | MetadataApplied, snapshot: tuple[int, str] | None) -> None:
+    def _note(
+        self, report: BrokerHeartbeat | MetadataApplied, snapshot: tuple[int, str] | None, stamp: int = 0
+    ) -> None:
         now_s = asyncio.get_running_loop().time()
         self._sessions.follow(self._image(), now_s)
-        self._sessions.heard(report.node_id, report.broker_epoch, now_s, position=report.position, snapshot=snapshot)
+        self._sessions.heard(
+            report.node_id, report.broker_epoch, now_s, position=report.position, snapshot=snapshot, stamp=stamp
+        )
         self._progress.wake_all()
 
     async def _until_applied(self, position: int) -> None:
@@ -277,6 +282,7 @@ class ActiveController:
             logger.warning("a broker is not heard of; it is fenced", node=fence.node_id, epoch=fence.broker_epoch)
         await self._do(*fences)
         await self._balance(now_s)
+        await self._note_stamps(now_s)
         snapshot = next_snapshot(
             self._image(), self._sessions, every_records=self._config.metadata_log_snapshot_records
         )
@@ -297,6 +303,15 @@ class ActiveController:
         if election is not None:
             logger.info("giving partitions back to their preferred leaders")
             await self._do(election)
+
+    async def _note_stamps(self, now_s: float) -> None:
+        """All that were told since the last time are one record."""
+        if now_s < self._stamps_at:
+            return
+        stamps = fresh_stamps(self._image(), self._sessions)
+        if stamps is not None:
+            self._stamps_at = now_s + self._config.broker_stamp_interval_ms / 1000
+            await self._do(stamps)
 
     async def _do(self, *commands: Command) -> None:
         if self._is_serving and commands:

@@ -35,7 +35,7 @@ from tidelog.controller.commands import (
     ReportRemoved,
 )
 from tidelog.controller.partition_commands import LostReplica, ReportLostReplicas, ReportUnfitReplicas, UnfitReplica
-from tidelog.model.errors import BrokerRemoved, NodeIdInUse, StaleBrokerEpoch, TidelogError
+from tidelog.model.errors import BrokerRemoved, NodeIdInUse, OldDirectory, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import TopicId
 from tidelog.model.ports import Clock, Files
 
@@ -66,6 +66,14 @@ class Member(Protocol):
 
     def lost(self) -> tuple[LostReplica, ...]:
         """Replicas here whose logs are gone."""
+        ...
+
+    async def mark_time(self) -> int:
+        """Counts the stamp in the data directory on, durably, and returns it."""
+        ...
+
+    async def mark_old(self) -> None:
+        """Notes durably that the data directory is an old copy: the next start begins anew on it."""
         ...
 
     def report_applied(self, report: MetadataApplied) -> None:
@@ -104,18 +112,25 @@ class Registration:
         self._owed: tuple[int, float] | None = None
         """The lease that an answered heartbeat gives, once this much of the metadata is in force here."""
         self._is_heard = True
+        self._stamp, self._stamped_s = 0, 0.0
+        """The last time mark in the data directory, and when it was made."""
 
     # -- joining -----------------------------------------------------------------------------------------------------
 
     async def register(self, command: RegisterBroker) -> BrokerAdmitted:
-        """Makes this process the cluster's broker of its node id. Raises `NodeIdInUse`, `WrongCluster`."""
+        """Makes this process the cluster's broker of its node id. Raises `NodeIdInUse`, `WrongCluster`,
+        `OldDirectory`."""
         self._command = command
+        self._stamp, self._stamped_s = command.stamp, self._clock.monotonic_s()
         session_s, loop = self._config.broker_session_timeout_ms / 1000, asyncio.get_running_loop()
         refused_s: float | None = None
         refused_by: int | None = None
         while True:
             try:
                 answer = await self._channel.submit(self._command, CommandAnswer, seconds_max=REGISTER_S_MAX)
+            except OldDirectory:
+                await self._member.mark_old()
+                raise
             except NodeIdInUse:
                 # A new controller gives the one before a whole session, however long that is dead.
                 if refused_s is None or refused_by != self._channel.leader:
@@ -172,19 +187,31 @@ class Registration:
             self._wake.clear()
             try:
                 await self._report_lost(interval_s)
+                await self._mark_time()
                 await self._beat(interval_s)
                 await self._report(interval_s)
                 self._note_heard()
             except StaleBrokerEpoch as error:
                 self.is_live.clear()
                 logger.warning("registering again", reason=str(error))
-                await self.register(self._command)
+                await self.register(msgspec.structs.replace(self._command, stamp=self._stamp))
                 self.hurry()
-            except BrokerRemoved:
+            except (BrokerRemoved, OldDirectory):
                 self.is_live.clear()
                 raise
             except TidelogError as error:
                 self._note_heard(error)
+
+    async def _mark_time(self) -> None:
+        """Tells nothing that is not on the disk. A disk that takes nothing is as old as its last mark."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._stamped_s < self._config.broker_stamp_interval_ms / 1000:
+            return
+        self._stamped_s = now_s
+        try:
+            self._stamp = await self._member.mark_time()
+        except OSError as error:
+            logger.error("the time cannot be marked in the data directory", error=str(error))
 
     def _note_heard(self, error: TidelogError | None = None) -> None:
         """Says once that nobody answers, however long that lasts, and once that it is over."""
@@ -203,6 +230,7 @@ class Registration:
             wants_shutdown,
             state.snapshot[0],
             state.snapshot[1],
+            self._stamp,
         )
         sent_s = self._clock.monotonic_s()
         answer = await self._channel.submit(heartbeat, HeartbeatAnswered, seconds_max=seconds_max)

@@ -70,6 +70,8 @@ class MetadataBootstrap:
         self._past: Past | None = None
         """Known as soon as the disk is read, if it is new."""
         self._is_amnesiac = False
+        """The disk has forgotten something that it promised, or is an old copy and never knew."""
+        self._is_old = False
 
     def open_disk(self) -> bool:
         """Reads what the disk remembers; True if it resumes. Blocking. Raises `WrongDirectory`, `OSError`."""
@@ -77,12 +79,16 @@ class MetadataBootstrap:
         store, stored = self._manager.open_slots(self._clock.wall_ms())
         for finding in stored.report.findings:
             logger.warning("loading", log="metadata", finding=finding)
-        self._is_amnesiac = stored.is_amnesiac
+        known = self._manager.identity.current
+        self._is_old = known is not None and known.is_old
+        self._is_amnesiac = stored.is_amnesiac or self._is_old
         member = self.member = LogMember(self._node_id, store, stored)
         self._check_owner()
         if not member.is_new and not self._is_amnesiac:
             return True
-        if self._is_amnesiac:
+        if self._is_old:
+            logger.error("the data directory is an old copy; this broker has to join its cluster anew")
+        elif self._is_amnesiac:
             logger.error("the metadata disk has lost what it promised; this broker has to join its cluster anew")
         self._past = self._find_past()
         return False
@@ -129,7 +135,7 @@ class MetadataBootstrap:
         if self._is_amnesiac:
             store, stored = self._manager.open_slots(self._clock.wall_ms(), anew=True)
             self.member = LogMember(self._node_id, store, stored)
-        if past.remembers and self._manager.identity.current is not None:
+        if past.remembers and self._manager.identity.current is not None and not self._is_old:
             self.lost_storage = self._manager.identity.current.storage
         # The identity is durable before the metadata log may hold anything that others count on.
         await log_writer.perform(partial(self._identify, origin.cluster_id, founds=origin.is_founder))
@@ -180,10 +186,24 @@ class MetadataBootstrap:
         identity, storage = self._manager.identity, self.member.incarnation
         if identity.current is None:
             identity.store(
-                DirectoryIdentity(cluster_id=cluster_id, node_id=self._node_id, storage=storage, founds=founds)
+                DirectoryIdentity(
+                    cluster_id=cluster_id,
+                    node_id=self._node_id,
+                    storage=storage,
+                    founds=founds,
+                    starts=1 if self._past is not None else 0,
+                )
             )
         else:
-            identity.change(cluster_id=cluster_id, node_id=self._node_id, storage=storage, founds=founds)
+            renewals = identity.current.renewals + identity.current.is_old
+            identity.change(
+                cluster_id=cluster_id,
+                node_id=self._node_id,
+                storage=storage,
+                founds=founds,
+                is_old=False,
+                renewals=renewals,
+            )
 
     def check_alone(self, log: ElectedLog) -> None:
         """Raises `MetadataDamaged` if the only voter has lost something: nobody can give it back."""

@@ -34,6 +34,8 @@ class ReplicaFacts(msgspec.Struct, frozen=True):
     """An earlier journal of this disk is lost: it had this id, and nobody may vote under it any more."""
     former_ids: tuple[int, ...] = ()
     """Other ids under which this journal has voted, or may have."""
+    renewals: int = 0
+    """How often its broker had begun anew on this directory when it last might vote (`DirectoryIdentity.renewals`)."""
 
 
 class Floor(Prefix, frozen=True):

@@ -8,6 +8,8 @@ lost it. If both are gone, the disk still knows that they were made (`LogManager
 So is the id of a disk that accepts values before they are on it (`ack.durability=replicated`), unless it was stopped in
 good order, or was at rest: its facts say so. It keeps its journal, which is true as far as it goes.
 
+And so are all ids of a directory that was put back from an old copy: its journals are of then.
+
 What is lost is begun anew and remembers which id it must not use. Such a replica learns, and serves its log; it votes
 when the controller has given its disk another id.
 """
@@ -81,7 +83,11 @@ def open_replica(
             logger.error("loading", partition=str(partition_id), finding=finding)
         logger.error("a journal has lost what it promised; this replica needs another id", partition=str(partition_id))
         store, stored = manager.open_journal(partition_id, now_ms, anew=True)
-        facts = ReplicaFacts(0, Metadata(store.incarnation), b"", forgotten_id=engine_id)
+        facts = ReplicaFacts(0, Metadata(store.incarnation), b"", forgotten_id=engine_id, renewals=manager.renewals)
+        store.store_facts(msgspec.msgpack.encode(facts))()
+    elif facts is not None and facts.renewals < manager.renewals:
+        logger.error("a journal is an old copy; this replica needs another id", partition=str(partition_id))
+        facts = structs.replace(_without_vote(facts), renewals=manager.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
     elif facts is not None and facts.metadata.may_forget:
         logger.error("a replica was not stopped in good order; it needs another id", partition=str(partition_id))
@@ -89,7 +95,7 @@ def open_replica(
         store.store_facts(msgspec.msgpack.encode(facts))()
     elif facts is None:
         founding = b"" if founders is None else encode_voters(founders)
-        facts = ReplicaFacts(engine_id, Metadata(store.incarnation), founding)
+        facts = ReplicaFacts(engine_id, Metadata(store.incarnation), founding, renewals=manager.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
     log, report = manager.open_log(partition_id, settings, now_ms)
     return ReplicaFiles(log, store, stored, facts, report)

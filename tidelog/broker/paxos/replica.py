@@ -437,6 +437,7 @@ class PaxosReplica:
                 facts.founders,
                 forgotten_id=facts.forgotten_id,
                 former_ids=self.engine.former_ids,
+                renewals=facts.renewals,
             )
         )
 

@@ -64,6 +64,12 @@ class Member:
     def lost(self) -> tuple[LostReplica, ...]:
         return ()
 
+    async def mark_time(self) -> int:
+        return 0
+
+    async def mark_old(self) -> None:
+        """Nobody refuses it."""
+
     def report_applied(self, report: MetadataApplied) -> None:
         """Nobody listens."""
 
