@@ -151,6 +151,11 @@ class SlotStore:
         """True if a payload with this digest is stored for this position, and was sound when last read."""
         return self._entries.index.find(position, digest) is not None
 
+    def is_payload_durable(self, position: int, digest: bytes) -> bool:
+        """True if a payload with this digest is stored for this position, durably."""
+        stored = self._entries.index.find(position, digest)
+        return stored is not None and stored.offset < self.durable_end
+
     def payload(self, position: int, digest: bytes | None = None) -> bytes:
         """The payload with this digest that was stored for the position, or that of the slot's value; verified.
 

@@ -67,7 +67,7 @@ class _Unwritten(NamedTuple):
     payload: Buffer | None
     effect: Persist
     covers: int = 0
-    """The state machine must be durable up to there first."""
+    """The state machine must be durable up to there first, or to its end if it was truncated since."""
 
 
 class _Write(NamedTuple):
@@ -163,7 +163,8 @@ class ReplicaDisk:
             self.fail(str(error))
 
     def _is_covered(self, unwritten: _Unwritten) -> bool:
-        return self._state_machine is None or self._state_machine.durable_offset >= unwritten.covers
+        machine = self._state_machine
+        return machine is None or machine.durable_offset >= min(unwritten.covers, machine.end_offset)
 
     def _first_run(self) -> list[_Unwritten]:
         """Returns what is written next in one go: slots that follow each other, or another record alone."""

@@ -5,7 +5,8 @@ is void, or no batch at all, leaves a gap in the offsets, or nothing. The log's 
 agreed on. Readers are woken, and producers answered, when a batch is here.
 
 **What is applied already.** Offsets are given out once, and rise with the positions. So a batch that begins below the
-log's end is there, whatever the journal has forgotten of its being learned: no position has to be remembered.
+log's end is there, whatever the journal has forgotten of its being learned: no position has to be remembered. Only what
+a disk gives back is compared (`comparison`), as it is applied again, and truncated where something else is chosen.
 
 **Where it begins** is agreed on, too: a DELETE in the log says it (Kafka's DeleteRecords, and retention). The files go
 when this log is durable so far, which may be a little later. Nobody has to remember that: the floor of the journal
@@ -29,6 +30,7 @@ from typing import NamedTuple
 import structlog
 
 from tidelog.broker.consensus.payloads import digest_of
+from tidelog.broker.paxos.comparison import Comparison, row_identity
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.broker.runtime.stats import Stats
@@ -73,17 +75,25 @@ class AppliedLog:
         applied: Callable[[Applied], None],
         durable: Callable[[], None],
         failed: Callable[[str], None],
+        comparison: Comparison,
+        is_accounted: Callable[[int, Value], bool],
+        differs: Callable[[int], None],
     ) -> None:
+        """`is_accounted` tells if the journal has a value on its disk. `differs` is called with the offset from which
+        on the log is to be truncated (`truncate`); nothing is written before."""
         self.log = log
         self.watchers = Watchers()
         self.is_truncating = False
-        """The log is being emptied: it is the disk thread's."""
+        """The log is being truncated or emptied: it is the disk thread's."""
         self._log_writer = log_writer
         self._clock = clock
         self._stats = stats
         self._applied = applied
         self._durable = durable
         self._failed = failed
+        self._comparison = comparison
+        self._is_accounted = is_accounted
+        self._differs = differs
         self._waiting: deque[_Waiting] = deque()
         self.start_offset = 0
         """Where the log is to begin, by what is applied; it does when it is durable so far."""
@@ -94,17 +104,31 @@ class AppliedLog:
 
     @property
     def high_watermark(self) -> int:
-        return self.log.log_end_offset
+        """The end of what is applied here, and was compared if it had to be."""
+        return self._shown(self.log.log_end_offset)
+
+    @property
+    def is_compared(self) -> bool:
+        """False while the log holds what may yet differ from what is chosen."""
+        return not self._comparison.is_open
+
+    def _shown(self, offset: int) -> int:
+        hidden_from = self._comparison.hidden_from
+        return offset if hidden_from is None else min(offset, hidden_from)
 
     @property
     def end_offset(self) -> int:
         """Where the log ends once all is written that was delivered."""
+        return self._shown(self._end)
+
+    @property
+    def _end(self) -> int:
         batches = next((waiting.batches for waiting in reversed(self._waiting) if waiting.batches), None)
         return batches[-1].header.next_offset if batches else self.log.log_end_offset
 
     @property
     def durable_offset(self) -> int:
-        return self.log.durable_offset
+        return self._shown(self.log.durable_offset)
 
     @property
     def is_out_of_room(self) -> bool:
@@ -116,9 +140,11 @@ class AppliedLog:
         """True while no more should be delivered."""
         return len(self._waiting) >= WAITING_MAX
 
-    def holds(self, value: Value) -> bool:
-        """Is all of this value, which is applied, in the log?"""
-        return value.kind is Kind.APPEND and value.base_offset + value.count <= self.end_offset
+    def holds(self, position: int, value: Value) -> bool:
+        """Is all of this value, which is applied, in the log? While another waits to be compared, none is."""
+        if value.kind is not Kind.APPEND or value.base_offset + value.count > self._end:
+            return False
+        return self.is_compared or (not self._waiting and self._comparison.agrees(position, value))
 
     def payload_of(self, value: Value) -> bytes | None:
         """The batches of a value that is in the log, whole; None if they are not, or cannot be read."""
@@ -162,6 +188,8 @@ class AppliedLog:
         try:
             self._delete()
             while self._waiting:
+                if self._is_at_odds(self._waiting[0].applied):
+                    return
                 self._write_first(self._waiting[0])
                 waiting = self._waiting.popleft()
                 self._applied(waiting.applied)
@@ -194,7 +222,8 @@ class AppliedLog:
         batches = [batch for batch in waiting.batches if batch.header.base_offset >= end]
         if not batches:
             return
-        identity = (waiting.applied.position, value.birth)
+        position = waiting.applied.position
+        identity = row_identity(position, value.birth, is_accounted=self._is_accounted(position, value))
         self.log.append(batches, self._clock.wall_ms(), may_skip=True, identities=[identity] * len(batches))
         self._flush_later(batches)
         self.watchers.wake_all()
@@ -211,6 +240,38 @@ class AppliedLog:
             self.hurry()
         elif self._due is None:
             self._due = asyncio.get_running_loop().call_later(FLUSH_S, self.hurry)
+
+    def _is_at_odds(self, applied: Applied) -> bool:
+        """Compares the next value with what the log holds; True if the log has to be truncated first."""
+        if self.is_compared:
+            return False
+        shown = self._comparison.hidden_from
+        self._comparison.pass_over(self.log.log_start_offset)
+        offset = self._comparison.at_odds(applied)
+        if shown != self._comparison.hidden_from:
+            self.watchers.wake_all()
+        return self._has_to_go(offset)
+
+    def _has_to_go(self, offset: int | None) -> bool:
+        if offset is not None and not self.is_truncating:
+            self.is_truncating = True
+            self._differs(offset)
+        return offset is not None
+
+    def jumped(self, position: int) -> None:
+        """The engine goes on at `position`, without what lies before."""
+        self._has_to_go(self._comparison.jumped(position))
+
+    async def truncate(self, offset: int) -> None:
+        """Drops what is at odds with what is chosen; then goes on. Raises as `PartitionLog.truncate_to`."""
+        now_ms = self._clock.wall_ms()
+        await self._log_writer.exclusively(
+            self, lambda: self.log.truncate_to(offset, high_watermark=offset, now_ms=now_ms)
+        )
+        self._comparison.truncated()
+        self.is_truncating = False
+        self._go_on()
+        self.watchers.wake_all()
 
     async def start_over(self, offset: int, producers: list[tuple[int, ProducerState]]) -> None:
         """Drops everything: the log goes on at `offset`, and remembers these producers. Raises as

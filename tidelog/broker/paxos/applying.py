@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.paxos.applied_log import AppliedLog
@@ -12,16 +14,19 @@ from tidelog.broker.paxos.context import PartitionContext
 from tidelog.broker.paxos.copying import Copier
 from tidelog.broker.paxos.journal import Floor
 from tidelog.broker.paxos.links import Links
+from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Kind, Value
 from tidelog.replication.paxos.voters import Membership
 
+logger = structlog.get_logger("tidelog.paxos")
+
 
 class Applying:
     """Applies to one replica's log. `copied` is called with what another replica says of who votes, once the log here
-    reaches so far."""
+    reaches so far, and `failed` if the log cannot be truncated."""
 
     def __init__(
         self,
@@ -32,6 +37,7 @@ class Applying:
         links: Links,
         membership: Membership,
         copied: Callable[[Floor], None],
+        failed: Callable[[str], None],
     ) -> None:
         self._partition_id = partition_id
         self._applied = applied
@@ -39,6 +45,7 @@ class Applying:
         self._spawn = context.spawn
         self._membership = membership
         self._copied = copied
+        self._failed = failed
         replica = engine.node.replica
         floor = replica.floor
         is_behind = applied.log.log_end_offset < floor.next_offset
@@ -49,15 +56,17 @@ class Applying:
             partition_id, applied, context.peers.ask, links.others, self._lacking, self._on_copied, context.entropy
         )
         self._copying: asyncio.Task[None] | None = None
+        self._truncating: asyncio.Task[None] | None = None
 
     @property
     def is_truncating(self) -> bool:
-        """The log is being emptied, to begin later."""
+        """The log is being truncated, or emptied to begin later."""
         return self._applied.is_truncating
 
     def is_whole(self, next_offset: int) -> bool:
         """Is all here that was applied below this offset?"""
-        return self._applied.end_offset == self._applied.log.log_end_offset >= next_offset
+        is_written = self._applied.end_offset == self._applied.log.log_end_offset >= next_offset
+        return is_written and self._applied.is_compared and not self._applied.is_truncating
 
     def on_applied(self, applied: Applied) -> None:
         """The engine's next position."""
@@ -69,6 +78,7 @@ class Applying:
     def on_jumped(self, position: int) -> None:
         """The engine goes on there, without what lies before."""
         self.delivery.jumped(position)
+        self._applied.jumped(position)
         self._applied.delete_below(self._engine.node.replica.floor.start_offset)
         self._applied.hurry()
         self.copy()
@@ -86,17 +96,29 @@ class Applying:
         if self._lacking() is not None and (self._copying is None or self._copying.done()):
             self._copying = self._spawn(f"paxos-copying-{self._partition_id}", self._copier.run())
 
+    def truncate(self, offset: int) -> None:
+        """Has the log truncated where it is at odds with what is chosen."""
+        self._truncating = self._spawn(f"paxos-truncating-{self._partition_id}", self._truncate(offset))
+
+    async def _truncate(self, offset: int) -> None:
+        logger.warning("a log differs from what is chosen", partition=str(self._partition_id), truncated_to=offset)
+        try:
+            await self._applied.truncate(offset)
+        except (OSError, TidelogError) as error:
+            self._failed(str(error))
+
     async def close(self) -> None:
-        """Copies no more."""
-        if self._copying is not None:
-            self._copying.cancel()
-            await asyncio.gather(self._copying, return_exceptions=True)
+        """Copies and truncates no more."""
+        tasks = [task for task in (self._copying, self._truncating) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _read(self, position: int, value: Value) -> Buffer | None:
         """The payload for the delivery; None if it cannot be had now."""
         if self._applied.is_full:
             return None
-        return b"" if self._applied.holds(value) else self._engine.buffer_of(position, value)
+        return b"" if self._applied.holds(position, value) else self._engine.buffer_of(position, value)
 
     def _lacking(self) -> int | None:
         """Up to which position another's log must stand for what is lacking; None if nothing is."""

@@ -67,7 +67,7 @@ class Copier:
         while self._wanted() is not None and self._applied.log.offline_reason is None:
             nodes = list(self._nodes())
             try:
-                if nodes and await self._copy_from(nodes[turn % len(nodes)]):
+                if nodes and not self._applied.is_truncating and await self._copy_from(nodes[turn % len(nodes)]):
                     continue
             except (TidelogError, TimeoutError, OSError) as error:
                 logger.info("a log could not be copied yet", partition=str(self._partition_id), error=str(error))
@@ -83,7 +83,7 @@ class Copier:
         read = answer.message
         if not isinstance(read, AppliedRead):
             raise InternalError(f"broker {node} answered a question for batches with something else")
-        if self._wanted() is None or log.log_end_offset != offset:
+        if self._wanted() is None or self._applied.is_truncating or log.log_end_offset != offset:
             return True
         floor = decode_floor(read.floor)
         size = len(answer.body) - read.producers_size

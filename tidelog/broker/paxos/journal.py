@@ -36,6 +36,9 @@ class ReplicaFacts(msgspec.Struct, frozen=True):
     """Other ids under which this journal has voted, or may have."""
     renewals: int = 0
     """How often its broker had begun anew on this directory when it last might vote (`DirectoryIdentity.renewals`)."""
+    believed_to: int = 0
+    """Where the log ended when this journal was begun in the place of a lost one: what the log holds below was applied
+    beside another journal, and says nothing about this one."""
 
 
 class Floor(Prefix, frozen=True):

@@ -10,18 +10,23 @@ good order, or was at rest: its facts say so. It keeps its journal, which is tru
 
 And so are all ids of a directory that was put back from an old copy: its journals are of then.
 
+And so is the id of a disk whose log holds what its journal ought to have and has not (`comparison`): the journal's end
+was lost. Only the log's rows behind the journal's floor are read for that: no more than the journal has slots, or had.
+
 What is lost is begun anew and remembers which id it must not use. Such a replica learns, and serves its log; it votes
 when the controller has given its disk another id.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import structlog
 from msgspec import structs
 
+from tidelog.broker.consensus.stored import stored_log
+from tidelog.broker.paxos.comparison import AppliedRow, Comparison, find_forgotten, rows_beyond
 from tidelog.broker.paxos.journal import ReplicaFacts, facts_of
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Metadata, Status
@@ -43,6 +48,14 @@ class ReplicaFiles:
     stored: StoredSlots
     facts: ReplicaFacts
     report: LoadReport
+    beyond: tuple[AppliedRow, ...] = ()
+    """The rows of the log behind the journal's floor."""
+    forgotten: AppliedRow | None = None
+    """The first of these that the journal has lost."""
+
+    def comparison(self) -> Comparison:
+        """Returns what of the log is to be compared."""
+        return Comparison(self.beyond, None if self.forgotten is None else self.forgotten.base_offset)
 
     @property
     def is_offline(self) -> bool:
@@ -98,7 +111,29 @@ def open_replica(
         facts = ReplicaFacts(engine_id, Metadata(store.incarnation), founding, renewals=manager.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
     log, report = manager.open_log(partition_id, settings, now_ms)
-    return ReplicaFiles(log, store, stored, facts, report)
+    if facts.forgotten_id and facts_of(stored) is None:  # the journal was begun anew just now
+        facts = structs.replace(facts, believed_to=log.log_end_offset)
+        store.store_facts(msgspec.msgpack.encode(facts))()
+    return _compared(ReplicaFiles(log, store, stored, facts, report), partition_id)
+
+
+def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
+    """Compares the log with the journal, which may have lost its end."""
+    known = stored_log(files.stored, files.facts.metadata)
+    beyond = [row for row in rows_beyond(files.log, known.floor) if row.base_offset >= files.facts.believed_to]
+    forgotten = find_forgotten(beyond, known.slots)
+    files = replace(files, beyond=tuple(beyond), forgotten=forgotten)
+    if forgotten is None or not files.facts.engine_id:
+        return files
+    logger.error(
+        "a journal has lost what its log holds; this replica needs another id",
+        partition=str(partition_id),
+        position=forgotten.position,
+        offset=forgotten.base_offset,
+    )
+    facts = _without_vote(files.facts)
+    files.store.store_facts(msgspec.msgpack.encode(facts))()
+    return replace(files, facts=facts)
 
 
 def _without_vote(facts: ReplicaFacts) -> ReplicaFacts:

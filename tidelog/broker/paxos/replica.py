@@ -89,6 +89,9 @@ class PaxosReplica:
             applied=self._on_in_log,
             durable=self._on_durable,
             failed=self._on_log_failed,
+            comparison=files.comparison(),
+            is_accounted=lambda position, value: files.store.is_payload_durable(position, value.digest),
+            differs=self._on_log_differs,
         )
         self.watchers = self.applied.watchers
         """Readers that wait for more."""
@@ -125,6 +128,7 @@ class PaxosReplica:
             self._links,
             membership,
             self._on_copied,
+            self._on_log_failed,
         )
         self._truncator = JournalTruncator(self.engine, files.store, self.applied, self._links, context.journal_bounds)
         self._proposer = Proposer(self.engine, self._links, lambda: self.is_out_of_room, self._lags)
@@ -399,6 +403,9 @@ class PaxosReplica:
         self._truncator.durable()
         self.applying.delivery.advance()
 
+    def _on_log_differs(self, offset: int) -> None:
+        self.applying.truncate(offset)
+
     def _on_log_failed(self, reason: str) -> None:
         """Fails the journal too: a disk that cannot keep what is applied cannot keep what it promises either."""
         self._disk.fail(reason)
@@ -438,6 +445,7 @@ class PaxosReplica:
                 forgotten_id=facts.forgotten_id,
                 former_ids=self.engine.former_ids,
                 renewals=facts.renewals,
+                believed_to=facts.believed_to,
             )
         )
 

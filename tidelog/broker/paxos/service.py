@@ -72,7 +72,8 @@ class PaxosService:
             raise NotFound("this broker has no such replica now")
         log = replica.log
         offset = max(asked.offset, log.log_start_offset)
-        data = log.read(offset, size, log.log_end_offset).data if offset < log.log_end_offset else b""
+        end = replica.high_watermark
+        data = log.read(offset, size, end).data if offset < end else b""
         producers = b""
         if asked.offset < log.log_start_offset:
             first = parse_header(data).base_offset if data else log.log_start_offset

@@ -15,6 +15,7 @@ from tests.unit.broker.conftest import batch
 from tests.unit.broker.isr.stage import PARTITION, until
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.partitions.throttle import Throttle
+from tidelog.broker.paxos.comparison import birth_of
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity, voters_of
 from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
@@ -276,7 +277,7 @@ class Site:
     def rows(self) -> list[tuple[int, int, int]]:
         """Base offset, position and number of every batch."""
         return [
-            (row.base_offset, row.position, row.number)  # type: ignore[union-attr]  # there is no damage here
+            (row.base_offset, row.position, birth_of(row.number))  # type: ignore[union-attr]  # there is no damage here
             for row in self.replica.log.entries(self.replica.log.log_start_offset)
             if row.kind == 4  # type: ignore[union-attr]  # as above
         ]

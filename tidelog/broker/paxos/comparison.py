@@ -1,0 +1,139 @@
+"""The rows of a log beyond its journal's floor are compared with the journal, and with what is chosen.
+
+The log's row of a batch says at which position it was agreed on, and by which birth. When the row is written the
+journal may or may not have that value on its disk yet; the row says that as well: its value is *accounted for*. So a
+row that is accounted for, and that the journal has no such slot for, proves that the journal has lost what was durable:
+this replica has forgotten what it accepted. Rows of values that were only learned, or whose journal entry was still on
+its way, prove nothing, and neither do copied batches, which name no position.
+
+What the journal does not account for may be chosen, or be what nobody else has ever heard of. So every row beyond the
+floor is compared, as the log is applied again, with what stands at its position. A row is at odds with what is applied
+
+- at its own position, if that is another value or none that counts;
+- behind its position, if it was not met there;
+- before its position, if it begins within the offsets of what is applied, or is of an older birth, and so void.
+
+From there on the log is truncated, and goes on with what is chosen. Of a replica that has forgotten, what is not
+compared yet is shown to nobody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Applied
+from tidelog.replication.paxos.state import Kind, Prefix, Slot, Value
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.rows import Row
+
+ACCOUNTED = 1 << 63
+"""In a row's `number`, beside the birth: the journal had the value on its disk."""
+
+
+class AppliedRow(NamedTuple):
+    """A row of the log, of a batch that its replica has applied itself."""
+
+    base_offset: int
+    position: int
+    birth: int
+    is_accounted: bool
+
+
+def row_identity(position: int, birth: int, *, is_accounted: bool) -> tuple[int, int]:
+    """Returns position and number of a row."""
+    return position, birth | ACCOUNTED if is_accounted else birth
+
+
+def birth_of(number: int) -> int:
+    """Returns the birth that a row's number names."""
+    return number & ~ACCOUNTED
+
+
+def rows_beyond(log: PartitionLog, floor: Prefix) -> list[AppliedRow]:
+    """Returns the log's rows of positions from the floor on, in order. Blocking; raises `Overloaded`."""
+    return [
+        AppliedRow(row.base_offset, row.position, birth_of(row.number), row.number >= ACCOUNTED)
+        for row in log.entries(max(floor.next_offset, log.log_start_offset))
+        if isinstance(row, Row) and row.number > 0 and row.position >= floor.position
+    ]
+
+
+def find_forgotten(rows: Iterable[AppliedRow], slots: Sequence[Slot]) -> AppliedRow | None:
+    """Returns the first row that the journal must have had a slot for, and has not. A slot that has lost its value's
+    name is there, and its number stands."""
+    held = {slot.position: slot.value for slot in slots}
+    for row in rows:
+        value = held.get(row.position)
+        is_held = value is not None and (value.kind is Kind.UNKNOWN or value.birth == row.birth)
+        if row.is_accounted and not is_held:
+            return row
+    return None
+
+
+class Comparison:
+    """Compares one log, from its opening on. `hidden_from` is the offset from which on nothing is shown before it is
+    compared; None if all is."""
+
+    def __init__(self, rows: Iterable[AppliedRow] = (), hidden_from: int | None = None) -> None:
+        self._rows = deque(rows)
+        self.hidden_from = hidden_from
+
+    @property
+    def is_open(self) -> bool:
+        """True while there are rows that were not compared."""
+        return bool(self._rows)
+
+    def pass_over(self, offset: int) -> None:
+        """Takes rows below this offset for compared: the log has let go of them."""
+        while self._rows and self._rows[0].base_offset < offset:
+            self._rows.popleft()
+
+    def agrees(self, position: int, value: Value) -> bool:
+        """True if the log, whose end lies behind this value, holds it, as far as its next row tells."""
+        if not self._rows:
+            return True
+        row = self._rows[0]
+        if row.position == position:
+            return row.birth == value.birth
+        return row.position > position and row.base_offset >= value.base_offset + value.count
+
+    def at_odds(self, applied: Applied) -> int | None:
+        """Compares what stands at the next position; returns the offset from which on the log is at odds with it. The
+        same position may be asked for again."""
+        position, value = applied.position, applied.value
+        counts = applied.verdict is Verdict.APPLIED
+        is_batch = counts and value.kind is Kind.APPEND
+        while self._rows:
+            row = self._rows[0]
+            if row.position > position:
+                is_void = counts and row.birth < value.birth
+                is_within = is_batch and value.base_offset <= row.base_offset < value.base_offset + value.count
+                if is_void or is_within:
+                    return row.base_offset
+                break
+            if row.position < position or not is_batch or row.birth != value.birth:
+                return row.base_offset
+            self._rows.popleft()
+        self._show()
+        return None
+
+    def jumped(self, position: int) -> int | None:
+        """The log goes on at `position`, and nobody tells any more what stood below; returns the offset from which on
+        the log cannot be relied on. A replica that has forgotten nothing relies on all of its log."""
+        while self._rows and self._rows[0].position < position:
+            if self.hidden_from is not None:
+                return self._rows[0].base_offset
+            self._rows.popleft()
+        return None
+
+    def truncated(self) -> None:
+        """The log was truncated where it was at odds: nothing is left to compare."""
+        self._rows.clear()
+        self._show()
+
+    def _show(self) -> None:
+        if self.hidden_from is not None:
+            self.hidden_from = max(self.hidden_from, self._rows[0].base_offset) if self._rows else None
