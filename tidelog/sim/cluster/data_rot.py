@@ -56,11 +56,20 @@ class DataRot:
         self._rotting = strike.nodes[0] if self._rotting is None else self._rotting
         return self._rotting
 
-    def victims(self, strike: Strike) -> tuple[int, ...]:
-        """Returns the same as `victim`, or all nodes of a strike that names several, if it is the first."""
+    def holder(self, strike: Strike, rng: random.Random) -> int:
+        """Returns the same as `victim`; the first time, another node if this one has no replica to lose."""
+        if self._rotting is None:
+            books = [one for one, book in self._ledger.books.items() if not book.is_volatile]
+            holders = sorted({node for one in books for node in self._ledger.replicas(one)})
+            if holders and strike.nodes[0] not in holders:
+                self._rotting = rng.choice(holders)
+        return self.victim(strike)
+
+    def holders(self, strike: Strike, rng: random.Random) -> tuple[int, ...]:
+        """Returns the same as `holder`, or all nodes of a strike that names several, if it is the first."""
         is_first = self._rotting is None
-        node = self.victim(strike)
-        return strike.nodes if is_first else (node,)
+        node = self.holder(strike, rng)
+        return strike.nodes if is_first and len(strike.nodes) > 1 else (node,)
 
     async def _of_a_replica(self, strike: Strike, rng: random.Random) -> None:
         node = self.victim(strike)

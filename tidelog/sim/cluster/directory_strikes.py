@@ -60,7 +60,7 @@ class DirectoryStrikes:
 
     async def _rob(self, strike: Strike, rng: random.Random, count: int) -> None:
         """Loses the directory of one partition, or swaps those of two."""
-        node = self._data_rot.victim(strike)
+        node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
             found = self._robbable(node)
             if len(found) < count:
@@ -89,7 +89,7 @@ class DirectoryStrikes:
     # -- the whole of it ---------------------------------------------------------------------------------------------
 
     async def _old(self, strike: Strike, rng: random.Random) -> None:
-        node = self._data_rot.victim(strike)
+        node = self._data_rot.holder(strike, rng)
         backup = await self._copy(strike, node)
         await asyncio.sleep(strike.lasts_s)
         async with blackout(self._world, strike, rng, (node,)):

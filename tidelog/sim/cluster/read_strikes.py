@@ -45,7 +45,7 @@ class ReadStrikes:
         }
 
     async def _log(self, strike: Strike, rng: random.Random) -> None:
-        node = self._data_rot.victim(strike)
+        node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
             rot.write_back(self._copies.medium(node))
             found = [
@@ -63,14 +63,14 @@ class ReadStrikes:
             self._hit(node, copy.extent.path, copy.extent.position, copy.extent.size)
 
     async def _catalog(self, strike: Strike, rng: random.Random) -> None:
-        node = self._data_rot.victim(strike)
+        node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
             rot.write_back(self._copies.medium(node))
             self._hit_one(node, [one for one in self._files_of_partitions(node) if CATALOG in one[1]], rng)
 
     async def _metainfo(self, strike: Strike, rng: random.Random) -> None:
         """Hits one copy of a partition's or of the metadata log's, or both of a partition's."""
-        node = self._data_rot.victim(strike)
+        node = self._data_rot.holder(strike, rng)
         async with blackout(self._world, strike, rng, (node,)):
             files = self._copies.medium(node).walk()
             if rng.random() < 0.5:

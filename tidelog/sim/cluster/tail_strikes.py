@@ -56,7 +56,7 @@ class TailStrikes:
     # -- partitions --------------------------------------------------------------------------------------------------
 
     async def _of_a_partition(self, strike: Strike, rng: random.Random, in_journals: tuple[bool, ...]) -> None:
-        victims = self._data_rot.victims(strike)
+        victims = self._data_rot.holders(strike, rng)
         async with blackout(self._world, strike, rng, victims):
             for node in victims:
                 rot.write_back(self._copies.medium(node))
