@@ -195,7 +195,7 @@ class Broker:
         await self._registration.is_live.wait()
         await self.in_force(self.image.position)
         self._report_unknown_topics()
-        for name, task in self.data.upkeep(self._metadata.mark).items():
+        for name, task in self.data.upkeep(self._metadata.mark, self._metadata.scrub_targets).items():
             self._spawn(name, task)
         self._spawn("group-lags", self.group_lags.run())
         self.is_ready = True

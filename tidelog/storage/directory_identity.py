@@ -85,6 +85,11 @@ class DirectoryIdentityStore:
         """Counts a stamp, as `change`."""
         self.change(stamp=self.given.stamp + 1)
 
+    def mend(self) -> int:
+        """Looks at both copies as `TwoCopyStore.mend`, which says what it returns; 0 for a directory without an
+        identity. Blocking. Raises as there."""
+        return 0 if self.current is None else self._copies.mend(self.current)
+
     def change(self, **facts: Any) -> None:
         """Replaces some facts, as `store`. The directory must have an identity."""
         self.store(msgspec.structs.replace(self.given, **facts))

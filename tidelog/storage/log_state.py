@@ -158,3 +158,8 @@ class LogState:
         would promise what the log holds no more, and are passed over."""
         if (info.sequences_used or 0) == self.sequences_used:
             self.files.metainfo.store(info)
+
+    def mend_metainfo(self, info: Metainfo) -> int:
+        """Looks at both copies as `TwoCopyStore.mend`, which says what it returns. Blocking; for the disk thread."""
+        is_outdated = self.offline_reason is not None or (info.sequences_used or 0) != self.sequences_used
+        return 0 if is_outdated else self.files.metainfo.mend(info)

@@ -88,6 +88,20 @@ class SlotIndex:
         if slot is not None and slot.digest == digest:
             self.slots[position] = replace(slot, payload=None)
 
+    def needing(self, start: int, end: int) -> list[int | None]:
+        """The slots, and the floor (None), whose newest entry, or payload, lies in [start, end) of the journal."""
+        found: list[int | None] = [
+            position
+            for position, slot in self.slots.items()
+            if start <= slot.offset < end or (slot.payload is not None and start <= slot.payload.offset < end)
+        ]
+        return found if self.floor is None or not start <= self.floor.offset < end else [*found, None]
+
+    def forget_payloads(self, start: int, end: int) -> None:
+        """The payloads in [start, end) of the journal turned out to be damaged."""
+        for key in [key for key, stored in self._payloads.items() if start <= stored.offset < end]:
+            self.forget_payload(*key)
+
     def drop_below(self, position: int) -> None:
         """Forgets the slots below a position."""
         self.slots = {at: slot for at, slot in self.slots.items() if at >= position}

@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from msgspec import structs
+from msgspec import UNSET, structs
 from xxhash import xxh3_128_digest
 
 from tidelog.model.errors import TidelogError
@@ -166,6 +166,27 @@ class SlotStore:
             digest = self._entries.index.slots[position].digest
         return self._entries.payload(position, digest)
 
+    def take_damage(self) -> list[int | None]:
+        """The positions, and the floor (None), that lose something by what the journal knows to be damaged: what is to
+        be put again by who knows it. A slot whose payload is lost is faulty from then on.
+
+        An entry that nobody needs any more is no damage. One that has lost its row as well stays known as damaged: the
+        next opening will find that something is lost, and not what.
+        """
+        index, damage = self._entries.index, self.journal.damage
+        found: dict[int | None, None] = {}
+        for lost in damage.ranges():
+            found |= dict.fromkeys(index.needing(lost.start, lost.end))
+            index.forget_payloads(lost.start, lost.end)
+            if lost.epoch is not None:
+                damage.forget(lost.start, lost.end)
+        return list(found)
+
+    def is_faulty(self, position: int) -> bool:
+        """True if the slot is there, and something of it is not to be had here."""
+        slot = self._entries.index.slots.get(position)
+        return slot is not None and slot.is_faulty
+
     # -- facts ----------------------------------------------------------------------------------------------------
 
     def store_facts(self, facts: bytes) -> Callable[[], None]:
@@ -183,17 +204,25 @@ class SlotStore:
 
         return store
 
+    def mend_facts(self) -> int:
+        """Looks at both copies as `LogState.mend_metainfo`. Blocking, on the thread of flushes."""
+        return 0 if self.journal.replica is UNSET else self.journal.mend_metainfo(self._merged(self._noted))
+
     def _store_metainfo(self, info: Metainfo) -> None:
-        """On the thread of flushes. Whatever the order of calls, no mark falls, and no old facts come back."""
-        info = structs.replace(
+        """On the thread of flushes."""
+        info = self._merged(info)
+        self.journal.store_metainfo(info)
+        self._noted = info
+
+    def _merged(self, info: Metainfo) -> Metainfo:
+        """Whatever the order of calls, no mark falls, and no old facts come back."""
+        return structs.replace(
             info,
             durable_sequence=max(info.durable_sequence, self._noted.durable_sequence),
             end_offset=max(info.end_offset, self._noted.end_offset),
             log_start_offset=max(info.log_start_offset, self._noted.log_start_offset),
             replica=self.journal.replica,
         )
-        self.journal.store_metainfo(info)
-        self._noted = info
 
     # -- flush ---------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from tidelog.model.ports import File, Files
 from tidelog.storage.open_files import open_file
 from tidelog.storage.snapshot_format import (
     BLOCK_BYTES,
+    HASH_BYTES,
     HEADER_BYTES_MAX,
     DamagedSnapshot,
     SnapshotHeader,
@@ -132,9 +133,12 @@ class SnapshotStore:
                 file.sync()
         for suffix in HEADERS:
             if self._header(stem + suffix) != header:
-                path = self._path(stem + suffix)
-                self._write(path + TEMPORARY, [encode_header(header)])
-                self._files.rename(path + TEMPORARY, path)
+                self._replace_header(stem + suffix, header)
+
+    def _replace_header(self, name: str, header: SnapshotHeader) -> None:
+        path = self._path(name)
+        self._write(path + TEMPORARY, [encode_header(header)])
+        self._files.rename(path + TEMPORARY, path)
         self._files.sync_dir(self._directory)
 
     def _check(self, header: SnapshotHeader, blocks: Sequence[bytes]) -> None:
@@ -154,6 +158,46 @@ class SnapshotStore:
             if name.endswith(TEMPORARY) or _is_superseded(name, whole[-1], current):
                 self._files.remove(self._path(name))
         self._files.sync_dir(self._directory)
+
+    # -- scrubbing ---------------------------------------------------------------------------------------------------
+
+    def mend_headers(self) -> tuple[int, list[int]]:
+        """Writes a bad copy of a header anew from the other one. Returns how many were bad, and the positions of which
+        both are: those snapshots are of no use."""
+        bad, lost = 0, []
+        for position, version in sorted(self._newest_versions().items()):
+            paths = [_stem(position, version) + suffix for suffix in HEADERS]
+            found = [self._header(path) for path in paths]
+            good = found[0] or found[1]
+            if good is None:
+                lost.append(position)
+                continue
+            for path in [path for path, header in zip(paths, found, strict=True) if header is None]:
+                self._replace_header(path, good)
+                bad += 1
+        return bad, lost
+
+    def _newest_versions(self) -> dict[int, int]:
+        """Returns by position what has, or had, a header: without one, it is what a crash has left."""
+        names = set(self._files.list(self._directory))
+        stems = [(p, v) for p, v in sorted(self._versions()) if any(_stem(p, v) + s in names for s in HEADERS)]
+        return dict(stems)
+
+    def headers(self) -> list[SnapshotHeader]:
+        """Returns those of the snapshots here, the newest first."""
+        return [header for _, header in self._headers()]
+
+    def look_at(self, header: SnapshotHeader, first: int, count: int) -> tuple[list[int], bytes]:
+        """Returns which of some chunks are bad, by index, and the hashes of all, one after the other. None are if the
+        snapshot is gone meanwhile."""
+        indexes = range(first, min(first + count, header.chunk_count))
+        try:
+            stem, _ = self._find(header.position)
+        except UnknownSnapshot:
+            return [], b""
+        blocks = [self._read(stem + BODY, header.block_bytes(index), index * BLOCK_BYTES) for index in indexes]
+        bad = [index for index, block in zip(indexes, blocks, strict=True) if not is_sound(header, index, block)]
+        return bad, b"".join(block[:HASH_BYTES] for block in blocks)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

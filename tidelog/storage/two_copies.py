@@ -85,6 +85,21 @@ class TwoCopyStore(Generic[Facts]):
             if self._decode(raw) is not None:
                 self._write(path, raw)
 
+    def mend(self, info: Facts) -> int:
+        """Looks at both copies, and writes one that is bad, or older, anew from the other; if both are bad, `info`,
+        which is what they should say. Returns how many were bad. A good copy is only written over by a newer one.
+        Blocking. Raises as `load`, and `OSError`."""
+        raws = {path: self._read_raw(path) for path in self._paths}
+        found = {path: copy for path, raw in raws.items() if (copy := self._decode(raw)) is not None}
+        if not found:
+            self.store(info)
+            return len(raws)
+        newest = max(found, key=lambda path: found[path][0])
+        for path in raws:
+            if path not in found or found[path][0] < found[newest][0]:
+                self._write(path, raws[newest])
+        return len(raws) - len(found)
+
     def _write(self, path: str, block: bytes) -> None:
         is_new = not self._files.exists(path)
         file = self._files.open(path, create=True)

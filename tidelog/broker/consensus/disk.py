@@ -225,6 +225,14 @@ class ReplicaDisk:
         if puts:
             self._end = self._store.put_all(puts)
 
+    def rewrite(self, slot: Slot) -> None:
+        """Writes a slot once more, as it is: its entry is damaged. Its payload, if there is one, is stored, or missing.
+        Nobody waits for it."""
+        if not self._has_failed:
+            self._unwritten.append(_Unwritten(slot, None, Persist(0, (slot,), is_urgent=False)))
+            self.resume()
+            self._log_writer.submit(self, is_awaited=False)
+
     def rewrite_floor(self, floor: Prefix) -> None:
         """Writes the floor once more: what is kept beside it has changed. Nobody waits for it, and where there is no
         room it stays as it was. One that is to be written yet is encoded then."""

@@ -48,7 +48,7 @@ from tidelog.replication.paxos.events import (
 )
 from tidelog.replication.paxos.messages import Learned, LearnResponse, Message, PromiseResponse, WriteResponse
 from tidelog.replication.paxos.node import PaxosNode
-from tidelog.replication.paxos.state import Slot, Value
+from tidelog.replication.paxos.state import Kind, Slot, Value
 
 TIMER_MS = {Timer.RESEND: 100.0, Timer.CATCHUP: 200.0, Timer.RECOVER: 100.0}
 """T of each timer; it fires after a time drawn from [T, 2T)."""
@@ -164,12 +164,30 @@ class Engine:
             return self._restore(position, value)
 
     def _restore(self, position: int, value: Value) -> Buffer | None:
-        """Takes what the journal has lost from the state machine; the digest proves that it is the same."""
-        payload = self.disk.applied_copy(value)
+        """Takes what the journal has lost from what is held, or from the state machine; the digest proves that it is
+        the same."""
+        payload = self.payloads.get(value.digest) or self.disk.applied_copy(value)
         if payload is not None:
             self.payloads.hold_as(value.digest, payload)
             self.step(Restored(position))
         return payload
+
+    def write_anew(self, position: int | None) -> None:
+        """Something of what the journal has of a position, or of the floor (None), is damaged: writes it once more, as
+        far as it is known here. A payload that is not is left for another replica to give: the slot is faulty."""
+        replica = self.node.replica
+        if position is None:
+            self.disk.rewrite_floor(replica.floor)
+            return
+        slot = replica.slots.get(position)
+        if slot is None or slot.value.kind is Kind.UNKNOWN:
+            return
+        if slot.value.digest and not self.disk.log.has_payload(position, slot.value.digest):
+            self.step(Damaged(position))
+            if self._restore(position, slot.value) is not None:
+                return
+            slot = replica.slots[position]
+        self.disk.rewrite(slot)
 
     def push(self, applied: Applied, learners: Sequence[int]) -> None:
         """Sends what is chosen to those who have not asked. Voters hold what they accepted and need no more than a

@@ -8,7 +8,7 @@ a leader's damaged end -> Settler, before it leads
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
 from tidelog.broker.isr.replication_service import ReplicationService
 from tidelog.broker.isr.settling import Settler
 from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice
+from tidelog.broker.repair.scrub_targets import JournalOwner
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.replication.isr.events import AlterPartition
 
@@ -46,6 +47,10 @@ class IsrRuntime:
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """See `ProtocolRuntime.tasks`."""
         return {"ticks": self.roles.tick(), "isr-requests": self._isr_requests.run()}
+
+    def journals(self) -> Mapping[PartitionId, JournalOwner]:
+        """There are no files but the logs."""
+        return {}
 
     def mark_idle(self) -> None:
         """There are no files but the logs."""

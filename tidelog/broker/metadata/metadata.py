@@ -26,7 +26,9 @@ from tidelog.broker.consensus.messages import (
     QuorumDescribed,
 )
 from tidelog.broker.metadata.bootstrap import Contacts, MetadataBootstrap
+from tidelog.broker.metadata.snapshot_scrub import SnapshotTarget
 from tidelog.broker.metadata.snapshots import SnapshotKeeper, SnapshotVoters
+from tidelog.broker.repair.scrub_targets import CopiesTarget, JournalTarget, Means, Target, facts_target
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.apply import apply, with_voters
@@ -231,6 +233,19 @@ class ClusterMetadata:
         """Notes how far its log is durable. Best effort."""
         if self._member is not None:
             self._member.store.mark()
+
+    def scrub_targets(self, means: Means) -> dict[str, Target]:
+        """Returns what the scrubber is to read: the log, its facts, the snapshots, and the directory's identity."""
+        engine, identity = self._log.engine, self._manager.identity
+        return {
+            "log metadata": JournalTarget("metadata", engine, lambda: True, means),
+            "metainfo metadata": facts_target("metadata", engine, lambda: True, means),
+            "snapshots": self._snapshots(means),
+            "identity": CopiesTarget("identity", identity.mend, means.log_writer.perform, means.stats),
+        }
+
+    def _snapshots(self, means: Means) -> SnapshotTarget:
+        return SnapshotTarget(self._manager.snapshots, self._keeper, lambda: self._known, self._peers.request, means)
 
     @property
     def voter_nodes(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -127,8 +128,46 @@ class SnapshotKeeper:
             turn += 1
             await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
 
+    async def fetch_damaged(self, position: int, nodes: Sequence[int], ask: Ask) -> bool:
+        """Puts what a peer has of a snapshot in the place of what is damaged here; False if nobody has it now."""
+        return await self._fetch_again(
+            position, nodes, ask, lambda _, blocks: self._store.repair(position, dict(enumerate(blocks)))
+        )
+
+    async def fetch_lost(self, position: int, nodes: Sequence[int], ask: Ask) -> bool:
+        """Fetches a snapshot anew whose header is lost; False if nobody has it now."""
+        return await self._fetch_again(position, nodes, ask, self._store.install)
+
+    async def _fetch_again(
+        self,
+        position: int,
+        nodes: Sequence[int],
+        ask: Ask,
+        put_back: Callable[[SnapshotHeader, Sequence[bytes]], None],
+    ) -> bool:
+        for node in nodes:
+            try:
+                header, blocks = await self._blocks_of(node, ask, position)
+                await self._perform(partial(put_back, header, blocks))
+            except (TidelogError, TimeoutError, OSError, DamagedSnapshot, UnknownSnapshot) as error:
+                logger.info("a snapshot cannot be had now", position=position, broker=node, reason=str(error))
+            else:
+                return True
+        return False
+
     async def _fetch_from(self, node: int, ask: Ask, at_least: int) -> Snapshot:
-        header, blocks = await self._first_part(node, ask)
+        header, blocks = await self._blocks_of(node, ask, -1, at_least)
+        try:
+            await self._perform(lambda: self._store.install(header, blocks))
+        except DamagedSnapshot as error:
+            raise NotFound(f"what node {node} sent is no snapshot: {error}") from error
+        return Snapshot(header, join(blocks))
+
+    async def _blocks_of(
+        self, node: int, ask: Ask, position: int, at_least: int = 0
+    ) -> tuple[SnapshotHeader, list[bytes]]:
+        """The snapshot of a peer at this position; with -1, its newest."""
+        header, blocks = await self._first_part(node, ask, position)
         if header.position < at_least:
             raise NotFound(f"the snapshot of node {node} ends at {header.position}, and {at_least} is needed")
         while len(blocks) < header.chunk_count:
@@ -137,15 +176,11 @@ class SnapshotKeeper:
             if not more:
                 raise NotFound(f"node {node} gave up its snapshot at {header.position}")
             blocks += more
-        try:
-            await self._perform(lambda: self._store.install(header, blocks))
-        except DamagedSnapshot as error:
-            raise NotFound(f"what node {node} sent is no snapshot: {error}") from error
-        return Snapshot(header, join(blocks))
+        return header, blocks
 
     @staticmethod
-    async def _first_part(node: int, ask: Ask) -> tuple[SnapshotHeader, list[bytes]]:
-        answer = await ask(node, FetchSnapshot(), deadline_s=FETCH_S_MAX)
+    async def _first_part(node: int, ask: Ask, position: int) -> tuple[SnapshotHeader, list[bytes]]:
+        answer = await ask(node, FetchSnapshot(position), deadline_s=FETCH_S_MAX)
         assert isinstance(answer.message, SnapshotPart)
         header = decode_header(answer.message.header)
         if header is None:

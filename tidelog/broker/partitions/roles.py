@@ -20,6 +20,7 @@ from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.repair.copies import Copies, Holder
 from tidelog.broker.repair.repairer import Repairer
+from tidelog.broker.repair.scrub_targets import JournalOwner
 from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Purgatory
@@ -132,6 +133,10 @@ class ProtocolRuntime(Protocol):
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Returns what runs as long as the broker does, by name."""
+        ...
+
+    def journals(self) -> Mapping[PartitionId, JournalOwner]:
+        """Returns the engines of the replicas here that have journals beside their logs."""
         ...
 
     def mark_idle(self) -> None:

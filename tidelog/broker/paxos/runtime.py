@@ -7,7 +7,7 @@ members of a partition's log -> VoterReconciler, from and to the controller
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -18,6 +18,8 @@ from tidelog.broker.paxos.move_throttle import MoveThrottle
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
 from tidelog.broker.paxos.voter_reconciler import VoterReconciler
+from tidelog.broker.repair.scrub_targets import JournalOwner
+from tidelog.model.ids import PartitionId
 
 
 class PaxosRuntime:
@@ -39,6 +41,10 @@ class PaxosRuntime:
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """See `ProtocolRuntime.tasks`."""
         return {"paxos-members": self._voter_reconciler.run()}
+
+    def journals(self) -> Mapping[PartitionId, JournalOwner]:
+        """See `ProtocolRuntime.journals`."""
+        return {known: replica.engine for known, replica in self.roles.holders.items() if not replica.is_halted}
 
     def mark_idle(self) -> None:
         """Vouches for what is durable in the journals."""

@@ -20,11 +20,13 @@ from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.paxos.runtime import PaxosRuntime
 from tidelog.broker.repair.copies import Copies, Holder
 from tidelog.broker.repair.repairer import Repairer
+from tidelog.broker.repair.scrub_targets import JournalOwner, Means, Target
 from tidelog.broker.repair.scrubbing import BackgroundScrubber
 from tidelog.broker.repair.verifying import Verifier
 from tidelog.broker.replicas.housekeeping import Housekeeper
 from tidelog.broker.replicas.removal import Removal
 from tidelog.broker.replicas.replicas import Replicas
+from tidelog.broker.replicas.scrub_list import replica_targets
 from tidelog.broker.runtime.resources import Resources
 from tidelog.broker.runtime.role_tasks import RoleTasks
 from tidelog.controller.partition_commands import LostReplica, UnfitReplica
@@ -113,7 +115,9 @@ class DataPlane:
             host.is_admitted,
             log_writer,
         )
-        self.scrubber = BackgroundScrubber(lambda: dict(self.replicas.holders), log_writer, config, stats)
+        self._means = Means(log_writer, stats)
+        self._others: Callable[[Means], Mapping[str, Target]] = lambda _: {}
+        self.scrubber = BackgroundScrubber(self.targets, log_writer, config, stats)
         self.verifier = Verifier(node_id, self._holder, log_writer, peers)
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
@@ -123,8 +127,19 @@ class DataPlane:
             tasks |= protocol.tasks()
         return {**tasks, "repairs": self._repairer.run()}
 
-    def upkeep(self, mark_metadata: Callable[[], None]) -> dict[str, Coroutine[Any, Any, None]]:
-        """Returns the tasks that work by the clock, once the broker serves."""
+    def targets(self) -> dict[str, Target]:
+        """Returns all that is here to be verified."""
+        replicas = replica_targets(self.replicas.holders, self._journals, self._means)
+        return {**replicas, **self._others(self._means)}
+
+    def _journals(self) -> dict[PartitionId, JournalOwner]:
+        return {known: owner for one in self.protocols.values() for known, owner in one.journals().items()}
+
+    def upkeep(
+        self, mark_metadata: Callable[[], None], others: Callable[[Means], Mapping[str, Target]]
+    ) -> dict[str, Coroutine[Any, Any, None]]:
+        """Returns the tasks that work by the clock, once the broker serves. `others` are to be scrubbed as well."""
+        self._others = others
 
         def mark_others() -> None:
             mark_metadata()

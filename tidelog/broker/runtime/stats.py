@@ -23,11 +23,22 @@ class Stats:
     refused_appends: int = counted("Produce requests of which nothing was appended.")
     read_bytes: int = counted("Bytes of record batches read.")
     damaged_reads: int = counted("Reads of a batch that is damaged on this disk.")
-    damaged_batches: int = counted("Times that a batch was found damaged on this disk, by whoever read it.")
-    repaired_batches: int = counted("Damaged batches that were repaired with a good copy.")
-    repaired_from_own_copy: int = counted("Of these, those whose good copy was on the same disk: in the journal.")
-    scrubbed_bytes: int = counted("Bytes of batches and catalog rows that the scrubber has read and verified.")
-    scrubbed_logs: int = counted("Times that the scrubber has read a log through.")
+    damaged_batches: int = counted(
+        "Times that a batch, a journal's entry, a copy of facts or a block of a snapshot was found damaged here."
+    )
+    damaged_journal_entries: int = counted(
+        "Of tidelog_damaged_batches, entries of journals: of Paxos partitions, and of the metadata log."
+    )
+    damaged_copies: int = counted(
+        "Of tidelog_damaged_batches, copies of metainfo, of the directory's identity, of snapshots' headers."
+    )
+    damaged_snapshot_blocks: int = counted("Of tidelog_damaged_batches, blocks of metadata snapshots.")
+    repaired_batches: int = counted("Of what was found damaged, what was repaired with a good copy.")
+    repaired_from_own_copy: int = counted("Of these, those whose good copy was on the same disk.")
+    scrubbed_bytes: int = counted("Bytes that the scrubber has read and verified.")
+    scrubbed_logs: int = counted(
+        "Times that the scrubber has read something through: a log, a journal, metainfo, the snapshots."
+    )
     isr_shrinks: int = counted("Replicas that left in-sync sets of partitions led here.")
     isr_expands: int = counted("Replicas that joined in-sync sets of partitions led here.")
     replica_fetches: int = counted("Fetches of followers that were answered, each about many partitions.")

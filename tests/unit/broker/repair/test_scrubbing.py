@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.repair.stage import RepairStage, play
 from tidelog.broker.repair.copies import Holder
-from tidelog.broker.repair.scrubbing import PIECE_BYTES, BackgroundScrubber
+from tidelog.broker.repair.scrub_targets import PIECE_BYTES, LogTarget, Means
+from tidelog.broker.repair.scrubbing import BackgroundScrubber
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.ids import PartitionId
 
@@ -18,7 +20,13 @@ LARGE = b"x" * (PIECE_BYTES // 2)
 def begin(stage: RepairStage, holders: dict[PartitionId, Holder], **settings: int) -> BackgroundScrubber:
     """On broker 1."""
     config = BrokerConfig.model_validate({"log.scrub.period.ms": int(PERIOD_S * 1000), **settings})
-    scrubber = BackgroundScrubber(lambda: holders, stage.site.writer, config, stage.site.stats)
+    means = Means(stage.site.writer, stage.site.stats)
+    scrubber = BackgroundScrubber(
+        lambda: {str(known): LogTarget(partial(holders.get, known), means) for known in holders},
+        stage.site.writer,
+        config,
+        stage.site.stats,
+    )
     stage.spawn(scrubber.run())
     return scrubber
 

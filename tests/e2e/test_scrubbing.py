@@ -1,0 +1,123 @@
+"""A byte turns over in every kind of file of a running broker: a round of the scrubber finds it, and it is mended."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.asking import Asked, until
+from tests.e2e.clusters import PAXOS, only, running
+from tidelog.admin import AdminClient
+from tidelog.storage.rows import ROW_BYTES
+from tidelog.testing import LocalCluster
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180), only(PAXOS)]
+
+SETTINGS = {"log.scrub.period.ms": "2000", "metadata.log.snapshot.records": "10"}
+RECORDS = 10
+HARMED = 2
+
+
+@pytest.fixture(scope="module")
+def cluster(protocol: str) -> Iterator[LocalCluster]:
+    """Has written records, and taken snapshots."""
+    with running(protocol, settings=SETTINGS) as cluster:
+
+        async def create() -> None:
+            async with AdminClient(cluster.bootstrap) as admin:
+                await admin.create_topic("t", replicas_assignments={0: [1, 2, 3]})
+                for number in range(12):
+                    await admin.create_topic(f"more-{number}", replicas_assignments={0: [1]})
+
+        asyncio.run(create())
+        for i in range(RECORDS):
+            assert Asked(cluster, 1).produce("t", 0, f"value-{i:04}").status == 200
+        until(lambda: bool(files(cluster, "snapshots/*.header.1")))
+        yield cluster
+
+
+def files(cluster: LocalCluster, pattern: str) -> list[Path]:
+    return sorted(cluster.broker(HARMED).data_dir.glob(pattern))
+
+
+def metric(cluster: LocalCluster, name: str) -> float:
+    with urllib.request.urlopen(f"{cluster.broker(HARMED).url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
+
+def flip(path: Path, position: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ 1]))
+
+
+def journal(cluster: LocalCluster, suffix: str) -> Path:
+    """Returns the file of the topic's partition: the one with the records."""
+    found = files(cluster, f"topics/*/0/journal/*{suffix}")
+    return next(path for path in found if b"value-0004" in path.with_suffix(".log").read_bytes())
+
+
+def middle(path: Path) -> tuple[Path, int]:
+    return path, path.stat().st_size // 2
+
+
+def last(path: Path) -> tuple[Path, int]:
+    return path, path.stat().st_size - 2
+
+
+def in_journal(cluster: LocalCluster) -> tuple[Path, int]:
+    path = journal(cluster, ".log")
+    return path, path.read_bytes().index(b"value-0004")
+
+
+KINDS: dict[str, Callable[[LocalCluster], tuple[Path, int]]] = {
+    "a journal's payload": in_journal,
+    "a journal's row": lambda cluster: (journal(cluster, ".catalog"), 3 * ROW_BYTES + 40),
+    "a journal's facts": lambda cluster: (journal(cluster, ".log").parent / "metainfo.1", 30),
+    "the metadata log": lambda cluster: last(files(cluster, "metadata/*.log")[-1]),
+    "a row of the metadata log": lambda cluster: (files(cluster, "metadata/*.catalog")[-1], 3 * ROW_BYTES + 40),
+    "facts beside the metadata log": lambda cluster: (files(cluster, "metadata/metainfo.0")[0], 30),
+    "a log's metainfo": lambda cluster: (journal(cluster, ".log").parent.parent / "metainfo.0", 30),
+    "the directory's identity": lambda cluster: (files(cluster, "identity.0")[0], 30),
+    "a snapshot's header": lambda cluster: (files(cluster, "snapshots/*.header.0")[-1], 40),
+    "a snapshot's block": lambda cluster: middle(files(cluster, "snapshots/*.body")[-1]),
+}
+WRITTEN_BEHIND = ("a journal's payload", "the metadata log")
+"""The entry goes to the journal's end once more; what is damaged is passed over."""
+ROWS = ("a journal's row", "a row of the metadata log")
+"""Made again, which is no repair of a batch."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_byte_that_has_turned_over_is_found_and_mended(cluster: LocalCluster, kind: str) -> None:
+    path, position = KINDS[kind](cluster)
+    whole = path.read_bytes()
+    found, repaired = (
+        metric(cluster, "tidelog_damaged_batches_total"),
+        metric(cluster, "tidelog_repaired_batches_total"),
+    )
+    flip(path, position)
+    if kind in WRITTEN_BEHIND:
+        until(lambda: metric(cluster, "tidelog_damaged_batches_total") > found)
+    else:
+        sector = slice(position - position % 16, position - position % 16 + 16)
+        until(lambda: not path.exists() or path.read_bytes()[sector] == whole[sector])
+    if kind not in ROWS:
+        until(lambda: metric(cluster, "tidelog_repaired_batches_total") > repaired)
+    assert metric(cluster, "tidelog_damaged_ranges") == 0
+    assert Asked(cluster, 1).produce("t", 0, "after").status == 200
+
+
+def test_what_was_mended_is_there_after_a_start(cluster: LocalCluster) -> None:
+    cluster.kill(HARMED)
+    cluster.restart(HARMED)
+    until(lambda: metric(cluster, "tidelog_load_findings_total") == 0)
+    values = Asked(cluster, 1).values("t", 0)
+    assert values[:RECORDS] == [f"value-{i:04}" for i in range(RECORDS)]

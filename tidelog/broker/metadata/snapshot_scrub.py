@@ -1,0 +1,113 @@
+"""The scrubber's part in the metadata's snapshots: each header in both copies, each block of each body.
+
+A bad copy of a header is written anew from the other. A snapshot with bad blocks, or without a header, is fetched from
+another broker, which has the same bytes at the same position, and its good blocks are put in the places of the bad
+ones. Until somebody has it, it stays as it is: an older one and the log do as well, and the next one takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+from xxhash import xxh3_128
+
+from tidelog.broker.metadata.snapshots import Ask, SnapshotKeeper
+from tidelog.broker.repair.scrub_targets import Means, Progress
+from tidelog.storage.snapshot_format import BLOCK_BYTES, SnapshotHeader
+from tidelog.storage.snapshots import SnapshotStore
+
+BLOCKS = 64
+"""A piece has so many."""
+
+logger = structlog.get_logger("tidelog.repair")
+
+
+class SnapshotTarget:
+    """The snapshots of one broker, a `Target`. `nodes` are the other brokers."""
+
+    is_here = True
+
+    def __init__(
+        self, store: SnapshotStore, keeper: SnapshotKeeper, nodes: Callable[[], Sequence[int]], ask: Ask, means: Means
+    ) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._nodes = nodes
+        self._ask = ask
+        self._means = means
+        self._waiting: list[SnapshotHeader] | None = None
+        """The snapshots that this round has still to read; None between rounds."""
+        self._next = 0
+        self._bad = 0
+        self._hashes = xxh3_128()
+        """The snapshot that is being read has these so far: the next block, how many were bad, the hashes."""
+
+    @property
+    def size(self) -> int:
+        """See `Target`."""
+        return sum(header.chunk_count * BLOCK_BYTES for header in self._store.headers())
+
+    async def step(self) -> Progress:
+        """See `Target.step`."""
+        if self._waiting is None:
+            self._waiting = await self._look_at_headers()
+            return Progress(2 * BLOCK_BYTES * len(self._waiting))
+        if not self._waiting:
+            self._waiting = None
+            return Progress(0, has_finished=True)
+        return await self._look_at_blocks(self._waiting[0])
+
+    async def _look_at_headers(self) -> list[SnapshotHeader]:
+        found: list[tuple[int, list[int]]] = []
+        await self._means.log_writer.perform(lambda: found.append(self._store.mend_headers()))
+        bad, lost = found[0]
+        stats = self._means.stats
+        stats.damaged_batches += bad + 2 * len(lost)
+        stats.damaged_copies += bad + 2 * len(lost)
+        stats.repaired_batches += bad
+        stats.repaired_from_own_copy += bad
+        if bad:
+            logger.warning("headers of metadata snapshots were damaged, and are mended", copies=bad)
+        for position in lost:
+            logger.warning("both headers of a metadata snapshot are damaged", position=position)
+            await self._fetch(position, 2, self._keeper.fetch_lost)
+        headers: list[SnapshotHeader] = []
+        await self._means.log_writer.perform(lambda: headers.extend(self._store.headers()))
+        return headers
+
+    async def _look_at_blocks(self, header: SnapshotHeader) -> Progress:
+        found: list[tuple[list[int], bytes]] = []
+        first = self._next
+        await self._means.log_writer.perform(lambda: found.append(self._store.look_at(header, first, BLOCKS)))
+        bad, hashes = found[0]
+        end = min(first + BLOCKS, header.chunk_count)
+        self._bad += len(bad)
+        self._hashes.update(hashes)
+        self._next = end
+        if end == header.chunk_count:
+            await self._end(header, is_gone=not hashes and end > 0)
+        return Progress(BLOCK_BYTES * (end - first))
+
+    async def _end(self, header: SnapshotHeader, *, is_gone: bool) -> None:
+        """Ends one snapshot. If each block is sound, and all together are another snapshot, all are bad."""
+        is_whole = is_gone or self._hashes.digest() == header.root
+        bad = self._bad or (0 if is_whole else header.chunk_count)
+        self._next, self._bad = 0, 0
+        self._hashes.reset()
+        if self._waiting:
+            del self._waiting[0]
+        if bad:
+            logger.warning("blocks of a metadata snapshot are damaged", position=header.position, blocks=bad)
+            self._means.stats.damaged_batches += bad
+            self._means.stats.damaged_snapshot_blocks += bad
+            await self._fetch(header.position, bad, self._keeper.fetch_damaged)
+
+    async def _fetch(
+        self, position: int, pieces: int, fetch: Callable[[int, Sequence[int], Ask], Awaitable[bool]]
+    ) -> None:
+        if await fetch(position, self._nodes(), self._ask):
+            self._means.stats.repaired_batches += pieces
+            logger.info("a metadata snapshot is repaired", position=position)
+        else:
+            logger.warning("nobody can give a metadata snapshot now", position=position)

@@ -1,0 +1,250 @@
+"""The scrubber reads logs, journals, and facts in two copies: each is a target, read a piece at a time.
+
+What is found damaged is mended where that can be done from this disk at once: a catalog row from its batch, one copy of
+facts from the other, or both from memory, a journal's entry from what the replica knows. All else is told to those who
+can ask other replicas, by the lists of damage that the logs keep, or by the journal's slot, which is faulty then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from tidelog.broker.repair.copies import Holder
+from tidelog.broker.runtime.log_writer import FlushListener, LogWriter
+from tidelog.broker.runtime.stats import Stats
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.scrub import Scrubber
+from tidelog.storage.slot_store import SlotStore
+from tidelog.storage.two_copies import COPY_BYTES
+
+PIECE_BYTES = 256 << 10
+REPAIR_S_MAX = 5.0
+"""For so long a journal's entry is waited for that only another replica can give; it may still come later."""
+POLL_S = 0.1
+
+logger = structlog.get_logger("tidelog.repair")
+
+
+class Progress(NamedTuple):
+    """A step of a target came to this."""
+
+    bytes_read: int
+    has_finished: bool = False
+    """True if all was read: the next step begins anew."""
+
+
+class Target(Protocol):
+    """Something that is read through, round and round."""
+
+    @property
+    def is_here(self) -> bool:
+        """False if this broker does not hold it any more."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """In bytes, about."""
+        ...
+
+    async def step(self) -> Progress:
+        """Reads and verifies the next piece, and mends what can be. Raises `OSError`, `TidelogError`."""
+        ...
+
+
+class Means(NamedTuple):
+    """Targets work with these."""
+
+    log_writer: LogWriter
+    stats: Stats
+
+
+async def read_piece(scrubber: Scrubber, log: PartitionLog, listener: FlushListener, means: Means) -> Progress:
+    """Reads the next piece of a log, and makes its damaged catalog rows again. Raises as `Target.step`."""
+    piece = scrubber.begin(PIECE_BYTES)
+    if piece is None:
+        return Progress(0, has_finished=True)
+    try:
+        await means.log_writer.perform(piece.run)
+    finally:
+        step = scrubber.end(piece)
+    if step.mend_at is not None:
+        logger.warning("catalog rows are damaged", log=log.directory, rows=step.bad_rows)
+        await means.log_writer.exclusively(listener, partial(log.mend, step.mend_at))
+    return Progress(step.bytes_read)
+
+
+class LogTarget:
+    """The log of one replica. Its damage goes to the repairer."""
+
+    def __init__(self, find: Callable[[], Holder | None], means: Means) -> None:
+        self._find = find
+        self._means = means
+
+    @property
+    def is_here(self) -> bool:
+        return self._find() is not None
+
+    @property
+    def size(self) -> int:
+        holder = self._find()
+        return 0 if holder is None else holder.log.log_bytes
+
+    async def step(self) -> Progress:
+        """See `Target.step`."""
+        holder = self._find()
+        if holder is None:
+            return Progress(0, has_finished=True)
+        return await read_piece(holder.log.scrubber, holder.log, holder, self._means)
+
+
+class CopiesTarget:
+    """Facts in two copies. `mend` is called on the disk thread, by `perform`, and returns how many copies were bad."""
+
+    size = 2 * COPY_BYTES
+
+    def __init__(
+        self,
+        name: str,
+        mend: Callable[[], int],
+        perform: Callable[[Callable[[], None]], Awaitable[None]],
+        stats: Stats,
+        is_here: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._name = name
+        self._mend = mend
+        self._perform = perform
+        self._stats = stats
+        self._is_here = is_here
+        self._has_finished = False
+
+    @property
+    def is_here(self) -> bool:
+        return self._is_here()
+
+    async def step(self) -> Progress:
+        """See `Target.step`."""
+        if self._has_finished:
+            self._has_finished = False
+            return Progress(0, has_finished=True)
+        bad: list[int] = []
+        await self._perform(lambda: bad.append(self._mend()))
+        if bad[0]:
+            logger.warning("copies of facts were damaged, and are mended", of=self._name, copies=bad[0])
+            self._stats.damaged_batches += bad[0]
+            self._stats.damaged_copies += bad[0]
+            self._stats.repaired_batches += bad[0]
+            self._stats.repaired_from_own_copy += bad[0]
+        self._has_finished = True
+        return Progress(self.size)
+
+
+class JournalDisk(Protocol):
+    """Owns a journal, for the log writer."""
+
+    @property
+    def log(self) -> SlotStore: ...
+
+    def on_flushed(self) -> None: ...
+
+
+class JournalOwner(Protocol):
+    """The engine of a replica that votes."""
+
+    @property
+    def disk(self) -> JournalDisk: ...
+
+    def write_anew(self, position: int | None) -> None:
+        """Puts a slot, or the floor (None), into the journal once more, as far as it is known; asks for the rest."""
+        ...
+
+
+class JournalTarget:
+    """The journal of a replica that votes."""
+
+    def __init__(self, name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> None:
+        self._name = name
+        self._owner = owner
+        self._is_here = is_here
+        self._means = means
+        self._known_lost: set[int] = set()
+        """Entries that have lost their rows as well, by where they begin."""
+
+    @property
+    def is_here(self) -> bool:
+        return self._is_here()
+
+    @property
+    def size(self) -> int:
+        return self._owner.disk.log.journal.log_bytes
+
+    async def step(self) -> Progress:
+        """See `Target.step`."""
+        store = self._owner.disk.log
+        progress = await read_piece(store.journal.scrubber, store.journal, self._owner.disk, self._means)
+        if store.journal.damage and store.offline_reason is None:
+            await self.heal()
+        return progress
+
+    async def heal(self) -> None:
+        """Has what is damaged written anew, and waits a while for what others have to give."""
+        store, stats = self._owner.disk.log, self._means.stats
+        lost = store.take_damage()
+        self._tell_of_lost_rows(store)
+        if not lost:
+            return
+        logger.warning("entries of a journal are damaged", journal=self._name, positions=lost)
+        stats.damaged_batches += len(lost)
+        stats.damaged_journal_entries += len(lost)
+        for position in lost:
+            self._owner.write_anew(position)
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + REPAIR_S_MAX
+        left = [position for position in lost if position is not None]
+        while left and self.is_here:
+            await asyncio.sleep(POLL_S)
+            left = [position for position in left if store.is_faulty(position)]
+            if loop.time() >= give_up_s:
+                break
+        stats.repaired_batches += len(lost) - len(left)
+        if left:
+            logger.warning("a journal waits for payloads that other replicas have", journal=self._name, positions=left)
+
+    def _tell_of_lost_rows(self, store: SlotStore) -> None:
+        """Says once of each what it means."""
+        starts = {damage.start for damage in store.journal.damaged_ranges()}
+        if starts - self._known_lost:
+            logger.error(
+                "entries of a journal and their catalog rows are damaged; when this broker is started again, this "
+                "replica has to vote under another id",
+                journal=self._name,
+                entries=sorted(starts),
+            )
+        self._known_lost = starts
+
+
+def metainfo_target(name: str, find: Callable[[], Holder | None], means: Means) -> CopiesTarget:
+    """Returns the target of a replica's metainfo."""
+
+    def mend() -> int:
+        holder = find()
+        return 0 if holder is None else holder.log.mend_metainfo(holder.log.metainfo(holder.high_watermark))
+
+    async def perform(call: Callable[[], None]) -> None:
+        holder = find()
+        await (means.log_writer.perform(call) if holder is None else means.log_writer.exclusively(holder, call))
+
+    return CopiesTarget(name, mend, perform, means.stats, lambda: find() is not None)
+
+
+def facts_target(name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> CopiesTarget:
+    """Returns the target of what a replica that votes remembers besides its journal."""
+
+    async def perform(call: Callable[[], None]) -> None:
+        await means.log_writer.exclusively(owner.disk, call)
+
+    return CopiesTarget(name, owner.disk.log.mend_facts, perform, means.stats, is_here)

@@ -1,0 +1,50 @@
+"""All that a broker's scrubber reads of its replicas: logs, journals, and the metainfo of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from tidelog.broker.repair.copies import Holder
+from tidelog.broker.repair.scrub_targets import (
+    JournalOwner,
+    JournalTarget,
+    LogTarget,
+    Means,
+    Target,
+    facts_target,
+    metainfo_target,
+)
+from tidelog.model.ids import PartitionId
+
+
+def replica_targets(
+    holders: Mapping[PartitionId, Holder],
+    journals: Callable[[], Mapping[PartitionId, JournalOwner]],
+    means: Means,
+) -> dict[str, Target]:
+    """Returns the targets of the replicas that are here now, by name. `holders` goes on changing."""
+    targets: dict[str, Target] = {}
+    for partition_id in list(holders):
+        find = partial(holders.get, partition_id)
+        targets[f"log {partition_id}"] = LogTarget(find, means)
+        targets[f"metainfo {partition_id}"] = metainfo_target(f"log {partition_id}", find, means)
+    for partition_id, owner in journals().items():
+        targets |= journal_targets(
+            f"journal {partition_id}", owner, partial(_is_of, journals, partition_id, owner), means
+        )
+    return targets
+
+
+def journal_targets(name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> dict[str, Target]:
+    """Returns the targets of one journal, and of the facts beside it."""
+    return {
+        name: JournalTarget(name, owner, is_here, means),
+        f"metainfo {name}": facts_target(name, owner, is_here, means),
+    }
+
+
+def _is_of(
+    journals: Callable[[], Mapping[PartitionId, JournalOwner]], partition_id: PartitionId, owner: JournalOwner
+) -> bool:
+    return journals().get(partition_id) is owner
