@@ -92,7 +92,7 @@ class Broker:
         """True if that is because it was removed from its cluster: nothing is wrong with it."""
         self.is_ready = False
         self.stage = "it is looking at its disk"
-        """What it is doing until it is ready; for whoever wonders why it is not."""
+        """The broker does this until it is ready; for whoever wonders why it is not."""
         self.controller_changes = 0
         """How often it learned of another active controller."""
         self._files = files
@@ -222,7 +222,8 @@ class Broker:
         return self.config.peer_address(bound, http_host=listeners[HTTP].host)
 
     def _introduce(self, cluster_id: str, epoch: int) -> None:
-        self._hello = Hello(self.node_id, self._hello.incarnation, cluster_id, epoch)
+        generation = self._metadata.generation
+        self._hello = Hello(self.node_id, self._hello.incarnation, cluster_id, epoch, generation=generation)
 
     async def _register(self, listeners: Mapping[str, Endpoint], peer_address: tuple[str, int]) -> None:
         clean_epoch = take_clean_mark(self._files)

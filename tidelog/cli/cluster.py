@@ -9,6 +9,7 @@ import typer
 
 from tidelog.admin import AdminClient, ClusterDescription
 from tidelog.cli.broker import role_of, state_of
+from tidelog.cli.cluster_recover import recover
 from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.rebalance import rebalance
@@ -17,6 +18,7 @@ from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 app = typer.Typer(help="Show the cluster, and plan how to even out its load.", no_args_is_help=True)
 app.command()(rebalance)
+app.command()(recover)
 
 
 @app.command()

@@ -103,7 +103,7 @@ def stored(data_dir: str) -> Iterator[list[StoredLog]]:
     a process uses them; `ConfigError` if a newer program wrote them."""
     if not Path(data_dir).is_dir():
         raise CommandError(f"{data_dir} is no directory; --data-dir names the one that the broker keeps its data in")
-    with _unused(data_dir):
+    with unused(data_dir):
         files = DiskFiles(data_dir)
         check_format(files)
         identities = stored_logs(files) | stored_journals(files)
@@ -150,7 +150,7 @@ def _data_dir_of(path: Path) -> Path | None:
 
 
 @contextmanager
-def _unused(data_dir: str) -> Iterator[None]:
+def unused(data_dir: str) -> Iterator[None]:
     """Holds the lock together with other readers, so that no broker begins to write meanwhile."""
     try:
         fd = os.open(Path(data_dir) / LOCK, os.O_RDONLY)

@@ -20,6 +20,7 @@ from tidelog.controller.records import (
     BrokerUnfenced,
     BrokerUnregistered,
     ClusterCreated,
+    ClusterRecovered,
     ConfigsAltered,
     ControllerElected,
     MetadataRecord,
@@ -36,10 +37,12 @@ from tidelog.controller.records import (
     VoterAssigned,
 )
 from tidelog.model.cluster import (
+    NO_LEADER,
     NO_THROTTLE,
     NO_VOTER,
     BrokerInfo,
     ClusterImage,
+    ClusterRecovery,
     PartitionInfo,
     Topic,
     Voter,
@@ -48,6 +51,9 @@ from tidelog.model.cluster import (
 from tidelog.model.ids import NodeId, TopicId
 
 DURABILITY = "ack.durability"
+RECOVERY_EPOCHS = 1 << 12
+"""Leaders of one partition in the part of a metadata log that was lost are fewer."""
+RECOVERIES_MAX = 100
 
 
 def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterImage:
@@ -62,8 +68,8 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
             return _unthrottled_if_idle(replace(image, moves_throttle=bytes_per_s))
         case ConfigsAltered():
             return _alter_configs(image, record)
-        case ClusterCreated(cluster_id):
-            return replace(image, cluster_id=cluster_id)
+        case ClusterCreated() | ClusterRecovered():
+            return _apply_to_cluster(image, record)
         case ControllerElected(node_id, epoch):
             return replace(image, controller_id=NodeId(node_id), controller_epoch=epoch)
         case ProducerIdsAllocated(next_producer_id):
@@ -95,6 +101,43 @@ def with_voters(image: ClusterImage, voters: Iterable[Voter], next_voter_id: int
         voters_founded=image.voters_founded or len(ordered),
         voters_leaving=_among(ordered, image.voters_leaving),
         brokers=MappingProxyType(brokers),
+    )
+
+
+def _apply_to_cluster(image: ClusterImage, record: ClusterCreated | ClusterRecovered) -> ClusterImage:
+    if isinstance(record, ClusterCreated):
+        return replace(image, cluster_id=record.cluster_id)
+    return _recovered(image, record)
+
+
+def _recovered(image: ClusterImage, record: ClusterRecovered) -> ClusterImage:
+    """The last decisions may be lost, leader epochs among them; epochs far beyond name none of those again."""
+    synced = {(found.topic_id, found.partition): found.nodes for found in record.synced}
+
+    def begun_anew(topic: Topic, partition: PartitionInfo) -> PartitionInfo:
+        epochs = replace(
+            partition,
+            leader_epoch=partition.leader_epoch + RECOVERY_EPOCHS,
+            partition_epoch=partition.partition_epoch + RECOVERY_EPOCHS,
+        )
+        nodes = synced.get((topic.topic_id, partition.partition))
+        if nodes is None:
+            return epochs
+        isr = tuple(node for node in partition.replicas if node in nodes and image.is_live(node))
+        elr = tuple(node for node in partition.replicas if node in nodes and not image.is_live(node))
+        leader = isr[0] if isr else NO_LEADER
+        return replace(epochs, isr=isr, elr=elr, last_known_elr=(), leader=leader)
+
+    topics = {
+        name: replace(topic, partitions=tuple(begun_anew(topic, partition) for partition in topic.partitions))
+        for name, topic in image.topics.items()
+    }
+    recovery = ClusterRecovery(record.generation, record.at_ms, record.by, record.kept, record.given_up)
+    return replace(
+        image,
+        topics=in_order(topics),
+        controller_epoch=image.controller_epoch + RECOVERY_EPOCHS,
+        recoveries=(*image.recoveries, recovery)[-RECOVERIES_MAX:],
     )
 
 

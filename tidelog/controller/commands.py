@@ -239,7 +239,7 @@ class RegistrationOutdated(CommandAnswer, frozen=True, tag=True):
 
 
 class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
-    """What the cluster thinks of the broker. `may_stop`: it asked to, and leads nothing any more."""
+    """Tells what the cluster thinks of the broker. `may_stop`: it asked to, and leads nothing any more."""
 
     is_fenced: bool
     may_stop: bool

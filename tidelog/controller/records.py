@@ -26,6 +26,27 @@ class ClusterCreated(MetadataRecord, frozen=True, tag=True):
     cluster_id: str
 
 
+class SyncedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The replicas of a partition that hold the most, by what lies on the disks."""
+
+    topic_id: str
+    partition: int
+    nodes: tuple[int, ...]
+
+
+class ClusterRecovered(MetadataRecord, frozen=True, tag=True):
+    """The first record of a metadata log that an operator has begun anew. The fields up to `given_up` are those of
+    `ClusterRecovery`."""
+
+    generation: int
+    at_ms: int
+    by: str
+    kept: int
+    given_up: tuple[str, ...]
+    synced: tuple[SyncedReplicas, ...] = ()
+    """The in-sync sets that the image has otherwise: what was decided about them last may be lost."""
+
+
 class ControllerElected(MetadataRecord, frozen=True, tag=True):
     """The first record of a reign. Once it is applied, the controller's image is up to date, and it may decide."""
 
@@ -190,6 +211,7 @@ class ProducerIdsAllocated(MetadataRecord, frozen=True, tag=True):
 
 AnyRecord = (
     ClusterCreated
+    | ClusterRecovered
     | ControllerElected
     | VoterAssigned
     | SnapshotTaken

@@ -18,7 +18,8 @@ from tidelog.model.ids import NodeId
 
 FORMAT = 6
 FORMAT_WITHOUT_SINCE = 5
-"""The format of partitions that did not say since when their replicas are there; it is read, and never written."""
+"""The format of partitions that did not say since when their replicas are there, and of clusters without recoveries; it
+is read, and never written."""
 FORMAT_WITHOUT_LISTENERS = 4
 """The format, besides, of brokers that had no address but the HTTP listener's; it is read, and never written."""
 
@@ -96,6 +97,7 @@ def _without_since(image: ClusterImage) -> dict[str, Any]:
     for topic in encoded["topics"].values():
         for partition in topic["partitions"]:
             del partition["since"]
+    del encoded["recoveries"]
     return encoded
 
 

@@ -194,6 +194,20 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterRecovery:
+    """An operator has begun the metadata log anew, from what was left of the one before."""
+
+    generation: int
+    at_ms: int
+    by: str
+    """The user and host that ran the command."""
+    kept: int
+    """The metadata position up to which the log before was taken over."""
+    given_up: tuple[str, ...]
+    """Sentences: all that was there, or may have been, and was not taken over."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterImage:
     """The result of applying the metadata log up to `position` (exclusive)."""
 
@@ -227,6 +241,13 @@ class ClusterImage:
     """Where the newest snapshot was to be taken: an image of this position."""
     snapshot_agreed: int = 0
     """The newest position of which a majority of the voters hold one and the same snapshot."""
+    recoveries: tuple[ClusterRecovery, ...] = ()
+    """The audit records of all recoveries, oldest first."""
+
+    @property
+    def generation(self) -> int:
+        """How often the metadata log was begun anew."""
+        return self.recoveries[-1].generation if self.recoveries else 0
 
     @property
     def live_brokers(self) -> tuple[BrokerInfo, ...]:

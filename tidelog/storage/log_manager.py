@@ -170,24 +170,33 @@ class LogManager:
         """Returns True if a log of a partition, or a snapshot of the metadata, was ever written here. Blocking."""
         return any(map(self.has_log, self.partition_ids())) or bool(self._files.list(SNAPSHOTS))
 
-    def open_slots(self, now_ms: int, *, anew: bool = False) -> tuple[SlotStore, StoredSlots]:
+    def open_slots(
+        self, now_ms: int, *, anew: bool = False, incarnation: str | None = None
+    ) -> tuple[SlotStore, StoredSlots]:
         """Opens the newest replica of the metadata log, or makes an empty one; `anew`, one beside those that are there,
-        which stay as they are. Blocking. Raises as `SlotStore.open`."""
+        which stay as they are. A new one has this `incarnation`, or draws one. Blocking. Raises as `SlotStore.open`."""
         previous = self._logs.pop(METADATA_LOG, None)
         if previous is not None:
             previous.close(previous.log_start_offset)
         directory = metadata_directories(self._files)[-1]
         if anew:
             directory = f"{METADATA}-{1 + int(directory.rpartition('-')[2] if '-' in directory else 1)}"
-        store, stored = SlotStore.open(
-            self._opened, directory, METADATA_LOG, new_incarnation=self._new_incarnation(), now_ms=now_ms
-        )
+        drawn = self._new_incarnation() if incarnation is None else incarnation
+        store, stored = SlotStore.open(self._opened, directory, METADATA_LOG, new_incarnation=drawn, now_ms=now_ms)
         self._logs[METADATA_LOG] = store.journal
         return store, stored
 
     def remove_snapshots(self) -> None:
         """Removes all snapshots: they are found to be of something else. Blocking. Raises `OSError`."""
         self._files.remove_tree(SNAPSHOTS)
+
+    def set_snapshots_aside(self, generation: int) -> None:
+        """Gives the snapshots another name, under which nobody takes them for those of this generation. Blocking.
+        Raises `OSError`."""
+        aside = f"{SNAPSHOTS}-before-{generation}"
+        if self._files.exists(SNAPSHOTS) and not self._files.exists(aside):
+            self._files.rename(SNAPSHOTS, aside)
+            self._files.sync_dir("")
 
     def topic_ids(self) -> list[TopicId]:
         """Topics that have a directory here, known to anybody or not; sorted."""

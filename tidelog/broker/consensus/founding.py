@@ -80,6 +80,8 @@ class LogOrigin:
     voters: VoterSet
     is_founder: bool
     """The engine is to found this cluster with these voters; otherwise they exist, and this broker only learns."""
+    generation: int = 0
+    """How often the cluster's metadata log was begun anew."""
 
 
 def _tell_nobody(reason: str) -> None:
@@ -158,8 +160,12 @@ def _joining(answers: Sequence[QuorumDescribed], named_by: str, past: Past) -> L
                 f"this data directory belongs to cluster {past.cluster_id}, and node {answer.node_id}, which "
                 f"{named_by} or --join names, to {theirs}; correct that setting, or choose another log.dir"
             )
+    # Whoever was not there when the log was begun anew knows voters of the past, and is refused by those of today.
+    generation = max([past.generation, *(answer.generation for answer in answers)])
     sets = [
-        (decode_voters(answer.voters), answer.cluster_id, answer.voters_position) for answer in answers if answer.voters
+        (decode_voters(answer.voters), answer.cluster_id, answer.voters_position)
+        for answer in answers
+        if answer.voters and answer.generation == generation
     ]
     if not sets:
         return None
@@ -171,7 +177,7 @@ def _joining(answers: Sequence[QuorumDescribed], named_by: str, past: Past) -> L
             f"{named_by} or --join"
         )
     newest = max(sets, key=lambda found: found[2])[0]
-    return LogOrigin(clusters[0], newest, is_founder=False)
+    return LogOrigin(clusters[0], newest, is_founder=False, generation=generation)
 
 
 def _from_answers(

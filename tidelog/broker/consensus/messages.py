@@ -58,6 +58,8 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     remembers: str | None = None
     """The cluster whose data it holds though its metadata log is lost, empty if it cannot say which; else None. Such a
     broker founds nothing, and nobody founds with it."""
+    generation: int = 0
+    """How often that cluster's metadata log was begun anew."""
 
 
 class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):

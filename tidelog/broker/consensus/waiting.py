@@ -25,6 +25,8 @@ class Past:
     """False if it holds data: its broker has been in a cluster, and that one is its own for ever."""
     cluster_id: str = ""
     """The id of that cluster; empty if it is not known."""
+    generation: int = 0
+    """Its generation, as far as the directory knows: the broker joins no older one."""
 
     @property
     def remembers(self) -> str | None:

@@ -17,9 +17,10 @@ from contextlib import suppress
 from functools import partial
 
 import structlog
+from msgspec import structs
 
 from tidelog.broker.consensus.elected_log import ElectedLog
-from tidelog.broker.consensus.founding import ASK_S_MAX, Address, NamedVoter, ask_member, find_origin
+from tidelog.broker.consensus.founding import ASK_S_MAX, Address, LogOrigin, NamedVoter, ask_member, find_origin
 from tidelog.broker.consensus.log_member import LogMember
 from tidelog.broker.consensus.lost_voters import lacks_majority, lost_voters
 from tidelog.broker.consensus.messages import QuorumDescribed
@@ -33,6 +34,7 @@ from tidelog.model.ports import Clock, Entropy
 from tidelog.storage.directory_identity import DirectoryIdentity
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import PeerNode
+from tidelog.transport.peer.hello import outdated
 
 logger = structlog.get_logger("tidelog.quorum")
 
@@ -119,7 +121,7 @@ class MetadataBootstrap:
         identity, known = self._manager.identity, self._manager.identity.current
         if known is not None:
             may_found = self._may_found_anew() and not self._is_amnesiac
-            return Past(may_found, "" if may_found else known.cluster_id)
+            return Past(may_found, "" if may_found else known.cluster_id, 0 if may_found else known.generation)
         was_there = self._is_amnesiac or identity.is_lost or self._manager.holds_data()
         return Past(not was_there, self.member.cluster_id)
 
@@ -138,7 +140,7 @@ class MetadataBootstrap:
         if past.remembers and self._manager.identity.current is not None and not self._is_old:
             self.lost_storage = self._manager.identity.current.storage
         # The identity is durable before the metadata log may hold anything that others count on.
-        await log_writer.perform(partial(self._identify, origin.cluster_id, founds=origin.is_founder))
+        await log_writer.perform(partial(self._identify, origin))
         await self.member.begin(origin, log_writer)
 
     async def _contacts(self, contacts: Contacts, past: Past) -> Sequence[Address]:
@@ -161,7 +163,8 @@ class MetadataBootstrap:
         """
         if self._past is None:
             raise NotController("this broker is still reading its disk; ask again")
-        return self.member.described_as_new(self.named, self._past.remembers)
+        described = self.member.described_as_new(self.named, self._past.remembers)
+        return structs.replace(described, generation=self._past.generation)
 
     async def find_loss(self, log: ElectedLog) -> str:
         """Asks the voters; says what to do if a majority of them has lost its disks, and is empty otherwise."""
@@ -179,31 +182,34 @@ class MetadataBootstrap:
         identity = self._manager.identity
         member, current = self.member, identity.current
         if current is None or current.storage != member.incarnation:
-            await log_writer.perform(partial(self._identify, member.cluster_id, founds=False))
+            assert member.contacts is not None, "a log is known"
+            origin = LogOrigin(member.cluster_id, member.contacts, is_founder=False, generation=self.generation)
+            await log_writer.perform(partial(self._identify, origin))
 
-    def _identify(self, cluster_id: str, *, founds: bool) -> None:
+    def _identify(self, origin: LogOrigin) -> None:
         """Blocking. Raises `OSError`."""
-        identity, storage = self._manager.identity, self.member.incarnation
-        if identity.current is None:
-            identity.store(
-                DirectoryIdentity(
-                    cluster_id=cluster_id,
-                    node_id=self._node_id,
-                    storage=storage,
-                    founds=founds,
-                    starts=1 if self._past is not None else 0,
-                )
-            )
-        else:
-            renewals = identity.current.renewals + identity.current.is_old
-            identity.change(
-                cluster_id=cluster_id,
+        identity = self._manager.identity
+        known = identity.current or DirectoryIdentity(
+            cluster_id="", node_id=self._node_id, storage="", starts=1 if self._past is not None else 0
+        )
+        identity.store(
+            structs.replace(
+                known,
+                cluster_id=origin.cluster_id,
                 node_id=self._node_id,
-                storage=storage,
-                founds=founds,
+                storage=self.member.incarnation,
+                founds=origin.is_founder,
+                generation=origin.generation,
                 is_old=False,
-                renewals=renewals,
+                renewals=known.renewals + known.is_old,
             )
+        )
+
+    @property
+    def generation(self) -> int:
+        """How often the cluster's metadata log was begun anew, as this directory remembers."""
+        known = self._manager.identity.current
+        return 0 if known is None else known.generation
 
     def check_alone(self, log: ElectedLog) -> None:
         """Raises `MetadataDamaged` if the only voter has lost something: nobody can give it back."""
@@ -236,3 +242,5 @@ class MetadataBootstrap:
                     f"cluster.voters or cluster.join names, to {theirs}; correct that setting, or choose "
                     "another log.dir"
                 )
+            if theirs and answer.generation > self.generation:
+                raise WrongCluster(outdated(self._node_id, self.generation, answer.generation))

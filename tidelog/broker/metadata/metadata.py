@@ -146,6 +146,11 @@ class ClusterMetadata:
         return "" if self._member is None else self._member.cluster_id
 
     @property
+    def generation(self) -> int:
+        """How often the metadata log of this broker's cluster was begun anew."""
+        return self._bootstrap.generation
+
+    @property
     def lost_storage(self) -> str:
         """The disk that this directory took part with before it was lost; empty if none was."""
         return self._bootstrap.lost_storage
@@ -331,7 +336,8 @@ class ClusterMetadata:
     def described(self) -> QuorumDescribed:
         """Describes this broker to one that starts. Raises as `MetadataBootstrap.described`."""
         if self._is_open:
-            return self._log.described(self._bootstrap.named)
+            described = self._log.described(self._bootstrap.named)
+            return msgspec.structs.replace(described, generation=self.generation)
         return self._bootstrap.described()
 
     def snapshot_part(self, asked: FetchSnapshot) -> Answer:

@@ -33,6 +33,8 @@ class Hello(msgspec.Struct, frozen=True):
     """The offset of the registration in the metadata log; -1 before it."""
     protocol_version: int = PROTOCOL_VERSION
     """Of the messages: who speaks another one is refused."""
+    generation: int = 0
+    """How often the cluster's metadata log was begun anew; it counts with a `cluster_id`."""
 
     def describe(self) -> str:
         """For people."""
@@ -54,7 +56,19 @@ def refusal(mine: Hello, theirs: Hello) -> str | None:
             f"node {theirs.node_id} belongs to cluster {theirs.cluster_id}, and node {mine.node_id} to cluster "
             f"{mine.cluster_id}; check the peer addresses in the settings of both"
         )
+    if mine.cluster_id and theirs.cluster_id and mine.generation != theirs.generation:
+        older, newer = sorted((mine, theirs), key=lambda hello: hello.generation)
+        return outdated(older.node_id, older.generation, newer.generation)
     return None
+
+
+def outdated(node_id: int, generation: int, newest: int) -> str:
+    """Says what is wrong with a broker that was not there when the metadata log was begun anew, and what to do."""
+    return (
+        f"node {node_id} is of generation {generation} of the cluster, and `tidelog cluster recover` has begun "
+        f"generation {newest}: what node {node_id} knows is not true any more; move its metadata directories and "
+        "snapshots/ away, and it joins again with another disk"
+    )
 
 
 class Incarnations:

@@ -13,7 +13,7 @@ from tests.unit.transport.peer.brokers import PORT, Broker, Echo, Hold, World, i
 from tidelog.model.ports import Buffer, FrameConnection
 from tidelog.transport.peer import Hello, PeerBounds, PeerLost, PeerRefused
 from tidelog.transport.peer.frames import Kind, MessageCodec, pack, unpack
-from tidelog.transport.peer.hello import Incarnations
+from tidelog.transport.peer.hello import Incarnations, refusal
 
 CODEC = MessageCodec([Echo])
 
@@ -74,6 +74,16 @@ def test_brokers_of_different_clusters_do_not_talk_and_say_so_naming_both() -> N
         assert len(logs) <= 4, "the same complaint is not made at each attempt"
 
     in_world(scenario)
+
+
+@pytest.mark.parametrize(("first", "second", "older"), [(0, 1, 1), (2, 1, 2)])
+def test_brokers_of_different_generations_do_not_talk_and_say_which_is_over(
+    first: int, second: int, older: int
+) -> None:
+    mine, theirs = Hello(1, "a", "c", generation=first), Hello(2, "b", "c", generation=second)
+    for why in (refusal(mine, theirs), refusal(theirs, mine)):
+        assert why is not None and why.startswith(f"node {older} is of generation {min(first, second)} of the cluster")
+    assert refusal(mine, Hello(2, "b", "", generation=second)) is None, "it may ask"
 
 
 def test_who_knows_no_cluster_may_talk_to_anybody_and_the_handler_sees_it() -> None:

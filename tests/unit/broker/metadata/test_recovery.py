@@ -1,0 +1,160 @@
+"""Recovering a metadata log from data directories: what is taken over, what is given up, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.conftest import ADDRESS, Bench, batch, produce, values
+from tidelog.broker.metadata.recovery import CannotRecover, RecoveryPlan, carry_out, plan_recovery
+from tidelog.broker.metadata.remains import Entry, Remains, look, restore
+from tidelog.controller.records import BrokerFenced, ClusterCreated, TopicDeleted, encode_record
+from tidelog.replication.paxos.numbers import make_number
+from tidelog.replication.paxos.state import NOP, Kind, Prefix, Value
+from tidelog.storage.disk_files import DiskFiles
+from tidelog.storage.log_manager import LogManager
+
+OLD, NEW = make_number(1, 1), make_number(2, 2)
+
+
+def value(offset: int, number: int = OLD, digest: bytes = b"d") -> Value:
+    return Value(Kind.APPEND, number, offset, 1, digest)
+
+
+def chosen(offset: int) -> Entry:
+    payload = encode_record(ClusterCreated("c") if offset == 0 else TopicDeleted(f"{offset:032x}"))
+    return Entry(OLD, value(offset), True, payload)
+
+
+def accepted(offset: int, number: int, digest: bytes = b"d") -> Entry:
+    return Entry(number, value(offset, number, digest), False, encode_record(BrokerFenced(7, offset)))
+
+
+def remains(name: str, tmp_path: Path, entries: dict[int, Entry]) -> Remains:
+    found = Remains(name, DiskFiles(str(tmp_path / name)), None, {"c"}, int(name), f"disk-{name}")
+    found.floors.append(Prefix())
+    found.entries |= entries
+    return found
+
+
+# -- what is taken over ----------------------------------------------------------------------------------------------
+
+
+def test_the_disks_complete_each_other(tmp_path: Path) -> None:
+    one = remains("1", tmp_path, {0: chosen(0), 2: chosen(2)})
+    two = remains("2", tmp_path, {0: chosen(0), 1: chosen(1)})
+    restored = restore([one, two])
+    assert restored is not None
+    assert (restored.position, restored.image.position, restored.unproven) == (3, 3, ())
+
+
+def test_what_was_accepted_is_taken_over_by_the_higher_number(tmp_path: Path) -> None:
+    """It may have been chosen, and answered; nobody wrote that down yet."""
+    one = remains("1", tmp_path, {0: chosen(0), 1: accepted(1, OLD, b"old")})
+    two = remains("2", tmp_path, {0: chosen(0), 1: accepted(1, NEW, b"new")})
+    restored = restore([one, two])
+    assert restored is not None
+    assert (restored.position, restored.unproven, restored.prefix.epoch) == (2, (1,), NEW)
+
+
+def test_what_is_chosen_wins_over_a_higher_number(tmp_path: Path) -> None:
+    one = remains("1", tmp_path, {0: chosen(0), 1: chosen(1)})
+    two = remains("2", tmp_path, {0: chosen(0), 1: accepted(1, NEW)})
+    restored = restore([two, one])
+    assert restored is not None and (restored.prefix.epoch, restored.unproven) == (OLD, ())
+
+
+def test_a_value_older_than_what_stands_before_it_means_nothing(tmp_path: Path) -> None:
+    ghost = Entry(NEW, value(0, OLD), True, b"no record")
+    barrier = Entry(NEW, Value(Kind.BARRIER, NEW), True, None)
+    restored = restore([remains("1", tmp_path, {0: chosen(0), 1: barrier, 2: ghost, 3: Entry(NEW, NOP, True, None)})])
+    assert restored is not None and (restored.position, restored.image.position) == (4, 1)
+
+
+def test_what_lies_behind_a_gap_is_given_up(tmp_path: Path) -> None:
+    restored = restore([remains("1", tmp_path, {0: chosen(0), 2: chosen(2), 3: chosen(3)})])
+    assert restored is not None and (restored.position, restored.unreached) == (1, (2, 3))
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_different_histories_are_refused(tmp_path: Path) -> None:
+    other = Entry(OLD, value(1, digest=b"other"), True, b"")
+    given = [remains("1", tmp_path, {0: chosen(0), 1: chosen(1)}), remains("2", tmp_path, {0: chosen(0), 1: other})]
+    with pytest.raises(CannotRecover, match="1 and 2 have different entries at position 1"):
+        plan_recovery(given)
+
+
+def test_several_clusters_and_one_broker_twice_are_refused(tmp_path: Path) -> None:
+    one, two = remains("1", tmp_path, {0: chosen(0)}), remains("2", tmp_path, {0: chosen(0)})
+    two.cluster_ids = {"d"}
+    with pytest.raises(CannotRecover, match="several clusters: 1 is of c; 2 is of d"):
+        plan_recovery([one, two])
+    two.cluster_ids, two.node_id = {"c"}, 1
+    with pytest.raises(CannotRecover, match="broker 1's"):
+        plan_recovery([one, two])
+    two.node_id = 0
+    with pytest.raises(CannotRecover, match="says whose it is"):
+        plan_recovery([one, two])
+
+
+# -- with a broker ---------------------------------------------------------------------------------------------------
+
+
+def recover(path: Path) -> RecoveryPlan:
+    """Recovers a cluster of one broker."""
+    plan = plan_recovery([look("it", DiskFiles(str(path)))])
+    manager = LogManager(DiskFiles(str(path)), open_max=16, new_incarnation=lambda: "unused")
+    carry_out(plan, {"it": manager}, 1_000, "me@here")
+    manager.close({})
+    return plan
+
+
+async def test_a_broker_goes_on_after_each_recovery(bench: Bench, tmp_path: Path) -> None:
+    await produce(await bench.topic(), batch(b"a"))
+    cluster_id, epoch = bench.broker.cluster_id, bench.partition().leader_epoch
+    for generation in (1, 2):
+        await bench.broker.stop()
+        assert recover(tmp_path / "data").generation == generation
+        await bench.start()
+        assert (bench.broker.cluster_id, bench.broker.image.generation) == (cluster_id, generation)
+        assert bench.broker.image.recoveries[-1].by == "me@here"
+        assert bench.partition().leader_epoch > epoch
+        epoch = bench.partition().leader_epoch
+        assert values(bench.partition()) == [b"a"] * generation
+        await produce(bench.partition(), batch(b"a"))
+        await bench.topic(f"after-{generation}")
+
+
+async def test_a_broker_without_metadata_log_waits_and_names_the_command(bench: Bench, tmp_path: Path) -> None:
+    await bench.broker.stop()
+    shutil.rmtree(tmp_path / "data" / "metadata")
+    broker = bench.make()
+    with pytest.raises(TimeoutError):
+        await start_for_a_moment(bench)
+    assert "holds data of cluster" in broker.stage and "tidelog cluster recover" in broker.stage
+    await broker.stop()
+    with pytest.raises(CannotRecover, match="names and settings of the topics are lost"):
+        recover(tmp_path / "data")
+
+
+async def start_for_a_moment(bench: Bench) -> None:
+    async with asyncio.timeout(1.0):
+        await bench.broker.start(ADDRESS)
+
+
+async def test_a_crash_in_the_midst_leaves_directories_that_can_be_given_again(bench: Bench, tmp_path: Path) -> None:
+    await produce(await bench.topic(), batch(b"a"))
+    await bench.broker.stop()
+    before = tmp_path / "before"
+    shutil.copytree(tmp_path / "data", before)
+    recover(tmp_path / "data")
+    for name in ("identity.0", "identity.1"):  # they are written last
+        shutil.copy(before / name, tmp_path / "data" / name)
+    assert recover(tmp_path / "data").restored.image.generation == 1
+    await bench.start()
+    assert values(bench.partition()) == [b"a"]

@@ -1,0 +1,229 @@
+"""Beginning a cluster's metadata log anew, by an operator's word, when a majority of its voters is lost.
+
+The new log goes on from what remains (`remains`), under the same cluster id and a higher *generation*. One of the given
+directories gets it, as its only voter; the others learn it from there, and vote again as the controller sees fit. No
+disk of a topic counts as lost for that: a directory keeps the storage under which its replicas are known.
+
+What was decided last may be gone: elections, registrations, new topics. So positions, offsets, voter ids and epochs
+jump, and name nothing twice; and of each partition with in-sync replicas, those count as in sync that hold the most.
+
+Nothing is removed: the old replicas of the log stay, the old snapshots get another name. Brokers that were not given
+are of the generation before, and refused. A crash in the midst leaves directories that can be given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from tidelog.broker.consensus.log_member import LogFacts
+from tidelog.broker.consensus.payloads import digest_of
+from tidelog.broker.consensus.stored import Identity, encode_identity
+from tidelog.broker.metadata.remains import Remains, Restored, differences, restore
+from tidelog.broker.metadata.snapshots import SnapshotVoters
+from tidelog.controller.apply import with_voters
+from tidelog.controller.records import ClusterRecovered, SyncedReplicas, encode_record
+from tidelog.controller.snapshot import encode_image
+from tidelog.model.cluster import ISR, ClusterImage, Voter
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ports import Files
+from tidelog.replication.paxos.numbers import next_number
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Status, Value
+from tidelog.replication.paxos.voters import VoterSet, encode_voters
+from tidelog.storage.directory_identity import DirectoryIdentity
+from tidelog.storage.log_manager import LogManager, log_directory, stored_logs
+from tidelog.storage.read_only import open_read_only
+
+POSITIONS_SKIPPED = 1 << 20
+"""Positions, and offsets, of the part of a log that was lost are fewer."""
+VOTER_IDS_SKIPPED = 64
+
+
+class CannotRecover(InvalidRequest):
+    """These directories do not make one cluster, or nothing that names its topics is left. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """The recovery that `carry_out` would write."""
+
+    cluster_id: str
+    generation: int
+    base: Remains
+    """The directory that gets the log."""
+    given: tuple[Remains, ...]
+    restored: Restored
+    voter: Voter
+    synced: tuple[SyncedReplicas, ...]
+    given_up: tuple[str, ...]
+
+
+def plan_recovery(given: Sequence[Remains]) -> RecoveryPlan:
+    """Decides how to go on. Nothing is changed. Raises `CannotRecover`, `OSError`."""
+    cluster_id = _check(given)
+    restored = restore(given)
+    if restored is None or not restored.image.cluster_id:
+        raise CannotRecover(
+            "no metadata log and no snapshot is left in these directories, so the names and settings of the topics are "
+            f"lost: {'; '.join(_topics_left(given)) or 'no topics are there either'}. Nothing was changed; look for a "
+            "copy of metadata/ or snapshots/ of any broker of the cluster, or give the other brokers' directories"
+        )
+    image = restored.image
+    generation = 1 + max([image.generation, *(found.identity.generation for found in given if found.identity)])
+    base, voter = _choose_base(given, restored)
+    synced = tuple(_synced(given, image))
+    given_up = tuple(_given_up(given, restored, synced))
+    return RecoveryPlan(cluster_id, generation, base, tuple(given), restored, voter, synced, given_up)
+
+
+def _check(given: Sequence[Remains]) -> str:
+    """Returns the cluster's id. Raises `CannotRecover` if these are not directories of one cluster and one history."""
+    ids = sorted(set().union(*(found.cluster_ids for found in given)))
+    if len(ids) > 1:
+        of = "; ".join(f"{found.name} is of {', '.join(sorted(found.cluster_ids)) or 'none'}" for found in given)
+        raise CannotRecover(f"these directories are of several clusters: {of}")
+    if not ids:
+        raise CannotRecover(f"nothing in {', '.join(found.name for found in given)} says of which cluster it is")
+    nodes = [found.node_id for found in given if found.node_id]
+    doubled = sorted({node for node in nodes if nodes.count(node) > 1})
+    if doubled:
+        raise CannotRecover(f"several of these directories are broker {doubled[0]}'s; give the newest of them only")
+    nameless = [found.name for found in given if not found.node_id]
+    if nameless:
+        raise CannotRecover(
+            f"nothing in {nameless[0]} says whose it is; start that broker on an empty directory instead"
+        )
+    for difference in differences(given):
+        raise CannotRecover(f"these directories have different histories: {difference}; leave out the wrong one")
+    return ids[0]
+
+
+def _topics_left(given: Sequence[Remains]) -> Iterator[str]:
+    for found in given:
+        topics = sorted({identity.topic_id for identity in stored_logs(found.files).values()} - {"0" * 32})
+        if topics:
+            yield f"{found.name} has data of topics {', '.join(topics)}"
+
+
+def _choose_base(given: Sequence[Remains], restored: Restored) -> tuple[Remains, Voter]:
+    """Returns the directory of the broker that goes furthest and is known, and what it is as a voter."""
+    image = restored.image
+    known = [found for found in given if NodeId(found.node_id) in image.brokers]
+    if not known:
+        brokers = ", ".join(map(str, image.brokers)) or "none"
+        raise CannotRecover(f"none of these directories is of a broker that the metadata know ({brokers})")
+    base = max(known, key=lambda found: (found.storage == _storage(image, found), found.position, -found.node_id))
+    broker = image.brokers[NodeId(base.node_id)]
+    next_voter_id = max(image.next_voter_id, 1 if restored.voters is None else restored.voters.next_voter_id)
+    voter_id = next_voter_id + VOTER_IDS_SKIPPED
+    return base, Voter(voter_id, base.node_id, base.storage, broker.peer_host, broker.peer_port)
+
+
+def _storage(image: ClusterImage, found: Remains) -> str:
+    broker = image.brokers.get(NodeId(found.node_id))
+    return "" if broker is None else broker.storage
+
+
+# -- in-sync replicas ------------------------------------------------------------------------------------------------
+
+
+def _synced(given: Sequence[Remains], image: ClusterImage) -> Iterator[SyncedReplicas]:
+    """Yields the in-sync sets that the disks show otherwise than the image."""
+    for topic in image.topics.values():
+        for partition in topic.partitions if topic.commit_protocol == ISR else ():
+            ends = {
+                found.node_id: end
+                for found in given
+                if NodeId(found.node_id) in partition.replicas and found.storage == _storage(image, found)
+                if (end := _log_end(found.files, PartitionId(topic.topic_id, partition.partition))) is not None
+            }
+            furthest = max(ends.values(), default=None)
+            nodes = tuple(node for node in partition.replicas if ends.get(node) == furthest)
+            if furthest is not None and set(nodes) != {*partition.isr, *partition.elr}:
+                yield SyncedReplicas(topic.topic_id, partition.partition, nodes)
+
+
+def _log_end(files: Files, partition_id: PartitionId) -> tuple[int, int] | None:
+    """Returns the last leader epoch of a log, and its end; None if there is no log, or it cannot be read."""
+    directory = log_directory(partition_id)
+    if not files.exists(directory):
+        return None
+    log, _ = open_read_only(files, directory, partition_id)
+    try:
+        return (log.lineage[-1][0] if log.lineage else -1), log.log_end_offset
+    finally:
+        log.close(0)
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def _given_up(given: Sequence[Remains], restored: Restored, synced: Sequence[SyncedReplicas]) -> Iterator[str]:
+    if restored.unreached:
+        yield (
+            f"{len(restored.unreached)} entries of the metadata log, at positions {restored.unreached[0]} to "
+            f"{restored.unreached[-1]}: the one at {restored.position} is on none of these disks"
+        )
+    nodes = {found.node_id for found in given}
+    absent = [str(node) for node in restored.image.brokers if node not in nodes]
+    if absent:
+        yield f"all that only brokers {', '.join(absent)} know, which are not given and join with another disk"
+    for found in synced:
+        topic = restored.image.topic_by_id(found.topic_id)
+        assert topic is not None, "it is of the image"
+        yield (
+            f"what the metadata say of the in-sync replicas of {topic.name}-{found.partition}: now they are those that "
+            f"hold the most, on {'brokers' if len(found.nodes) > 1 else 'broker'} {', '.join(map(str, found.nodes))}"
+        )
+    yield f"what was decided from position {restored.position} on, if anything was"
+
+
+# -- doing it --------------------------------------------------------------------------------------------------------
+
+
+def carry_out(plan: RecoveryPlan, managers: dict[str, LogManager], now_ms: int, by: str) -> None:
+    """Writes it. `managers` hold the directories, by name. Blocking. Raises `OSError`; it can be repeated then."""
+    for found in sorted(plan.given, key=lambda found: found is plan.base):
+        manager = managers[found.name]
+        manager.set_snapshots_aside(plan.generation)
+        if found is plan.base:
+            _write_log(plan, manager, now_ms, by)
+        else:
+            manager.open_slots(now_ms, anew=True, incarnation=found.storage)
+        known = manager.identity.current or DirectoryIdentity(
+            cluster_id=plan.cluster_id, node_id=found.node_id, storage=found.storage
+        )
+        manager.identity.store(
+            msgspec.structs.replace(known, storage=found.storage, founds=False, generation=plan.generation)
+        )
+
+
+def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) -> None:
+    """Writes a snapshot of all that is taken over, and behind it a log with one entry: the audit record."""
+    restored, voter = plan.restored, plan.voter
+    position = restored.position + POSITIONS_SKIPPED
+    offset = restored.image.position + POSITIONS_SKIPPED
+    voters = VoterSet((voter,), voter.voter_id + 1)
+    image = replace(with_voters(restored.image, voters.voters, voters.next_voter_id), position=offset)
+    header = msgspec.msgpack.encode(SnapshotVoters(voters, position - 1))
+    manager.snapshots.write(position, header, encode_image(image))
+
+    number = next_number(max(found.number_max for found in plan.given), voter.voter_id)
+    kept = restored.image.position
+    payload = encode_record(ClusterRecovered(plan.generation, now_ms, by, kept, plan.given_up, plan.synced))
+    value = Value(Kind.APPEND, number, offset, 1, digest_of(payload))
+    floor = Prefix(position, restored.prefix.epoch, offset)
+    metadata = Metadata(plan.base.storage, Status.VOTING, number, number, plan.cluster_id)
+    contacts = encode_voters(voters)
+    facts = LogFacts(voter.node_id, plan.cluster_id, metadata, b"", contacts, voter.voter_id)
+
+    store, _ = manager.open_slots(now_ms, anew=True, incarnation=plan.base.storage)
+    store.set_floor(position, msgspec.msgpack.encode(floor))
+    store.put(position, number, encode_identity(Identity(value, True)), payload, digest=value.digest)
+    flush = store.begin_flush()
+    flush.run()
+    store.end_flush(flush, None)
+    store.store_facts(msgspec.msgpack.encode(facts))()

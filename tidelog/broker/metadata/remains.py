@@ -1,0 +1,230 @@
+"""The remains of a metadata log, in the data directories of brokers that do not run: what they still say together.
+
+Every directory may hold snapshots, and replicas of the log; a disk that forgot its promises keeps what it had beside
+the one that was begun after it. Nothing here is asked for its vote, so that does not matter: an entry that any disk
+knows to be chosen is chosen.
+
+The end of the log is another matter. That an entry is chosen is written down lazily, so the last ones are only known to
+be accepted. To take such an entry over is always safe: nobody was told that it failed for good. To leave it out is not:
+it may have been chosen, and answered. So all that follows without a gap is taken over, of two that differ the one with
+the higher number, as a Paxos leader would.
+
+A value that is older than what stands before it means nothing (`paxos.apply`), so the newest birth at a position has to
+be known there: from a floor, and all entries since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from tidelog.broker.consensus.log_member import facts_of
+from tidelog.broker.consensus.stored import stored_log
+from tidelog.broker.metadata.snapshots import SnapshotVoters
+from tidelog.controller.apply import apply, with_voters
+from tidelog.controller.records import decode_record
+from tidelog.controller.snapshot import decode_image
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import TidelogError
+from tidelog.model.ports import Files
+from tidelog.replication.paxos.apply import Verdict, fold
+from tidelog.replication.paxos.state import NOP, Kind, Metadata, Prefix, Value
+from tidelog.replication.paxos.voters import VoterSet, decode_voters
+from tidelog.storage.directory_identity import DirectoryIdentity, DirectoryIdentityStore
+from tidelog.storage.log_manager import METADATA_LOG, SNAPSHOTS, metadata_directories, stored_topics
+from tidelog.storage.read_only import ReadOnlyFiles
+from tidelog.storage.slot_store import SlotStore
+from tidelog.storage.snapshots import SnapshotStore
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A position of the log, as one disk knows it."""
+
+    number: int
+    value: Value
+    is_chosen: bool
+    payload: bytes | None
+
+
+@dataclass(slots=True)
+class Remains:
+    """A directory has these; its replicas of the log are of one history, since its broker was in one cluster only."""
+
+    name: str
+    files: Files
+    identity: DirectoryIdentity | None
+    cluster_ids: set[str] = field(default_factory=set)
+    node_id: int = 0
+    storage: str = ""
+    snapshot: tuple[int, str, bytes, VoterSet] | None = None
+    """Position, root, body and voters of the newest that is whole."""
+    floors: list[Prefix] = field(default_factory=list)
+    entries: dict[int, Entry] = field(default_factory=dict)
+    number_max: int = 0
+    """The largest number that this disk has heard of."""
+    damage: list[str] = field(default_factory=list)
+
+    @property
+    def position(self) -> int:
+        """How far this directory alone goes, counting entries that are not known to be chosen."""
+        begin = max([0, *(floor.position for floor in self.floors), *([self.snapshot[0]] if self.snapshot else [])])
+        return next(
+            position for position in range(begin, begin + len(self.entries) + 1) if position not in self.entries
+        )
+
+    @property
+    def has_topics(self) -> bool:
+        return bool(stored_topics(self.files))
+
+
+def look(name: str, files: Files) -> Remains:
+    """Reads what a directory still has. Nothing in it is changed. Raises `OSError`."""
+    remains = Remains(name, files, DirectoryIdentityStore(ReadOnlyFiles(files)).current)
+    for directory in metadata_directories(files):
+        if files.exists(directory):
+            try:
+                _look_at_log(remains, directory)
+            except (TidelogError, msgspec.DecodeError) as error:
+                remains.damage.append(f"{directory} cannot be read: {error}")
+    loaded = SnapshotStore(ReadOnlyFiles(files), SNAPSHOTS).load_newest()
+    remains.damage += [f"a snapshot is damaged: {damage}" for damage in loaded.damaged]
+    if loaded.snapshot is not None:
+        header = loaded.snapshot.header
+        voters = msgspec.msgpack.decode(header.header, type=SnapshotVoters).voters
+        remains.snapshot = (header.position, header.root.hex(), loaded.snapshot.body, voters)
+        remains.cluster_ids.add(decode_image(loaded.snapshot.body).cluster_id)
+    if remains.identity is not None:
+        remains.cluster_ids.add(remains.identity.cluster_id)
+        remains.node_id, remains.storage = remains.identity.node_id, remains.identity.storage
+    remains.cluster_ids.discard("")
+    return remains
+
+
+def _look_at_log(remains: Remains, directory: str) -> None:
+    store, stored = SlotStore.look(remains.files, directory, METADATA_LOG)
+    try:
+        facts = facts_of(stored)
+        metadata = Metadata("") if facts is None else facts.metadata
+        if facts is not None:
+            remains.cluster_ids.add(facts.cluster_id)
+            remains.node_id, remains.storage = facts.node_id, store.incarnation
+        if stored.is_amnesiac:
+            remains.damage.append(f"{directory} has lost something: {stored.report.findings[-1]}")
+        log = stored_log(stored, metadata)
+        if facts is not None or log.slots or log.floor.position:
+            remains.floors.append(log.floor)
+        remains.number_max = max(remains.number_max, metadata.promised, metadata.issued)
+        for slot in log.slots:
+            remains.number_max = max(remains.number_max, slot.number, slot.value.birth)
+            if slot.faulty:
+                remains.damage.append(f"position {slot.position} in {directory} is damaged")
+                continue
+            payload = store.payload(slot.position, slot.value.digest) if slot.value.digest else None
+            _take(remains.entries, slot.position, Entry(slot.number, slot.value, slot.learned, payload))
+    finally:
+        store.close()
+
+
+def _take(entries: dict[int, Entry], position: int, entry: Entry) -> None:
+    known = entries.get(position)
+    if known is None or (entry.is_chosen, entry.number) > (known.is_chosen, known.number):
+        entries[position] = entry
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The state at the end of all that can be taken over. `position` is exclusive."""
+
+    image: ClusterImage
+    position: int
+    prefix: Prefix
+    voters: VoterSet | None
+    unproven: tuple[int, ...]
+    """Positions that were taken over though no disk knows them to be chosen."""
+    unreached: tuple[int, ...]
+    """Positions behind a gap: what is there is given up."""
+
+
+def differences(all_remains: Sequence[Remains]) -> Iterator[str]:
+    """Yields what two directories say differently that cannot both be true: they have different histories."""
+    chosen: dict[int, tuple[str, Value]] = {}
+    roots: dict[int, tuple[str, str]] = {}
+    for remains in all_remains:
+        for position, entry in remains.entries.items():
+            name, value = (
+                chosen.setdefault(position, (remains.name, entry.value)) if entry.is_chosen else ("", entry.value)
+            )
+            if value != entry.value:
+                yield f"{name} and {remains.name} have different entries at position {position}"
+        if remains.snapshot is not None:
+            name, root = roots.setdefault(remains.snapshot[0], (remains.name, remains.snapshot[1]))
+            if root != remains.snapshot[1]:
+                yield f"{name} and {remains.name} have different snapshots of position {remains.snapshot[0]}"
+
+
+def restore(all_remains: Sequence[Remains]) -> Restored | None:
+    """Goes on from the best snapshot, or from the beginning, as far as entries follow. None if nothing is left."""
+    merged: dict[int, Entry] = {}
+    for remains in all_remains:
+        for position, entry in remains.entries.items():
+            _take(merged, position, entry)
+    floors = [floor for remains in all_remains for floor in remains.floors]
+    restored = [_replay(start, floors, merged) for start in _starts(all_remains)]
+    return max(restored, key=lambda found: (found.image.generation, found.position), default=None)
+
+
+def _starts(all_remains: Iterable[Remains]) -> Iterator[Restored]:
+    for remains in all_remains:
+        if remains.snapshot is not None:
+            position, _, body, voters = remains.snapshot
+            yield Restored(decode_image(body), position, Prefix(position), voters, (), ())
+        if any(floor.position == 0 for floor in remains.floors) and 0 in remains.entries:
+            yield Restored(ClusterImage(""), 0, Prefix(0), None, (), ())
+
+
+def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry]) -> Restored:
+    image, voters, position = start.image, start.voters, start.position
+    prefix = _prefix_at(position, floors, merged) or _prefix_of_snapshot(position, image.position)
+    unproven: list[int] = []
+    while (entry := merged.get(position)) is not None:
+        value = entry.value
+        prefix, verdict = fold(prefix, value)
+        if verdict is Verdict.APPLIED and entry.payload is not None:
+            if value.kind is Kind.VOTERS:
+                voters = decode_voters(entry.payload)
+                image = with_voters(image, voters.voters, voters.next_voter_id)
+            else:
+                for i, line in enumerate(entry.payload.split(b"\n")):
+                    image = apply(image, decode_record(line), value.base_offset + i)
+        if not entry.is_chosen and value != NOP:
+            unproven.append(position)
+        position += 1
+    unreached = tuple(sorted(other for other in merged if other > position))
+    return replace(
+        start,
+        image=image,
+        position=position,
+        prefix=prefix,
+        voters=voters,
+        unproven=tuple(unproven),
+        unreached=unreached,
+    )
+
+
+def _prefix_of_snapshot(position: int, next_offset: int) -> Prefix:
+    """Returns the prefix of a snapshot without a log: nothing older can stand behind it."""
+    return Prefix(position, next_offset=next_offset)
+
+
+def _prefix_at(position: int, floors: Sequence[Prefix], merged: dict[int, Entry]) -> Prefix | None:
+    """Returns what the log says of all before this position, if it can be told."""
+    for floor in sorted(floors, key=lambda floor: -floor.position):
+        prefix = floor
+        while prefix.position < position and (entry := merged.get(prefix.position)) is not None:
+            prefix, _ = fold(prefix, entry.value)
+        if prefix.position == position:
+            return prefix
+    return None

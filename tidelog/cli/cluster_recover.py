@@ -1,0 +1,125 @@
+"""`tidelog cluster recover`: the operator's word that a cluster is to go on without a majority of its voters."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from tidelog.adapters.system import host_name
+from tidelog.cli.data_dir import unused
+from tidelog.cli.imports import imported
+from tidelog.cli.options import Json
+from tidelog.cli.terminal import CommandError, print_json
+from tidelog.model.errors import TidelogError
+from tidelog.storage.data_directory import check_format
+from tidelog.storage.disk_files import DiskFiles
+from tidelog.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from tidelog.broker.metadata.recovery import RecoveryPlan
+
+OPEN_FILES_MAX = 256
+
+
+def recover(
+    data_dir: Annotated[
+        list[str], typer.Option("--data-dir", metavar="DIR", help="A broker's data directory; one for each.")
+    ],
+    execute: Annotated[
+        bool, typer.Option("--execute/--dry-run", help="Do it; or only show what would be done, the default.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Begin the metadata log anew, when a majority of its voters is lost for good.
+
+    All brokers must be stopped, and the directories of all that are left be given, on one machine. The cluster keeps
+    its id, and goes on from the best that these directories say together; what would be given up is shown first.
+    Brokers that were not given are refused afterwards. Nothing is removed from any directory.
+
+    \b
+    Examples:
+      tidelog cluster recover --data-dir b1/data --data-dir b2/data --data-dir b3/data
+      tidelog cluster recover --data-dir b1/data --data-dir b2/data --data-dir b3/data --execute
+    """
+    names = [str(Path(name)) for name in dict.fromkeys(data_dir)]
+    for name in names:
+        if not Path(name).is_dir():
+            raise CommandError(f"{name} is no directory; --data-dir names one that a broker keeps its data in")
+    with ExitStack() as stack:
+        try:
+            managers = _claimed(stack, names, execute=execute)
+            plan = _plan(names)
+            if execute:
+                by = f"{getpass.getuser()}@{host_name()}"
+                imported("tidelog.broker.metadata.recovery").carry_out(plan, managers, int(time.time() * 1000), by)
+        except TidelogError as error:
+            raise CommandError(f"{error.message} ({error.code})") from None
+        except OSError as error:
+            raise CommandError(f"{error.filename}: {error.strerror}; the command can be repeated") from None
+    if as_json:
+        print_json(_document(plan, is_done=execute))
+    else:
+        _print(plan, is_done=execute)
+
+
+def _claimed(stack: ExitStack, names: list[str], *, execute: bool) -> dict[str, LogManager]:
+    """Keeps brokers away from these directories; if they are only looked at, without touching anything."""
+    managers = {}
+    for name in names:
+        check_format(DiskFiles(name))
+        if not execute:
+            stack.enter_context(unused(name))
+            continue
+        manager = LogManager(DiskFiles(name), open_max=OPEN_FILES_MAX, new_incarnation=lambda: uuid4().hex)
+        stack.callback(manager.close, {})
+        manager.identity.settle()
+        managers[name] = manager
+    return managers
+
+
+def _plan(names: list[str]) -> RecoveryPlan:
+    look = imported("tidelog.broker.metadata.remains").look
+    plan: RecoveryPlan = imported("tidelog.broker.metadata.recovery").plan_recovery(
+        [look(name, DiskFiles(name)) for name in names]
+    )
+    return plan
+
+
+def _document(plan: RecoveryPlan, *, is_done: bool) -> dict[str, Any]:
+    return {
+        "cluster_id": plan.cluster_id,
+        "generation": plan.generation,
+        "position": plan.restored.position,
+        "directories": [
+            {"data_dir": found.name, "broker_id": found.node_id, "position": found.position, "damage": found.damage}
+            for found in plan.given
+        ],
+        "unproven": list(plan.restored.unproven),
+        "given_up": list(plan.given_up),
+        "topics": list(plan.restored.image.topics),
+        "is_done": is_done,
+    }
+
+
+def _print(plan: RecoveryPlan, *, is_done: bool) -> None:
+    image = plan.restored.image
+    print(f"cluster {plan.cluster_id}: generation {plan.generation}, from position {plan.restored.position}\n")
+    for found in plan.given:
+        print(f"{found.name}: broker {found.node_id}, its metadata log ends at position {found.position}")
+        for damage in found.damage:
+            print(f"  {damage}")
+    print(f"\ngoes on with {len(image.topics)} topics: {', '.join(image.topics) or 'none'}")
+    print(f"the first voter is broker {plan.base.node_id}, in {plan.base.name}")
+    if plan.restored.unproven:
+        positions = ", ".join(map(str, plan.restored.unproven))
+        print(f"taken over, though no directory knows them to be chosen: positions {positions}")
+    print("\ngiven up:")
+    for sentence in plan.given_up:
+        print(f"  {sentence}")
+    print("\ndone; start the brokers" if is_done else "\nnothing was changed; --execute does it")
