@@ -27,13 +27,13 @@ from tidelog.replication.paxos.messages import (
     WriteRequest,
     WriteResponse,
 )
-from tidelog.replication.paxos.numbers import next_number
+from tidelog.replication.paxos.numbers import NO_NUMBER, next_number
 from tidelog.replication.paxos.proposals import Proposals
 from tidelog.replication.paxos.proposer import Proposer
 from tidelog.replication.paxos.recover import Fence, Founding
 from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
-from tidelog.replication.paxos.state import NOP, Prefix, Slot, Status, StoredLog, Value
+from tidelog.replication.paxos.state import NOP, UNKNOWN, Prefix, Slot, Status, StoredLog, Value
 from tidelog.replication.paxos.voters import Membership, Phase, VoterSet
 from tidelog.replication.quorum import Majority, Quorum
 from tidelog.sim.paxos.actions import WipeNode
@@ -125,6 +125,15 @@ def no_barrier() -> list[Patch]:
         return []
 
     return [(LogCoordinator, "_on_quorum", on_quorum), (LogCoordinator, "on_applied", on_applied)]
+
+
+def faulty_of_a_minority_is_chosen() -> list[Patch]:
+    """One that is faulty, with a name, is taken for a quorum's."""
+
+    def is_chosen(self: Fill, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
+        return number != NO_NUMBER and value != UNKNOWN and not self._reign.is_news(position, value)
+
+    return [(Fill, "_is_chosen", is_chosen)]
 
 
 def faulty_told_as_no_value() -> list[Patch]:
@@ -433,6 +442,7 @@ MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     quorum_of_one_too_few,
     learned_is_overwritten,
     fill_replaces_a_ghost_by_nop,
+    faulty_of_a_minority_is_chosen,
     faulty_told_as_no_value,
     damaged_replica_does_not_vote,
     emptied_replica_votes,

@@ -19,6 +19,10 @@ the highest is taken. If there is none, the position waits, and with it the elec
 A slot that has lost even its value's name (UNKNOWN) is the same case: number m, and the value of (position, m), of
 which there is one, is intact where another replica shows it under m.
 
+Where a quorum has accepted the same number, its value is chosen, whoever can still read it. So if all of them are
+faulty, and somebody knows its name, the position waits for nobody: the value is learned by its name, and its payload is
+a matter of repair. Fewer prove nothing, and wait. (VOTERS have to be read before anything else is decided, and wait.)
+
 To end, a fill needs the promises of the whole quorum of its reign. For "nothing above m" it counts only those without
 whom nothing is chosen at that position (`reign.py`): others cannot have had it chosen, faulty or not.
 
@@ -131,9 +135,18 @@ class Fill:
             value = next((value for value in held if value != UNKNOWN), UNKNOWN)
             if _is_intact(value, reported):
                 return Settled(position, value, False, True)
+            if self._is_chosen(position, number, value, reported):
+                return Settled(position, value, True, False)
         if deciders.is_met(self._none_above(NO_NUMBER, reported)):
             return Settled(position, NOP, False, True)
         return None
+
+    def _is_chosen(self, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
+        """Has a quorum accepted this number, and is its value known by name, and about nobody who has to be asked?"""
+        if number == NO_NUMBER or value == UNKNOWN or self._reign.is_news(position, value):
+            return False
+        accepted = [node for node, slot in reported.items() if slot.number == number]
+        return self._reign.deciders(position).is_met(accepted)
 
     def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
         """Those who have promised and have accepted nothing above this number there."""

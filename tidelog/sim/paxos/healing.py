@@ -150,7 +150,7 @@ def _is_readable(learned: list[Slot]) -> bool:
 
 
 def _may_be_settled(voters: list[SimNode], here: list[Slot], position: int, needed: list[VoterSet]) -> bool:
-    """Is there a quorum that has nothing above a value that is known, and intact somewhere?"""
+    """Is there a quorum that has nothing above a value that is known, and intact somewhere, or that has accepted it?"""
     for size in range(1, len(voters) + 1):
         for group in combinations(voters, size):
             if not all(_is_majority({node.node for node in group}, members) for members in needed):
@@ -159,5 +159,8 @@ def _may_be_settled(voters: list[SimNode], here: list[Slot], position: int, need
             number = max((slot.number for slot in held), default=NO_NUMBER)
             names = {slot.value for slot in here if slot.number == number and slot.value != UNKNOWN}
             if number == NO_NUMBER or any(slot.value in names and not slot.faulty for slot in here):
+                return True
+            is_chosen = len(held) == len(group) and all(slot.number == number for slot in held)
+            if is_chosen and any(name.kind is not Kind.VOTERS for name in names):
                 return True
     return False

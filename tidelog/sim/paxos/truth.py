@@ -118,8 +118,8 @@ class Truth:
         if isinstance(record, Metadata):
             self.voted[node] = max(self.voted.get(node, NO_NUMBER), record.promised)
             self.issued = max(self.issued, record.issued)
-        elif isinstance(record, Slot) and not record.learned and not record.faulty:
-            self._accept(node, record)
+        elif isinstance(record, Slot) and not record.learned:
+            self._accept(node, record)  # also if a crash tore its payload: the number stands, and so does the name
 
     def _accept(self, node: int, slot: Slot) -> None:
         self.voted[node] = max(self.voted.get(node, NO_NUMBER), slot.number)

@@ -126,6 +126,52 @@ def test_a_learned_value_is_taken_even_if_nobody_has_its_payload() -> None:
     assert fill.promised(2, accept()) == [Settled(0, value(5), True, False)]
 
 
+def test_a_value_that_a_quorum_accepted_is_chosen_even_if_nobody_can_read_it() -> None:
+    fill = new_fill()
+    fill.promised(1, accept(Slot(0, 5, value(5), faulty=True)))
+    assert fill.promised(2, accept(Slot(0, 5, value(5), faulty=True))) == [Settled(0, value(5), True, False)]
+    assert fill.is_complete
+
+
+def test_it_is_chosen_if_one_of_them_knows_its_name() -> None:
+    fill = new_fill()
+    fill.promised(1, accept(Slot(0, 5, Value(Kind.UNKNOWN), faulty=True)))
+    assert fill.promised(2, accept(Slot(0, 5, value(5), faulty=True))) == [Settled(0, value(5), True, False)]
+
+
+def test_a_minority_or_several_numbers_prove_nothing() -> None:
+    for other in (Slot(0, 4, value(4), faulty=True), Slot(0, 6, value(6), faulty=True), None):
+        fill = new_fill(5)
+        fill.promised(0, accept(Slot(0, 5, value(5), faulty=True)))
+        fill.promised(1, accept(Slot(0, 5, value(5), faulty=True)))
+        assert fill.promised(2, accept(*([other] if other else []))) == []
+        assert fill.unsettled == (0,)
+
+
+def test_what_nobody_knows_the_name_of_waits() -> None:
+    fill = new_fill()
+    for node in range(3):
+        assert fill.promised(node, accept(Slot(0, 5, Value(Kind.UNKNOWN), faulty=True))) == []
+    assert fill.unsettled == (0,)
+
+
+def test_voters_that_nobody_can_read_wait_though_they_are_chosen() -> None:
+    fill = new_fill()
+    for node in range(3):
+        assert fill.promised(node, accept(Slot(1, 5, FOUND.value, faulty=True))) in ([], [Settled(0, NOP, False, True)])
+    assert fill.unsettled == (1,)
+
+
+def test_behind_voters_found_open_a_quorum_of_both_is_needed() -> None:
+    fill = joined_fill()
+    rotten = accept(Slot(1, 5, FOUND.value), Slot(2, 5, value(5), faulty=True))
+    fill.promised(0, rotten)
+    fill.promised(1, rotten)
+    fill.promised(3, accept(Slot(1, 5, FOUND.value)))
+    assert fill.unsettled == (2,), "of 1, 2 and 3, only 1 has accepted it"
+    assert fill.promised(3, rotten) == [Settled(2, value(5), True, False)]
+
+
 def joined_fill() -> Fill:
     """Members 0, 1 and 2 are in force; VOTERS that put 3 in the place of 0 are found open at position 1."""
     in_force, others = Majority((0, 1, 2)), Majority((1, 2, 3))
@@ -161,7 +207,7 @@ def test_any_intact_copy_of_voters_found_will_do() -> None:
 
 def allowed(answers: dict[int, Slot | None], quorum: int) -> set[Value]:
     """The rule of the specification, by brute force: a set of at least a quorum's answers whose highest number is none,
-    or one whose value has come intact from anyone."""
+    or one whose value has come intact from anyone, or that all of them have accepted."""
     slots = [slot for slot in answers.values() if slot is not None]
     found: set[Value] = set()
     for size in range(quorum, len(answers) + 1):
@@ -170,7 +216,9 @@ def allowed(answers: dict[int, Slot | None], quorum: int) -> set[Value]:
             best = max(held, key=lambda slot: slot.number, default=None)
             if best is None:
                 found.add(NOP)
-            elif any(slot.value == best.value and not slot.faulty for slot in slots):
+                continue
+            is_intact = any(slot.value == best.value and not slot.faulty for slot in slots)
+            if is_intact or [slot.number for slot in held] == [best.number] * size:
                 found.add(best.value)
     return found
 
