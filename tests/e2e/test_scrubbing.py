@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,18 +30,29 @@ HARMED = 2
 def cluster(protocol: str) -> Iterator[LocalCluster]:
     """Has written records, and taken snapshots."""
     with running(protocol, settings=SETTINGS) as cluster:
-
-        async def create() -> None:
-            async with AdminClient(cluster.bootstrap) as admin:
-                await admin.create_topic("t", replicas_assignments={0: [1, 2, 3]})
-                for number in range(12):
-                    await admin.create_topic(f"more-{number}", replicas_assignments={0: [1]})
-
-        asyncio.run(create())
-        for i in range(RECORDS):
-            assert Asked(cluster, 1).produce("t", 0, f"value-{i:04}").status == 200
-        until(lambda: bool(files(cluster, "snapshots/*.header.1")))
+        fill(cluster)
         yield cluster
+
+
+@pytest.fixture
+def unscrubbed(protocol: str) -> Iterator[LocalCluster]:
+    """The same, where the scrubber finds nothing first."""
+    with running(protocol, settings={**SETTINGS, "log.scrub.period.ms": "36000000"}) as cluster:
+        fill(cluster)
+        yield cluster
+
+
+def fill(cluster: LocalCluster) -> None:
+    async def create() -> None:
+        async with AdminClient(cluster.bootstrap) as admin:
+            await admin.create_topic("t", replicas_assignments={0: [1, 2, 3]})
+            for number in range(12):
+                await admin.create_topic(f"more-{number}", replicas_assignments={0: [1]})
+
+    asyncio.run(create())
+    for i in range(RECORDS):
+        assert Asked(cluster, 1).produce("t", 0, f"value-{i:04}").status == 200
+    until(lambda: bool(files(cluster, "snapshots/*.header.1")))
 
 
 def files(cluster: LocalCluster, pattern: str) -> list[Path]:
@@ -121,3 +136,29 @@ def test_what_was_mended_is_there_after_a_start(cluster: LocalCluster) -> None:
     until(lambda: metric(cluster, "tidelog_load_findings_total") == 0)
     values = Asked(cluster, 1).values("t", 0)
     assert values[:RECORDS] == [f"value-{i:04}" for i in range(RECORDS)]
+
+
+def verify(cluster: LocalCluster) -> tuple[int, dict[int, dict[str, Any]]]:
+    """Exit status, and what was found on each broker."""
+    command = [sys.executable, "-m", "tidelog", "log", "verify", "--cluster", "--json"]
+    ended = subprocess.run([*command, "--bootstrap", cluster.bootstrap], capture_output=True, check=False)
+    assert ended.stderr == b"", ended
+    found = json.loads(ended.stdout)
+    assert all(one["good_copies"] for one in found if one.get("topic_name") == "t")
+    return ended.returncode, {one["broker_id"]: one for one in found if "checked" in one}
+
+
+def test_all_of_it_is_verified_by_command(unscrubbed: LocalCluster) -> None:
+    status, found = verify(unscrubbed)
+    assert status == 0 and sorted(found) == [1, 2, 3]
+    names = {one["name"] for one in found[HARMED]["checked"]}
+    assert {"journal t-0", "metainfo of journal t-0", "log metadata", "snapshots", "identity"} <= names
+    kinds = ("a journal's payload", "a snapshot's block", "a log's metainfo", "the directory's identity")
+    for path, position in [KINDS[kind](unscrubbed) for kind in kinds]:
+        flip(path, position)
+    status, found = verify(unscrubbed)
+    damaged = {one["name"]: (one["found"], one["left"]) for one in found[HARMED]["checked"] if one["found"]}
+    wanted = ("journal t-0", "snapshots", "metainfo of log t-0", "identity")
+    assert damaged == dict.fromkeys(wanted, (1, 0))
+    assert status == 0, "all of it is mended"
+    assert not any(one["found"] for one in verify(unscrubbed)[1][HARMED]["checked"])

@@ -34,7 +34,7 @@ from tidelog.transport.metadata import TopicMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.session import ClusterSession
-from tidelog.transport.verification import ReplicaVerification
+from tidelog.transport.verification import BrokerVerification, ReplicaVerification
 
 
 class _Cluster(msgspec.Struct, frozen=True):
@@ -304,6 +304,14 @@ class AdminClient(GroupCalls):
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/replicas/{broker_id}/verification"
         query = f"?offset={offset}" + ("" if to is None else f"&to={to}") + ("&batches=true" if names_batches else "")
         return await self._read(ReplicaVerification, path + query)
+
+    async def verify_broker(self, broker_id: int, *, after: str = "") -> BrokerVerification:
+        """Has a broker read and check what it keeps besides logs: journals, the metadata log, snapshots, facts in two
+        copies. Goes on behind the name `after`, and may come less far than the end.
+
+        Raises `NotFound`, `LeaderNotAvailable` if it is down, `Overloaded` while somebody else has it verified.
+        """
+        return await self._read(BrokerVerification, f"/brokers/{broker_id}/verification?after={quote(after, safe='')}")
 
     # -- offsets -------------------------------------------------------------------------------------------------
 

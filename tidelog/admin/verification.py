@@ -9,11 +9,12 @@ brokers repair by themselves; after the walk each damaged batch is looked at aga
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.model.errors import TidelogError
-from tidelog.transport.verification import DamagedOffsets, ReplicaVerification
+from tidelog.transport.verification import BrokerVerification, CheckedFiles, DamagedOffsets, ReplicaVerification
 
 REPAIR_S_MAX = 10.0
 POLL_S = 0.25
@@ -43,6 +44,15 @@ class ReplicaCheck:
         return not self.damaged and self.differs_at is None and self.error is None
 
 
+@dataclass(frozen=True, slots=True)
+class GoodCopies:
+    """So many replicas hold [start_offset, end_offset) whole, as far as is known."""
+
+    start_offset: int
+    end_offset: int
+    copies: int
+
+
 @dataclass(slots=True)
 class PartitionCheck:
     """One partition's replicas, compared over [start_offset, end_offset)."""
@@ -59,6 +69,30 @@ class PartitionCheck:
     def is_whole(self) -> bool:
         """All replicas are."""
         return all(replica.is_whole for replica in self.replicas)
+
+    def good_copies(self) -> list[GoodCopies]:
+        """Returns how many good copies there are of each range, in order of offsets. A replica that could not be
+        verified has none, and one that differs has none from there on, as far as is known."""
+        start, end = self.start_offset, self.end_offset
+        bad = {
+            replica.broker_id: [
+                *([(start, end)] if replica.error is not None else []),
+                *([(replica.differs_at, end)] if replica.differs_at is not None else []),
+                *((one.start_offset, one.end_offset) for one in replica.damaged),
+            ]
+            for replica in self.replicas
+        }
+        edges = {max(start, min(edge, end)) for ranges in bad.values() for pair in ranges for edge in pair}
+        found: list[GoodCopies] = []
+        for begin, stop in itertools.pairwise(sorted({start, end, *edges})):
+            copies = sum(not any(a <= begin < b for a, b in ranges) for ranges in bad.values())
+            is_as_before = bool(found) and found[-1].copies == copies
+            found.append(GoodCopies(found.pop().start_offset if is_as_before else begin, stop, copies))
+        return found
+
+    def scarce(self) -> list[GoodCopies]:
+        """Returns the ranges of which one good copy is left, or none, where there should be more."""
+        return [one for one in self.good_copies() if one.copies <= 1 and one.copies < len(self.replicas)]
 
 
 class PartitionVerifier:
@@ -156,3 +190,32 @@ def _are_alike(one: ReplicaVerification, other: ReplicaVerification) -> bool:
     if one.offset != other.offset:
         return True
     return (one.checksum, one.next_offset) == (other.checksum, other.next_offset)
+
+
+@dataclass(slots=True)
+class BrokerCheck:
+    """Tells of what a broker keeps besides logs: journals, the metadata log, snapshots, facts in two copies."""
+
+    broker_id: int
+    checked: list[CheckedFiles] = field(default_factory=list)
+    error: str | None = None
+    """Why it could not be verified, or not to the end."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing is damaged now."""
+        return self.error is None and not any(one.left or one.error for one in self.checked)
+
+
+async def verify_broker(ask: Callable[..., Awaitable[BrokerVerification]], broker_id: int) -> BrokerCheck:
+    """Has one broker verified, whatever comes of it. `ask` is `AdminClient.verify_broker`."""
+    check = BrokerCheck(broker_id)
+    is_last, after = False, ""
+    try:
+        while not is_last:
+            answer = await ask(broker_id, after=after)
+            check.checked += answer.checked
+            is_last, after = answer.is_last, answer.checked[-1].name if answer.checked else after
+    except TidelogError as error:
+        check.error = error.message
+    return check

@@ -87,7 +87,9 @@ def verify(
 
     With --cluster, brokers that run read and check their replicas up to the high watermark, and what these hold is
     compared. Brokers repair what is found damaged, as long as one good copy is left; what is whole again within ten
-    seconds is told, and is no failure. Exit status 1 if a replica is damaged still, differs, or cannot be asked.
+    seconds is told, and is no failure. Offsets of which one good copy is left, or none, are listed. Without --topic,
+    journals, the metadata log, its snapshots and all facts in two copies are verified as well, on each broker. Exit
+    status 1 if anything is damaged still, a replica differs, or a broker cannot be asked.
 
     \b
     Examples:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import to_builtins
 
 from tidelog.admin import AdminClient, PartitionDescription, TopicDescription
-from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck
+from tidelog.admin.verification import BrokerCheck, PartitionCheck, PartitionVerifier, ReplicaCheck, verify_broker
 from tidelog.cli.connection import ask
 from tidelog.cli.tables import count_progress, print_table, show
 from tidelog.cli.terminal import counted
@@ -19,9 +22,23 @@ SHOWN_MAX = 20
 
 def verify_cluster(bootstrap: str, topic: str | None, *, as_json: bool) -> bool:
     """Prints what was found; True if all replicas are whole."""
-    checks = ask(bootstrap, lambda admin: _verify(admin, topic))
-    show(checks, _print, as_json=as_json, document=lambda found: [_document(check) for check in found])
-    return all(check.is_whole for check in checks)
+    found = ask(bootstrap, lambda admin: _verify_all(admin, topic))
+    show(found, _print, as_json=as_json, document=_documents)
+    return all(check.is_whole for check in found.partitions) and all(check.is_whole for check in found.brokers)
+
+
+class _Found(NamedTuple):
+    partitions: list[PartitionCheck]
+    brokers: list[BrokerCheck]
+    """None if one topic is asked for."""
+
+
+async def _verify_all(admin: AdminClient, topic: str | None) -> _Found:
+    checks = await _verify(admin, topic)
+    if topic is not None:
+        return _Found(checks, [])
+    brokers = await admin.list_brokers()
+    return _Found(checks, [await verify_broker(admin.verify_broker, broker.broker_id) for broker in brokers])
 
 
 async def _verify(admin: AdminClient, topic: str | None) -> list[PartitionCheck]:
@@ -55,6 +72,19 @@ def _in_order(found: PartitionDescription) -> list[int]:
     return sorted(found.replicas, key=lambda node: node != found.leader)
 
 
+def _documents(found: _Found) -> list[dict[str, Any]]:
+    return [*map(_document, found.partitions), *map(_broker_document, found.brokers)]
+
+
+def _broker_document(check: BrokerCheck) -> dict[str, Any]:
+    return {
+        "broker_id": check.broker_id,
+        "is_whole": check.is_whole,
+        "error": check.error,
+        "checked": [to_builtins(one) for one in check.checked],
+    }
+
+
 def _document(check: PartitionCheck) -> dict[str, Any]:
     return {
         "topic_name": check.topic,
@@ -63,6 +93,7 @@ def _document(check: PartitionCheck) -> dict[str, Any]:
         "end_offset": check.end_offset,
         "bytes": check.bytes,
         "is_whole": check.is_whole,
+        "good_copies": [asdict(one) for one in check.good_copies()],
         "replicas": [
             {
                 "broker_id": replica.broker_id,
@@ -81,7 +112,39 @@ def _offsets(damaged: DamagedOffsets) -> dict[str, Any]:
     return {"start_offset": damaged.start_offset, "end_offset": damaged.end_offset, "reason": damaged.reason}
 
 
-def _print(checks: Sequence[PartitionCheck]) -> None:
+def _print(found: _Found) -> None:
+    _print_partitions(found.partitions)
+    if found.brokers:
+        print()
+        _print_brokers(found.brokers)
+
+
+def _print_brokers(checks: Sequence[BrokerCheck]) -> None:
+    """Tells what is sound in numbers, the rest by name."""
+    rows = [
+        [check.broker_id, len(check.checked), sum(one.bytes for one in check.checked), _broker_state(check)]
+        for check in checks
+    ]
+    print_table(["broker", "journals, metadata, facts", "bytes", "state"], rows)
+    for check in checks:
+        if check.error is not None:
+            print(f"broker {check.broker_id} cannot be verified: {check.error}")
+        for one in check.checked:
+            if one.error is not None:
+                print(f"{one.name} on broker {check.broker_id} cannot be verified: {one.error}")
+            if one.found:
+                print(f"{one.name} on broker {check.broker_id}: {one.found} damaged, {one.found - one.left} repaired")
+
+
+def _broker_state(check: BrokerCheck) -> str:
+    if check.error is not None or any(one.error for one in check.checked):
+        return "UNKNOWN"
+    if any(one.left for one in check.checked):
+        return "DAMAGED"
+    return "repaired" if any(one.found for one in check.checked) else "whole"
+
+
+def _print_partitions(checks: Sequence[PartitionCheck]) -> None:
     rows = [
         [check.topic, check.partition, replica.broker_id, check.start_offset, check.end_offset, _state(replica)]
         for check in checks
@@ -92,6 +155,9 @@ def _print(checks: Sequence[PartitionCheck]) -> None:
         for replica in check.replicas:
             for line in _explained(replica):
                 print(f"{check.topic}-{check.partition} on broker {replica.broker_id}: {line}")
+        for one in check.scarce()[:SHOWN_MAX]:
+            copies = "one good copy" if one.copies else "NO good copy"
+            print(f"{check.topic}-{check.partition}: {copies} of offsets {one.start_offset}-{one.end_offset - 1}")
     replicas = [replica for check in checks for replica in check.replicas]
     bad = sum(not replica.is_whole for replica in replicas)
     if bad:

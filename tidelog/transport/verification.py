@@ -35,3 +35,21 @@ class ReplicaVerification(msgspec.Struct, frozen=True):
     """Of the batches that the catalog names there: replicas with equal ones hold the same."""
     damaged: tuple[DamagedOffsets, ...]
     batches: tuple[NamedBatch, ...] | None
+
+
+class CheckedFiles(msgspec.Struct, frozen=True):
+    """Tells of what a broker keeps besides logs: `found` pieces of it were damaged, `left` of them are still."""
+
+    name: str
+    bytes: int
+    found: int
+    left: int
+    error: str | None = None
+
+
+class BrokerVerification(msgspec.Struct, frozen=True):
+    """A part of what a broker keeps besides logs; unless `is_last`, more follows behind the last name."""
+
+    broker_id: int
+    checked: tuple[CheckedFiles, ...]
+    is_last: bool

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck
+from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck, verify_broker
 from tidelog.model.errors import LeaderNotAvailable
-from tidelog.transport.verification import DamagedOffsets, NamedBatch, ReplicaVerification
+from tidelog.transport.verification import (
+    BrokerVerification,
+    CheckedFiles,
+    DamagedOffsets,
+    NamedBatch,
+    ReplicaVerification,
+)
 
 RANGE = 4
 """Offsets that a replica comes at a time: each is a batch."""
@@ -106,3 +112,43 @@ async def test_nobody_to_ask_is_no_success() -> None:
     replicas.down = {1, 2}
     found = await check(replicas)
     assert not found.is_whole
+
+
+async def test_good_copies_are_counted_range_by_range() -> None:
+    replicas = Replicas("abcdefghij", "abcdefghij", "abcdefgXij")
+    replicas.damage = {1: {2, 3, 4}, 2: {4, 5}, 3: {4}}
+    found = await check(replicas)
+    copies = [(one.start_offset, one.end_offset, one.copies) for one in found.good_copies()]
+    assert copies == [(0, 2, 3), (2, 4, 2), (4, 5, 0), (5, 6, 2), (6, 7, 3), (7, 10, 2)]
+    assert [(one.start_offset, one.end_offset, one.copies) for one in found.scarce()] == [(4, 5, 0)]
+
+
+async def test_a_replica_that_cannot_be_asked_has_no_good_copy() -> None:
+    replicas = Replicas("abcdefghij", "abcdefghij", "abcdefghij")
+    replicas.down = {2, 3}
+    found = await check(replicas)
+    assert [(one.start_offset, one.end_offset, one.copies) for one in found.scarce()] == [(0, 10, 1)]
+
+
+async def test_the_only_replica_is_not_scarce() -> None:
+    assert (await check(Replicas("abcdefghij"))).scarce() == []
+
+
+async def test_a_broker_is_verified_part_by_part_to_the_end() -> None:
+    names = ["identity", "journal t-0", "snapshots"]
+
+    async def ask(broker_id: int, *, after: str) -> BrokerVerification:
+        (name, *rest) = [name for name in names if name > after]
+        return BrokerVerification(broker_id, (CheckedFiles(name, 10, 1, 0),), not rest)
+
+    found = await verify_broker(ask, 7)
+    assert [one.name for one in found.checked] == names
+    assert found.is_whole
+
+
+async def test_a_broker_that_cannot_be_asked_is_not_whole() -> None:
+    async def ask(broker_id: int, *, after: str) -> BrokerVerification:
+        raise LeaderNotAvailable("it is down")
+
+    found = await verify_broker(ask, 7)
+    assert (found.is_whole, found.error) == (False, "it is down")

@@ -10,8 +10,9 @@ from typing import Protocol
 
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, Offsets, PartitionHandle, ReadHandle
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.broker.repair.repair_messages import VerifyQuery, VerifyReply
+from tidelog.broker.repair.repair_messages import VerifyFilesQuery, VerifyFilesReply, VerifyQuery, VerifyReply
 from tidelog.broker.repair.verifying import Verifier
+from tidelog.broker.repair.verifying_files import FilesVerifier
 from tidelog.broker.routing import bulk_calls
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.purgatory import Purgatory
@@ -27,6 +28,8 @@ __all__ = [
     "Partitions",
     "ProduceReceipt",
     "ReadHandle",
+    "VerifyFilesQuery",
+    "VerifyFilesReply",
     "VerifyQuery",
     "VerifyReply",
 ]
@@ -38,6 +41,11 @@ class Replicas(Protocol):
     @property
     def verifier(self) -> Verifier:
         """Verifies a replica of any broker."""
+        ...
+
+    @property
+    def files_verifier(self) -> FilesVerifier:
+        """Verifies what any broker keeps besides logs."""
         ...
 
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
@@ -87,5 +95,12 @@ class Partitions:
         """Reads and checks a part of the replica at one broker. Raises `NotFound`, `LeaderNotAvailable`."""
         try:
             return await self._replicas.verifier.verify(node_id, query)
+        except (PeerUnreachable, PeerLost, TimeoutError):
+            raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
+
+    async def verify_files(self, node_id: int, query: VerifyFilesQuery) -> VerifyFilesReply:
+        """Reads and checks some of what one broker keeps besides logs. Raises `LeaderNotAvailable`, `Overloaded`."""
+        try:
+            return await self._replicas.files_verifier.verify(node_id, query)
         except (PeerUnreachable, PeerLost, TimeoutError):
             raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None

@@ -239,6 +239,8 @@ V3: Final = (
     _v3("DELETE", "/brokers/{broker_id}", _ALTER, cluster, clusters_v3.remove_broker, None, None, 204),
     _v3("GET", "/brokers/{broker_id}/partition-replicas", _DESCRIBE, cluster, clusters_v3.list_broker_replicas, None,
         ResourceList[partitions_v3.ReplicaV3]),
+    _v3("GET", "/brokers/{broker_id}/verification", _DESCRIBE, cluster, verification_v3.verify_broker, None,
+        verification_v3.BrokerVerificationV3),
     _v3("GET", "/broker-configs", _DESCRIBE_CONFIGS, cluster, configs_v3.list_cluster_configs, None,
         ResourceList[configs_v3.ClusterConfigV3]),
     _v3("GET", "/brokers/-/configs", _DESCRIBE_CONFIGS, cluster, configs_v3.list_all_broker_configs, None,

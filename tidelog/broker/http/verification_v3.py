@@ -1,4 +1,4 @@
-"""REST v3: one replica read and checked while it serves, for comparing replicas. Not in Kafka."""
+"""REST v3: one replica, or what a broker keeps besides, read and checked while it serves. Not in Kafka."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.face.partitions import VerifyQuery, VerifyReply
+from tidelog.broker.face.partitions import VerifyFilesQuery, VerifyQuery, VerifyReply
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
+from tidelog.broker.http.clusters_v3 import broker_of
 from tidelog.broker.http.context import Context
-from tidelog.broker.http.envelope import Links, PartitionResource
+from tidelog.broker.http.envelope import Links, PartitionResource, Resource
 from tidelog.broker.http.partitions_v3 import replica_of
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.ids import OFFSET_MAX, NodeId
@@ -47,6 +48,35 @@ class VerificationV3(PartitionResource, frozen=True):
     checksum: str
     damaged: Sequence[DamagedShown]
     batches: Sequence[BatchShown] | None
+
+
+class CheckedFilesV3(Struct, frozen=True):
+    """Tells of a journal, a pair of copies, or the snapshots. `found` pieces of it were damaged, `left` still are."""
+
+    name: str
+    bytes: int
+    found: int
+    left: int
+    error: str | None
+
+
+class BrokerVerificationV3(Resource, frozen=True):
+    """Tells what a broker keeps besides logs, in the order of names. Unless `is_last`, more follows the last one."""
+
+    broker_id: int
+    checked: Sequence[CheckedFilesV3]
+    is_last: bool
+
+
+async def verify_broker(context: Context, call: Call) -> web.StreamResponse:
+    """Reads and checks what a broker keeps besides logs, from the first name behind `after` on."""
+    links = Links(context, call)
+    node_id = broker_of(context, call).node_id
+    asked = VerifyFilesQuery(call.query.get("after", ""))
+    reply = await context.face.partitions.verify_files(node_id, asked)
+    checked = [CheckedFilesV3(one.name, one.size, one.found, one.left, one.error or None) for one in reply.checked]
+    resource = links.resource("KafkaBrokerVerification", "brokers", node_id, "verification")
+    return json_answer(BrokerVerificationV3(*resource, node_id, checked, reply.is_last))
 
 
 async def verify_replica(context: Context, call: Call) -> web.StreamResponse:

@@ -244,7 +244,7 @@ class ClusterMetadata:
         engine, identity = self._log.engine, self._manager.identity
         return {
             "log metadata": JournalTarget("metadata", engine, lambda: True, means),
-            "metainfo metadata": facts_target("metadata", engine, lambda: True, means),
+            "metainfo of log metadata": facts_target("log metadata", engine, lambda: True, means),
             "snapshots": self._snapshots(means),
             "identity": CopiesTarget("identity", identity.mend, means.log_writer.perform, means.stats),
         }

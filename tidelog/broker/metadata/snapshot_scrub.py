@@ -51,14 +51,13 @@ class SnapshotTarget:
     async def step(self) -> Progress:
         """See `Target.step`."""
         if self._waiting is None:
-            self._waiting = await self._look_at_headers()
-            return Progress(2 * BLOCK_BYTES * len(self._waiting))
+            return await self._look_at_headers()
         if not self._waiting:
             self._waiting = None
             return Progress(0, has_finished=True)
         return await self._look_at_blocks(self._waiting[0])
 
-    async def _look_at_headers(self) -> list[SnapshotHeader]:
+    async def _look_at_headers(self) -> Progress:
         found: list[tuple[int, list[int]]] = []
         await self._means.log_writer.perform(lambda: found.append(self._store.mend_headers()))
         bad, lost = found[0]
@@ -69,12 +68,14 @@ class SnapshotTarget:
         stats.repaired_from_own_copy += bad
         if bad:
             logger.warning("headers of metadata snapshots were damaged, and are mended", copies=bad)
+        left = 0
         for position in lost:
             logger.warning("both headers of a metadata snapshot are damaged", position=position)
-            await self._fetch(position, 2, self._keeper.fetch_lost)
+            left += await self._fetch(position, 2, self._keeper.fetch_lost)
         headers: list[SnapshotHeader] = []
         await self._means.log_writer.perform(lambda: headers.extend(self._store.headers()))
-        return headers
+        self._waiting = headers
+        return Progress(2 * BLOCK_BYTES * len(headers), found=bad + 2 * len(lost), left=left)
 
     async def _look_at_blocks(self, header: SnapshotHeader) -> Progress:
         found: list[tuple[list[int], bytes]] = []
@@ -85,12 +86,14 @@ class SnapshotTarget:
         self._bad += len(bad)
         self._hashes.update(hashes)
         self._next = end
+        found_bad = left = 0
         if end == header.chunk_count:
-            await self._end(header, is_gone=not hashes and end > 0)
-        return Progress(BLOCK_BYTES * (end - first))
+            found_bad, left = await self._end(header, is_gone=not hashes and end > 0)
+        return Progress(BLOCK_BYTES * (end - first), found=found_bad, left=left)
 
-    async def _end(self, header: SnapshotHeader, *, is_gone: bool) -> None:
-        """Ends one snapshot. If each block is sound, and all together are another snapshot, all are bad."""
+    async def _end(self, header: SnapshotHeader, *, is_gone: bool) -> tuple[int, int]:
+        """Ends one snapshot: how many blocks were bad, and are. If each is sound, and all together are another one, all
+        are bad."""
         is_whole = is_gone or self._hashes.digest() == header.root
         bad = self._bad or (0 if is_whole else header.chunk_count)
         self._next, self._bad = 0, 0
@@ -101,13 +104,16 @@ class SnapshotTarget:
             logger.warning("blocks of a metadata snapshot are damaged", position=header.position, blocks=bad)
             self._means.stats.damaged_batches += bad
             self._means.stats.damaged_snapshot_blocks += bad
-            await self._fetch(header.position, bad, self._keeper.fetch_damaged)
+            return bad, await self._fetch(header.position, bad, self._keeper.fetch_damaged)
+        return 0, 0
 
     async def _fetch(
         self, position: int, pieces: int, fetch: Callable[[int, Sequence[int], Ask], Awaitable[bool]]
-    ) -> None:
+    ) -> int:
+        """Returns how many pieces are still damaged."""
         if await fetch(position, self._nodes(), self._ask):
             self._means.stats.repaired_batches += pieces
             logger.info("a metadata snapshot is repaired", position=position)
-        else:
-            logger.warning("nobody can give a metadata snapshot now", position=position)
+            return 0
+        logger.warning("nobody can give a metadata snapshot now", position=position)
+        return pieces

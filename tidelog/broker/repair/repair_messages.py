@@ -95,5 +95,29 @@ class VerifyReply(msgspec.Struct, frozen=True, tag=True):
     """If they were asked for."""
 
 
-REPAIR_MESSAGES: Final = (RecoverQuery, RecoverReply, VerifyQuery, VerifyReply)
+class VerifyFilesQuery(msgspec.Struct, frozen=True, tag=True):
+    """Has a broker read and check what it keeps besides logs, from the first name behind `after` on, or the first part
+    of that. Answered by `VerifyFilesReply`."""
+
+    after: str = ""
+
+
+class CheckedFiles(msgspec.Struct, frozen=True, array_like=True):
+    """A journal, a pair of copies, or the snapshots: how many pieces of it were damaged, and how many are."""
+
+    name: str
+    size: int
+    found: int
+    left: int
+    error: str = ""
+
+
+class VerifyFilesReply(msgspec.Struct, frozen=True, tag=True):
+    """Tells what was checked, in the order of names."""
+
+    checked: tuple[CheckedFiles, ...]
+    is_last: bool
+
+
+REPAIR_MESSAGES: Final = (RecoverQuery, RecoverReply, VerifyQuery, VerifyReply, VerifyFilesQuery, VerifyFilesReply)
 """All messages of this page: a peer node has to know them."""

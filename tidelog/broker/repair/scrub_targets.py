@@ -36,6 +36,10 @@ class Progress(NamedTuple):
     bytes_read: int
     has_finished: bool = False
     """True if all was read: the next step begins anew."""
+    found: int = 0
+    """Damaged pieces, of whatever kind."""
+    left: int = 0
+    """Those of them that are not mended yet."""
 
 
 class Target(Protocol):
@@ -75,6 +79,8 @@ async def read_piece(scrubber: Scrubber, log: PartitionLog, listener: FlushListe
     if step.mend_at is not None:
         logger.warning("catalog rows are damaged", log=log.directory, rows=step.bad_rows)
         await means.log_writer.exclusively(listener, partial(log.mend, step.mend_at))
+        left = piece.segment.count_bad_rows(piece.slots.start, len(piece.slots))
+        return Progress(step.bytes_read, found=step.bad_rows, left=left)
     return Progress(step.bytes_read)
 
 
@@ -140,7 +146,7 @@ class CopiesTarget:
             self._stats.repaired_batches += bad[0]
             self._stats.repaired_from_own_copy += bad[0]
         self._has_finished = True
-        return Progress(self.size)
+        return Progress(self.size, found=bad[0])
 
 
 class JournalDisk(Protocol):
@@ -171,6 +177,7 @@ class JournalTarget:
         self._owner = owner
         self._is_here = is_here
         self._means = means
+        self._scrubber = Scrubber(owner.disk.log.journal, owner.disk.log.journal.reader)
         self._known_lost: set[int] = set()
         """Entries that have lost their rows as well, by where they begin."""
 
@@ -185,18 +192,20 @@ class JournalTarget:
     async def step(self) -> Progress:
         """See `Target.step`."""
         store = self._owner.disk.log
-        progress = await read_piece(store.journal.scrubber, store.journal, self._owner.disk, self._means)
-        if store.journal.damage and store.offline_reason is None:
-            await self.heal()
-        return progress
+        progress = await read_piece(self._scrubber, store.journal, self._owner.disk, self._means)
+        if not store.journal.damage or store.offline_reason is not None:
+            return progress
+        found, left = await self._heal()
+        return progress._replace(found=progress.found + found, left=progress.left + left)
 
-    async def heal(self) -> None:
-        """Has what is damaged written anew, and waits a while for what others have to give."""
+    async def _heal(self) -> tuple[int, int]:
+        """Has what is damaged written anew, and waits a while for what others have to give; returns how many entries
+        were damaged, and how many are."""
         store, stats = self._owner.disk.log, self._means.stats
         lost = store.take_damage()
-        self._tell_of_lost_rows(store)
+        rowless = self._tell_of_lost_rows(store)
         if not lost:
-            return
+            return rowless, rowless
         logger.warning("entries of a journal are damaged", journal=self._name, positions=lost)
         stats.damaged_batches += len(lost)
         stats.damaged_journal_entries += len(lost)
@@ -213,11 +222,13 @@ class JournalTarget:
         stats.repaired_batches += len(lost) - len(left)
         if left:
             logger.warning("a journal waits for payloads that other replicas have", journal=self._name, positions=left)
+        return len(lost) + rowless, len(left) + rowless
 
-    def _tell_of_lost_rows(self, store: SlotStore) -> None:
-        """Says once of each what it means."""
+    def _tell_of_lost_rows(self, store: SlotStore) -> int:
+        """Says once of each what it means; returns how many are new."""
         starts = {damage.start for damage in store.journal.damaged_ranges()}
-        if starts - self._known_lost:
+        news = len(starts - self._known_lost)
+        if news:
             logger.error(
                 "entries of a journal and their catalog rows are damaged; when this broker is started again, this "
                 "replica has to vote under another id",
@@ -225,6 +236,7 @@ class JournalTarget:
                 entries=sorted(starts),
             )
         self._known_lost = starts
+        return news
 
 
 def metainfo_target(name: str, find: Callable[[], Holder | None], means: Means) -> CopiesTarget:

@@ -81,7 +81,7 @@ class BackgroundScrubber:
                 return
             begun_s = asyncio.get_running_loop().time()
             try:
-                size, has_finished = await target.step()
+                size, has_finished, *_ = await target.step()
             except (OSError, TidelogError) as error:
                 logger.warning("scrubbing failed", of=name, error=str(error))
                 return

@@ -23,6 +23,7 @@ from tidelog.broker.repair.repairer import Repairer
 from tidelog.broker.repair.scrub_targets import JournalOwner, Means, Target
 from tidelog.broker.repair.scrubbing import BackgroundScrubber
 from tidelog.broker.repair.verifying import Verifier
+from tidelog.broker.repair.verifying_files import FilesVerifier
 from tidelog.broker.replicas.housekeeping import Housekeeper
 from tidelog.broker.replicas.removal import Removal
 from tidelog.broker.replicas.replicas import Replicas
@@ -119,6 +120,7 @@ class DataPlane:
         self._others: Callable[[Means], Mapping[str, Target]] = lambda _: {}
         self.scrubber = BackgroundScrubber(self.targets, log_writer, config, stats)
         self.verifier = Verifier(node_id, self._holder, log_writer, peers)
+        self.files_verifier = FilesVerifier(node_id, self.targets, peers)
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Returns the tasks that keep this broker in line with the metadata."""

@@ -25,14 +25,13 @@ def replica_targets(
 ) -> dict[str, Target]:
     """Returns the targets of the replicas that are here now, by name. `holders` goes on changing."""
     targets: dict[str, Target] = {}
-    for partition_id in list(holders):
-        find = partial(holders.get, partition_id)
-        targets[f"log {partition_id}"] = LogTarget(find, means)
-        targets[f"metainfo {partition_id}"] = metainfo_target(f"log {partition_id}", find, means)
+    for partition_id, holder in list(holders.items()):
+        find, name = partial(holders.get, partition_id), f"log {holder.topic}-{partition_id.partition}"
+        targets[name] = LogTarget(find, means)
+        targets[f"metainfo of {name}"] = metainfo_target(name, find, means)
     for partition_id, owner in journals().items():
-        targets |= journal_targets(
-            f"journal {partition_id}", owner, partial(_is_of, journals, partition_id, owner), means
-        )
+        name = f"journal {holders[partition_id].topic}-{partition_id.partition}"
+        targets |= journal_targets(name, owner, partial(_is_of, journals, partition_id, owner), means)
     return targets
 
 
@@ -40,7 +39,7 @@ def journal_targets(name: str, owner: JournalOwner, is_here: Callable[[], bool],
     """Returns the targets of one journal, and of the facts beside it."""
     return {
         name: JournalTarget(name, owner, is_here, means),
-        f"metainfo {name}": facts_target(name, owner, is_here, means),
+        f"metainfo of {name}": facts_target(name, owner, is_here, means),
     }
 
 

@@ -59,7 +59,7 @@ async def scrub(target: Target) -> int:
     """Goes one round; returns the bytes that were read."""
     total, has_finished = 0, False
     while not has_finished:
-        size, has_finished = await target.step()
+        size, has_finished, *_ = await target.step()
         total += size
     return total
 

@@ -1,0 +1,79 @@
+"""Verifying what a broker keeps besides logs while it serves: journals, the metadata log, snapshots, facts in two
+copies.
+
+Each is read through by a scrubber's target of its own, which mends what it can. One question has as many of them read
+as take no longer than `ANSWERED_S`, but one at least; whoever asks goes on behind the last name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from tidelog.broker.repair.copies import Peers
+from tidelog.broker.repair.repair_messages import CheckedFiles, VerifyFilesQuery, VerifyFilesReply
+from tidelog.broker.repair.scrub_targets import LogTarget, Target
+from tidelog.model.errors import InternalError, Overloaded, TidelogError
+from tidelog.transport.peer import Lane
+
+ANSWERED_S = 2.0
+READ_S_MAX = 40.0
+"""For so long one of them may be read, waiting for repairs included."""
+ANSWER_S_MAX = READ_S_MAX + 2 * ANSWERED_S
+
+
+class FilesVerifier:
+    """Verifies one broker. `targets` are what its scrubber reads."""
+
+    def __init__(self, node_id: int, targets: Callable[[], Mapping[str, Target]], peers: Peers) -> None:
+        self._node_id = node_id
+        self._targets = targets
+        self._peers = peers
+        self._is_reading = False
+
+    async def verify(self, node_id: int, asked: VerifyFilesQuery) -> VerifyFilesReply:
+        """Asks any broker. Raises `Overloaded`, and as `PeerNode.request`."""
+        if node_id == self._node_id:
+            return await self.answer(asked)
+        answer = await self._peers.request(node_id, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+        if not isinstance(answer.message, VerifyFilesReply):
+            raise InternalError(f"broker {node_id} answered a verification with something else")
+        return answer.message
+
+    async def answer(self, asked: VerifyFilesQuery) -> VerifyFilesReply:
+        """Reads what is here. Raises `Overloaded` while it does so for somebody else."""
+        if self._is_reading:
+            raise Overloaded(f"broker {self._node_id} is being verified for somebody else; try again")
+        self._is_reading = True
+        try:
+            return await self._read(asked.after)
+        finally:
+            self._is_reading = False
+
+    async def _read(self, after: str) -> VerifyFilesReply:
+        targets = {name: one for name, one in self._targets().items() if not isinstance(one, LogTarget)}
+        names = sorted(name for name in targets if name > after)
+        loop = asyncio.get_running_loop()
+        stop_s = loop.time() + ANSWERED_S
+        checked: list[CheckedFiles] = []
+        for name in names:
+            checked.append(await _checked(name, targets[name]))
+            if loop.time() >= stop_s:
+                break
+        return VerifyFilesReply(tuple(checked), len(checked) == len(names))
+
+
+async def _checked(name: str, target: Target) -> CheckedFiles:
+    size = found = left = 0
+    has_finished = False
+    try:
+        async with asyncio.timeout(READ_S_MAX):
+            while not has_finished and target.is_here:
+                step = await target.step()
+                size, found, left = size + step.bytes_read, found + step.found, left + step.left
+                has_finished = step.has_finished
+    except TimeoutError:
+        return CheckedFiles(name, size, found, left, "it could not be read in time")
+    except (OSError, TidelogError) as error:
+        return CheckedFiles(name, size, found, left, str(error))
+    return CheckedFiles(name, size, found, left)
