@@ -79,7 +79,10 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
 
 
 def _status(broker: Broker) -> int:
-    """A broker that its cluster removed has ended well: whatever restarts one that failed would have it join again."""
+    """A broker that its cluster removed has ended well: whatever restarts one that failed would have it join again.
+    Raises `OldDirectory` if it has to begin anew."""
+    if broker.failed.is_set() and broker.is_old:
+        raise OldDirectory("the data directory is an old copy")
     return 1 if broker.failed.is_set() and not broker.is_removed else 0
 
 

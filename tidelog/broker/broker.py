@@ -188,6 +188,7 @@ class Broker:
         self._metadata.start()
         self.stage = "it waits for an active controller, which takes a majority of the voters, to be registered"
         self._spawn("voters", self._look_for_lost_voters())
+        await self._metadata.may_register.wait()
         await self._register(listeners, peer_address)
         await self._cancel(["voters"])
         self.stage = "it is registered, and loading its logs"
@@ -316,6 +317,12 @@ class Broker:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def is_old(self) -> bool:
+        """True if its data directory was found to be an old copy: it has to begin anew on it."""
+        identity = self._manager.identity.current
+        return identity is not None and identity.is_old
 
     # -- what the metadata says -----------------------------------------------------------------------------------
 

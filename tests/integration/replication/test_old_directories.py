@@ -115,3 +115,25 @@ def test_a_directory_that_is_as_it_was_left_is_believed(protocol: str) -> None:
             await check(cluster, values)
 
     run(story)
+
+
+def test_an_old_voter_does_not_vote_before_others_have_said_how_recent_it_is() -> None:
+    """Broker 3 is new to nothing, and broker 1 is old: together they are a majority that must not decide."""
+
+    async def story() -> None:
+        async with three_brokers(**SETTINGS) as cluster:
+            old = copy_of(cluster, 1)
+            await cluster.stop(1)
+            await cluster.start(1)
+            await cluster.stop(2, 3, 1)
+            cluster.disks[1] = old
+            alone = asyncio.ensure_future(cluster.start(1))
+            await cluster.settle()
+            assert not alone.done()
+            assert cluster.brokers[1]._metadata._log._is_muted
+            starting = asyncio.ensure_future(cluster.start(2, 3))
+            with pytest.raises(OldDirectory):
+                await alone
+            await starting
+
+    run(story)

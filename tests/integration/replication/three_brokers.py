@@ -15,7 +15,7 @@ from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.cluster import HTTP, Endpoint, PartitionInfo
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import OldDirectory, TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock, Entropy
 from tidelog.sim.kit.disk import SimDisk
@@ -42,9 +42,19 @@ class ThreeBrokers:
         started = {node: self._broker(node) for node in nodes}
         self.brokers |= started
         async with asyncio.timeout(START_S):
-            await asyncio.gather(
-                *(one.start({HTTP: Endpoint(f"10.0.0.{node}", 8082)}) for node, one in started.items())
-            )
+            await asyncio.gather(*(self._start(node, one) for node, one in started.items()))
+
+    @staticmethod
+    async def _start(node: int, one: Broker) -> None:
+        starting = asyncio.ensure_future(one.start({HTTP: Endpoint(f"10.0.0.{node}", 8082)}))
+        failing = asyncio.ensure_future(one.failed.wait())
+        await asyncio.wait([starting, failing], return_when=asyncio.FIRST_COMPLETED)
+        failing.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            raise OldDirectory("found before it voted") if one.is_old else AssertionError(f"broker {node} failed")
+        await starting
 
     async def stop(self, *nodes: int) -> None:
         for one in [self.brokers.pop(node) for node in nodes]:

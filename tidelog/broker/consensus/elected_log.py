@@ -11,7 +11,7 @@ machine. A leader appends; all others, voters and learners alike, follow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.disk import ReplicaDisk
@@ -46,7 +46,7 @@ from tidelog.replication.paxos.events import (
     Truncate,
     VotersFound,
 )
-from tidelog.replication.paxos.messages import PromiseRequest
+from tidelog.replication.paxos.messages import PromiseRequest, WriteRequest
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.numbers import NODE_MAX
 from tidelog.replication.paxos.state import Kind, Status
@@ -118,6 +118,7 @@ class ElectedLog:
         self._campaigner, self._voter_changer = self.leadership.campaigner, self.leadership.voter_changer
         self._in_flight = InFlightProposals[PendingAppend]()
         self._learners: tuple[int, ...] = ()
+        self._is_muted = False
         floor = node.replica.floor.position
         if floor > delivered:
             membership.on_jumped(floor)
@@ -161,6 +162,16 @@ class ElectedLog:
         """True unless this broker is still founding its cluster."""
         return self.status is Status.VOTING or self.engine.node.node > NODE_MAX
 
+    def open_entries(self) -> Iterator[tuple[bytes, int]]:
+        """Yields what is accepted here and may be chosen, beyond what is known to be: payloads, and their offsets."""
+        replica = self.engine.node.replica
+        for position in range(replica.applied.position, replica.end):
+            slot = replica.slots.get(position)
+            if slot is not None and slot.value.kind is Kind.APPEND and not slot.faulty:
+                payload = self.engine.payload_of(position, slot.value)
+                if payload is not None:
+                    yield payload, slot.value.base_offset
+
     def described(self, named: Sequence[NamedVoter]) -> QuorumDescribed:
         """Describes this member and its log to another that starts."""
         membership = self.membership
@@ -180,6 +191,10 @@ class ElectedLog:
         self._voter_changer.on_snapshot(voters, voters_position, position)
         self.delivery.installed(position)
 
+    def mute(self) -> None:
+        """Before `start`: this member is to learn, and neither to promise, accept nor be elected before `unmute`."""
+        self._is_muted = True
+
     def start(self) -> None:
         """Begins, with founding the log if that is due."""
         self.engine.step(Started())
@@ -187,8 +202,13 @@ class ElectedLog:
             self.engine.step(Found(self._member.cluster_id))
         self._begin_campaigning()
 
+    def unmute(self) -> None:
+        """The disk of this member is known to be no old copy."""
+        self._is_muted = False
+        self._begin_campaigning()
+
     def _begin_campaigning(self) -> None:
-        if self.belongs:
+        if self.belongs and not self._is_muted:
             self._campaigner.begin()
 
     def close(self) -> None:
@@ -202,6 +222,8 @@ class ElectedLog:
     def receive_paxos(self, node_id: int, frame: PaxosFrame, payload: memoryview) -> None:
         """A peer's engine speaks."""
         self.routes.heard(frame.sender, node_id)
+        if self._is_muted and isinstance(frame.message, PromiseRequest | WriteRequest):
+            return  # as lost: it comes again
         if isinstance(frame.message, PromiseRequest) and frame.to == self.engine.node.node:
             if not self._campaigner.may_promise(frame.sender):
                 return  # a lease binds this voter: the request counts as lost, and comes again

@@ -60,6 +60,8 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     broker founds nothing, and nobody founds with it."""
     generation: int = 0
     """How often that cluster's metadata log was begun anew."""
+    directories: tuple[tuple[int, str, int, int], ...] = ()
+    """Node, disk, starts and stamp of the data directory of each broker, as far as it knows (`BrokerInfo`)."""
 
 
 class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):

@@ -28,7 +28,7 @@ from tidelog.broker.consensus.waiting import Past, waiting_for
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.errors import InternalError, NotController, TidelogError, WrongCluster, WrongDirectory
+from tidelog.model.errors import InternalError, NotController, OldDirectory, TidelogError, WrongCluster, WrongDirectory
 from tidelog.model.ids import NodeId
 from tidelog.model.ports import Clock, Entropy
 from tidelog.storage.directory_identity import DirectoryIdentity
@@ -50,6 +50,9 @@ async def no_contacts() -> Sequence[Address]:
 
 class MetadataDamaged(InternalError):
     """The metadata log cannot be read whole, so this broker must not act on it. No data was touched."""
+
+
+WITNESS_PAUSE_S = 0.05
 
 
 class MetadataBootstrap:
@@ -176,6 +179,33 @@ class MetadataBootstrap:
         if not lacks_majority(voters, lost):
             return ""
         return waiting_for(Past(), [], [], [voter.node_id for voter in lost])
+
+    def needs_witnesses(self, log: ElectedLog) -> bool:
+        """True of a disk that votes with others: if it is an old copy, it does not know what it has promised."""
+        voters = log.membership.voters
+        return voters.find(self._node_id, self.member.incarnation) is not None and len(voters.voters) > 1
+
+    async def find_witnesses(self, log: ElectedLog, log_writer: LogWriter) -> None:
+        """Asks the other voters, until with this one they are a majority, how recent this directory was when they last
+        heard. Raises `OldDirectory`, when that is noted on the disk."""
+        while self.needs_witnesses(log):
+            voters = log.membership.voters.voters
+            others = [(voter.host, voter.port) for voter in voters if voter.node_id != self._node_id]
+            answers = await asyncio.gather(*(self._ask(address) for address in others), return_exceptions=True)
+            found = [answer for answer in answers if isinstance(answer, QuorumDescribed) and answer.voters]
+            told = [
+                (starts, stamp)
+                for answer in found
+                for node, storage, starts, stamp in answer.directories
+                if (node, storage) == (self._node_id, self.member.incarnation)
+            ]
+            known = self._manager.identity.given  # this start is not counted before the end of this
+            if known.starts and any(starts > known.starts or stamp > known.stamp for starts, stamp in told):
+                await log_writer.perform(partial(self._manager.identity.change, is_old=True))
+                raise OldDirectory("the data directory is an old copy: other voters knew its broker further")
+            if 2 * (1 + len(found)) > len(voters):
+                return
+            await asyncio.sleep(WITNESS_PAUSE_S)
 
     async def identify(self, log_writer: LogWriter) -> None:
         """Gives a directory whose metadata log knows the cluster the identity that it lacks."""

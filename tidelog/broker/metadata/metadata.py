@@ -33,6 +33,8 @@ from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.apply import apply, with_voters
 from tidelog.controller.records import (
+    BrokerRegistered,
+    BrokersStamped,
     MetadataRecord,
     SnapshotAgreed,
     SnapshotTaken,
@@ -41,7 +43,7 @@ from tidelog.controller.records import (
     encode_record,
 )
 from tidelog.model.cluster import ClusterImage, Voter
-from tidelog.model.errors import ControllerLost, NotController, TidelogError
+from tidelog.model.errors import ControllerLost, NotController, OldDirectory, TidelogError
 from tidelog.model.ids import NodeId
 from tidelog.model.ports import Clock, Entropy
 from tidelog.replication.election_settings import ElectionSettings
@@ -100,6 +102,10 @@ class ClusterMetadata:
         self._snapshot_voters: SnapshotVoters | None = None
         """The voters by the last snapshot, or by what was delivered since."""
         self._is_open = False
+        self.may_register = asyncio.Event()
+        """Set when no voter that was asked knows of a later start of this directory: this one is counted then."""
+        self._is_resumed = False
+        """The disk remembers its log."""
         self._known: tuple[int, ...] = ()
         """The brokers that this one dials."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -115,7 +121,7 @@ class ClusterMetadata:
         """
         bootstrap = self._bootstrap
         position = 0
-        is_resumed = bootstrap.open_disk()
+        is_resumed = self._is_resumed = bootstrap.open_disk()
         if not is_resumed:
             await bootstrap.begin(address, contacts, self._context.log_writer)
         else:
@@ -173,8 +179,23 @@ class ClusterMetadata:
         for broker in self.image.brokers.values():
             if broker.node_id == self._node_id and broker.storage == self.incarnation:
                 self._log.leadership.enlist(broker.voter_id)
+        if self._is_resumed and self._bootstrap.needs_witnesses(self._log):
+            self._log.mute()
+            self._spawn("witnesses", self._find_witnesses())
+        else:
+            self.may_register.set()
         self._log.start()
         self._bridge_gap()
+
+    async def _find_witnesses(self) -> None:
+        """Votes when a majority, this broker included, knows of no later state of its directory."""
+        try:
+            await self._bootstrap.find_witnesses(self._log, self._context.log_writer)
+        except OldDirectory as error:
+            self._listener.fail(str(error))
+            return
+        self._log.unmute()
+        self.may_register.set()
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"metadata-{name}")
@@ -337,8 +358,20 @@ class ClusterMetadata:
         """Describes this broker to one that starts. Raises as `MetadataBootstrap.described`."""
         if self._is_open:
             described = self._log.described(self._bootstrap.named)
-            return msgspec.structs.replace(described, generation=self.generation)
+            return msgspec.structs.replace(described, generation=self.generation, directories=self._directories())
         return self._bootstrap.described()
+
+    def _directories(self) -> tuple[tuple[int, str, int, int], ...]:
+        """How recent the brokers' directories are: also by what is accepted here and not known to be chosen. No
+        directory shows less than its broker ever asked to have written down."""
+        image = self.image
+        for payload, offset in self._log.open_entries():
+            for i, record in enumerate(map(decode_record, payload.split(b"\n"))):
+                if isinstance(record, BrokerRegistered | BrokersStamped):
+                    image = apply(image, record, offset + i)
+        return tuple(
+            (int(broker.node_id), broker.storage, broker.starts, broker.stamp) for broker in image.brokers.values()
+        )
 
     def snapshot_part(self, asked: FetchSnapshot) -> Answer:
         """Answers as `SnapshotKeeper.part`."""
