@@ -11,10 +11,11 @@ class Holding(Enum):
     HAVE = "have"
     """Whole: here it is."""
     HAVE_FAULTY = "have_faulty"
-    """It was here, or may have been, and is damaged here, too. Says nothing about whether it was committed."""
+    """It was here, and is damaged here, too: its row is sound, and names the very same batch. If the question names no
+    batch: what is here at that offset is damaged."""
     DONT_HAVE = "dont_have"
     """This log, which is sound in that place, ends before it, or has another batch there: it never acknowledged it."""
     DELETED = "deleted"
     """This log begins behind it: it was committed, and its records were deleted since."""
     UNKNOWN = "unknown"
-    """Nothing can be said: no such log here, or one that is being changed."""
+    """Nothing can be said: no such log here, or one that is being changed, or whose row is lost as well."""

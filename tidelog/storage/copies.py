@@ -43,8 +43,7 @@ def find_copy(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:
         return Holding.DONT_HAVE, b""
     for part in log.parts(wanted.offset):
         if isinstance(part, Damage):
-            log.damage.note(part)
-            return Holding.HAVE_FAULTY, b""
+            return _lost(log, part, wanted), b""
         if part.end_offset > wanted.offset:
             return _in_segment(log, part, wanted)
     return Holding.UNKNOWN, b""
@@ -55,10 +54,15 @@ def _in_segment(log: PartitionLog, segment: Segment, wanted: Identity) -> tuple[
     if entry is None:
         return Holding.UNKNOWN, b""
     if isinstance(entry, Damage):
-        log.damage.note(entry)
-        return Holding.HAVE_FAULTY, b""
+        return _lost(log, entry, wanted), b""
     if wanted.is_known and entry.digest != wanted.digest:
         is_contradiction = (entry.base_offset, entry.epoch) == (wanted.offset, wanted.epoch)
         return (Holding.UNKNOWN if is_contradiction else Holding.DONT_HAVE), b""
     extent = log.extent(entry.base_offset, 1, log.log_end_offset)
     return (Holding.HAVE, bytes(extent.data)) if extent.data else (Holding.HAVE_FAULTY, b"")
+
+
+def _lost(log: PartitionLog, damage: Damage, wanted: Identity) -> Holding:
+    """Answers where not even a row is left: it may have been the batch that is named, or another."""
+    log.damage.note(damage)
+    return Holding.UNKNOWN if wanted.is_known else Holding.HAVE_FAULTY

@@ -14,6 +14,7 @@ only, and even marked clean there by an fsync that failed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
@@ -30,8 +31,8 @@ from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Row, RowCodec, Tail
-from tidelog.storage.scan import Scan
-from tidelog.storage.segment import Segment
+from tidelog.storage.scan import BadEnd, Scan
+from tidelog.storage.segment import SECTOR_BYTES, Segment
 from tidelog.storage.strangers import find_strangers, set_aside
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import remove_all, remove_segment, segment_names
@@ -49,14 +50,16 @@ def load_log(
     new_incarnation: str,
     now_ms: int,
     held: Held | None = None,
+    bad_end: BadEnd = BadEnd.KEEP,
 ) -> tuple[PartitionLog, LoadReport]:
     """Opens the log in `directory`, or makes an empty one there. Blocking.
 
-    `new_incarnation` is used if there is no metainfo; `held` tells that there should be a log. Damage never makes it
-    fail; `OSError` comes only from a disk on which files cannot be opened or made. If what was found cannot be made
-    durable, the log is offline at once.
+    `new_incarnation` is used if there is no metainfo; `held` tells that there should be a log; `bad_end` says what a
+    batch means that does not verify, and of which no mark says that it was durable. Damage never makes it fail;
+    `OSError` comes only from a disk on which files cannot be opened or made. If what was found cannot be made durable,
+    the log is offline at once.
     """
-    return _Loader(opened, directory, identity, settings).load(new_incarnation, now_ms, held)
+    return _Loader(opened, directory, identity, settings, bad_end).load(new_incarnation, now_ms, held)
 
 
 class Held(NamedTuple):
@@ -68,12 +71,15 @@ class Held(NamedTuple):
 
 
 class _Loader:
-    def __init__(self, opened: OpenFiles, directory: str, identity: PartitionId, settings: LogSettings) -> None:
+    def __init__(
+        self, opened: OpenFiles, directory: str, identity: PartitionId, settings: LogSettings, bad_end: BadEnd
+    ) -> None:
         self._opened = opened
         self._files = opened.files
         self._directory = directory
         self._identity = identity
         self._settings = settings
+        self._bad_end = bad_end
         self._codec = RowCodec(identity)
         self._metainfo = MetainfoStore(opened.files, directory, identity)
         self._report = LoadReport()
@@ -253,7 +259,7 @@ class _Loader:
             is_settled = not later or later[0].base_offset <= durable_end
             is_settled = is_settled or any(0 <= other.first_sequence < self._durable for other in later)
             settled_end = (later[0].base_offset if later else durable_end) if is_settled else segment.base_offset
-            scan = Scan(self._codec, segment, self._durable, self._report, self._corrections)
+            scan = Scan(self._codec, segment, self._durable, self._report, self._corrections, bad_end=self._bad_end)
             start = tail._replace(offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
             tail = scan.run(start, settled_end, later[0].base_offset if later else None)
             if later and tail.offset != later[0].base_offset:
@@ -349,9 +355,27 @@ def _write_again(segment: Segment, durable: int) -> None:
 
 
 def _copy_onto_itself(file: File, position: int, end: int) -> None:
+    """Passes over bytes that cannot be read: they are damage that is kept, and there is nothing to write in its place."""
     while position < end:
-        data = file.pread(min(COPY_BYTES, end - position), position)
-        if not data:
-            return
+        size = min(COPY_BYTES, end - position)
+        try:
+            _copy_piece(file, position, size)
+        except UnreadableError:
+            for at in range(position, position + size, SECTOR_BYTES):
+                with suppress(UnreadableError):
+                    _copy_piece(file, at, min(SECTOR_BYTES, position + size - at))
+        position += size
+
+
+class UnreadableError(Exception):
+    """These bytes cannot be read."""
+
+
+def _copy_piece(file: File, position: int, size: int) -> None:
+    """Raises `UnreadableError`, or `OSError` if they cannot be written."""
+    try:
+        data = file.pread(size, position)
+    except OSError as error:
+        raise UnreadableError from error
+    if data:
         file.pwritev([data], position)
-        position += len(data)

@@ -31,6 +31,7 @@ from tidelog.storage.loader import Held, load_log
 from tidelog.storage.metainfo import NAMES as METAINFO_NAMES
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.scan import BadEnd
 from tidelog.storage.slot_store import SlotStore, StoredSlots
 from tidelog.storage.snapshots import SnapshotStore
 
@@ -94,6 +95,7 @@ class LogManager:
         *,
         directory: str | None = None,
         held: Held | None = None,
+        bad_end: BadEnd = BadEnd.KEEP,
     ) -> tuple[PartitionLog, LoadReport]:
         """Opens a log, or makes an empty one, at `directory` or where the partition's logs live; `held` tells that
         there should be one. Blocking.
@@ -109,6 +111,7 @@ class LogManager:
             new_incarnation=self._new_incarnation(),
             now_ms=now_ms,
             held=held,
+            bad_end=bad_end,
         )
         self._logs[partition_id] = log
         return log, report
@@ -144,7 +147,7 @@ class LogManager:
         return any(name in METAINFO_NAMES or name[20:] == ".log" for name in self._files.list(directory))
 
     def open_journal(
-        self, partition_id: PartitionId, now_ms: int, *, anew: bool = False
+        self, partition_id: PartitionId, now_ms: int, *, anew: bool = False, bad_end: BadEnd = BadEnd.KEEP_NAMED
     ) -> tuple[SlotStore, StoredSlots]:
         """Opens the journal of a partition's replica, or makes an empty one; `anew`, in place of one that has forgotten
         what it had promised. It is closed and removed with the partition's log. Blocking. Raises as `SlotStore.open`.
@@ -154,7 +157,12 @@ class LogManager:
         if anew:
             self._files.remove_tree(directory)
         store, stored = SlotStore.open(
-            self._opened, directory, partition_id, new_incarnation=self._new_incarnation(), now_ms=now_ms
+            self._opened,
+            directory,
+            partition_id,
+            new_incarnation=self._new_incarnation(),
+            now_ms=now_ms,
+            bad_end=bad_end,
         )
         self._journals[partition_id] = store
         return store, stored
@@ -182,7 +190,16 @@ class LogManager:
         if anew:
             directory = f"{METADATA}-{1 + int(directory.rpartition('-')[2] if '-' in directory else 1)}"
         drawn = self._new_incarnation() if incarnation is None else incarnation
-        store, stored = SlotStore.open(self._opened, directory, METADATA_LOG, new_incarnation=drawn, now_ms=now_ms)
+        store, stored = SlotStore.open(
+            self._opened,
+            directory,
+            METADATA_LOG,
+            new_incarnation=drawn,
+            now_ms=now_ms,
+            # A power cut of all voters at once may leave the same row, and no batch, with each of them: no election
+            # could end then, and nothing can be repaired without a controller.
+            bad_end=BadEnd.TRUNCATE,
+        )
         self._logs[METADATA_LOG] = store.journal
         return store, stored
 

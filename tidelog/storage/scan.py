@@ -3,38 +3,70 @@
 The rule (CTRL section 3.2, made exact for flushes). Let D be the highest "durable below" mark found in any sound
 row or metainfo copy. What was written below D was on disk once, whole; if it does not verify now, it was damaged later:
 it is kept, reported, and answered with an error for that batch alone. What lies at D or beyond may have been under way
-when the machine stopped: nothing there was acknowledged as far as this replica can tell, so the first thing that does
-not verify ends the log, and it is truncated there.
+when the machine stopped, or may have been acknowledged a moment before: this replica cannot tell, and others can. So
+there a sound row is believed to have had its batch, too. Only what has no sound row any more at the end of the log is
+torn, and truncated. A sound row fits if it follows what was taken in, and ends before the next segment begins.
 
   batch  row      below D                          at D or beyond
   good   good     keep                             keep
   good   bad      keep, write the row again        keep, write the row again
-  bad    good     keep, serve an error             truncate here
-  bad    bad      keep, serve an error             truncate here
+  bad    good     keep, serve an error             keep, serve an error
+  bad    bad      keep, serve an error             if a sound row that fits follows in the segment: keep, serve an
+                                                   error; else truncate here
+
+Two kinds of log know less, or may keep less (`BadEnd`). In a journal nothing may be kept that has no sound row: a
+replica that does not know which slot it has lost must not vote, and a write of several rows that a power cut tore in
+the middle looks just like that. It was not acknowledged, or two faults have hit one entry. A log that nobody else has,
+or that is written again from something else, is truncated at the first bad batch at D or beyond.
+
+What is missing between two segments, row and batch, is judged by D in any log: the file ends there, so there would be
+no room to put a copy back. Again only two faults at once look like that in a log that no crash has cut short: if the
+catalog alone is damaged its rows are made again from the log, and if the log is, its rows are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 from itertools import takewhile
 
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.storage.load_report import Corrections, LoadReport
 from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec, Tail
 from tidelog.storage.segment import Damage, Segment
+from tidelog.storage.slot_entries import FLOOR_NUMBER
+
+
+class BadEnd(Enum):
+    """The treatment of a batch that does not verify, at D or beyond."""
+
+    KEEP = "keep"
+    """Other replicas can say what belongs there, and whether it was acknowledged."""
+    KEEP_NAMED = "keep named"
+    """They can, as long as the batch's row is sound. Of a journal: what has no sound row ends it."""
+    TRUNCATE = "truncate"
+    """The log ends there. It has one replica only, or what is acknowledged can be written to it again."""
 
 
 class Scan:
     """One segment, row by row. `_tail` is where the next row belongs if all before it is taken in."""
 
     def __init__(
-        self, codec: RowCodec, segment: Segment, durable: int, report: LoadReport, corrections: Corrections
+        self,
+        codec: RowCodec,
+        segment: Segment,
+        durable: int,
+        report: LoadReport,
+        corrections: Corrections,
+        *,
+        bad_end: BadEnd,
     ) -> None:
         self._codec = codec
         self._segment = segment
         self._durable = durable
         self._report = report
         self._corrections = corrections
+        self._bad_end = bad_end
         self._size = segment.log.size()
         self._seal_slot = -1
         self._settled_end = 0
@@ -113,7 +145,7 @@ class Scan:
         if slot <= segment.body_slot:
             return segment.body_slot
         row = segment.row(slot - 1)
-        if row is None or row.kind == Kind.SEAL or not self._fits(row, is_after_gap=True):
+        if row is None or row.kind == Kind.SEAL or not self._fits(row, self._tail, is_after_gap=True):
             return segment.body_slot
         self._advance(row)
         return slot
@@ -121,21 +153,23 @@ class Scan:
     def _take_rows(self, slot: int) -> int:
         """Follows the catalog from a slot, then the log; returns the slot behind the last row taken."""
         segment, gap = self._segment, 0
+        kept_slots = self._count_kept(slot)
         for row in segment.rows(slot):
-            is_settled = segment.first_sequence + slot < self._durable
-            fits = row is not None and self._fits(row, is_after_gap=gap > 0)
-            if row is not None and fits and (is_settled or row.kind != Kind.BATCH or segment.holds(row)):
+            is_kept = slot < kept_slots
+            fits = row is not None and self._fits(row, self._tail, is_after_gap=gap > 0)
+            if row is not None and fits and (is_kept or self._is_believed(row)):
                 self._close_gap(slot - gap, gap, row)
                 gap = 0
                 if row.kind == Kind.SEAL:
                     self._seal_slot = slot
                     return slot
+                self._judge(row)
                 self._advance(row)
             elif row is not None and fits and gap:
                 # A torn batch ends the log. What the gap before it held was on disk once.
                 self._settled_end = max(self._settled_end, row.first_offset)
                 return self._adopt(slot - gap, row.file_position)
-            elif is_settled or gap:
+            elif is_kept or gap:
                 gap += 1
             elif fits:
                 return slot
@@ -144,18 +178,48 @@ class Scan:
             slot += 1
         return self._adopt(slot - gap, self._size)
 
-    def _fits(self, row: Row, *, is_after_gap: bool) -> bool:
-        tail = self._tail
+    def _is_believed(self, row: Row) -> bool:
+        """Whether a sound row at D or beyond counts. A floor without its batch does not: nobody can give it again."""
+        is_kept = self._bad_end is BadEnd.KEEP or (self._bad_end is BadEnd.KEEP_NAMED and row.number != FLOOR_NUMBER)
+        return is_kept or row.kind != Kind.BATCH or self._segment.holds(row)
+
+    def _count_kept(self, slot: int) -> int:
+        """How many slots are kept whatever they hold: those below D, or all up to the last sound row that fits."""
+        segment, tail, has_gap = self._segment, self._tail, False
+        kept = self._durable - segment.first_sequence
+        if self._bad_end is not BadEnd.KEEP:
+            return kept
+        for row in segment.rows(slot):
+            slot += 1
+            if row is None or not self._fits(row, tail, is_after_gap=has_gap):
+                has_gap = True
+                continue
+            if row.kind == Kind.SEAL:
+                break  # it describes nothing, and is no evidence of what is missing before it
+            tail, has_gap, kept = self._behind(row, tail), False, max(kept, slot)
+        return kept
+
+    def _judge(self, row: Row) -> None:
+        """Reports a damaged batch at D or beyond, for it may not be committed; below D, whoever reads it finds it."""
+        is_doubtful = row.kind == Kind.BATCH and row.sequence >= self._durable
+        if is_doubtful and self._bad_end is not BadEnd.TRUNCATE and not self._segment.holds(row):
+            reason = "batch does not match its catalog row"
+            self._report.damage.append(Damage(row.base_offset, row.next_offset, reason, row.epoch))
+
+    def _fits(self, row: Row, tail: Tail, *, is_after_gap: bool) -> bool:
         if is_after_gap:
             is_next = row.first_offset >= tail.offset and row.file_position >= tail.file_position
         else:
             is_next = row.first_offset == tail.offset and row.file_position == tail.file_position
-        return is_next and row.epoch >= tail.epoch
+        return is_next and row.epoch >= tail.epoch and row.next_offset <= self._end_max
 
     def _advance(self, row: Row) -> None:
-        self._tail = Tail(
+        self._tail = self._behind(row, self._tail)
+
+    def _behind(self, row: Row, tail: Tail) -> Tail:
+        return Tail(
             self._segment.first_sequence, self._durable, row.epoch, row.next_offset, row.end_position,
-            row.running_max_timestamp, max(self._tail.log_start_offset, row.start_offset),
+            row.running_max_timestamp, max(tail.log_start_offset, row.start_offset),
         )  # fmt: skip
 
     # -- rows that are missing ------------------------------------------------------------------------------------

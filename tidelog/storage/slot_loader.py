@@ -34,6 +34,7 @@ from tidelog.storage.open_files import OpenFiles, open_file
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.read_only import open_read_only
 from tidelog.storage.rows import ROW_BYTES, Row
+from tidelog.storage.scan import BadEnd
 from tidelog.storage.segment import Damage, Segment
 from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, decode_entry, salvage_head
 from tidelog.storage.slot_index import SlotIndex
@@ -75,8 +76,11 @@ def load_slots(
     *,
     new_incarnation: str,
     now_ms: int,
+    bad_end: BadEnd = BadEnd.KEEP_NAMED,
 ) -> tuple[PartitionLog, SlotIndex, StoredSlots]:
     """The journal in `directory`, made if there is none, where everything lies in it, and what the replica is told.
+
+    `bad_end` is `TRUNCATE` for the only voter of a log.
 
     Blocking. Raises `ConfigError` if something else than a slot store is there; otherwise as `load_log`.
     """
@@ -85,7 +89,7 @@ def load_slots(
         journal, report = open_read_only(opened.files, directory, identity)
     else:
         journal, report = load_log(
-            opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms
+            opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms, bad_end=bad_end
         )
         _settle(journal, opened.files)
     replay = _Replay(journal)

@@ -37,6 +37,7 @@ from tidelog.storage.metainfo import Metainfo
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.read_only import HANDLES_MAX, ReadOnlyFiles
+from tidelog.storage.scan import BadEnd
 from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head
 from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_journal import SlotJournal
@@ -82,10 +83,11 @@ class SlotStore:
         *,
         new_incarnation: str,
         now_ms: int,
+        bad_end: BadEnd = BadEnd.KEEP_NAMED,
     ) -> tuple[SlotStore, StoredSlots]:
         """Opens the store in `directory`, or makes an empty one. Blocking. Raises as `load_slots`."""
         journal, index, stored = load_slots(
-            opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms
+            opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms, bad_end=bad_end
         )
         return cls(journal, index, now_ms), stored
 

@@ -17,6 +17,7 @@ from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
 from tidelog.sim.storage import log_scenario
 from tidelog.sim.storage.log_driver import DIRECTORY, LogDriver
+from tidelog.storage.scan import BadEnd
 
 History = Callable[[LogDriver], object]
 
@@ -136,8 +137,8 @@ SETTLED = [a_kill_and_nothing_more, a_deletion_that_only_a_killed_process_knew_o
 """After these, nothing is pending."""
 
 
-def start(history: History) -> LogDriver:
-    driver = LogDriver(SimDisk(0), segment_bytes=350, producer_id=7)
+def start(history: History, bad_end: BadEnd = BadEnd.TRUNCATE) -> LogDriver:
+    driver = LogDriver(SimDisk(0), segment_bytes=350, producer_id=7, bad_end=bad_end)
     history(driver)
     return driver
 
@@ -155,11 +156,12 @@ def check_and_go_on(driver: LogDriver, *, by_deletion: bool = False) -> None:
     driver.check_reopened()
 
 
+@pytest.mark.parametrize("bad_end", [BadEnd.TRUNCATE, BadEnd.KEEP])
 @pytest.mark.parametrize("history", HISTORIES)
-def test_no_crash_breaks_a_promise(history: History) -> None:
+def test_no_crash_breaks_a_promise(history: History, bad_end: BadEnd) -> None:
     seen = set()
     for choices in enumerate_crashes():
-        driver = start(history)
+        driver = start(history, bad_end)
         driver.crash(choices)
         state = tuple((path, bytes(node.data)) for path, node in driver.disk.medium.walk().items())
         if state not in seen:
@@ -172,7 +174,7 @@ def test_no_crash_breaks_a_promise(history: History) -> None:
 def test_no_drawn_crash_of_a_wider_history_breaks_a_promise(seeds: range) -> None:
     """Two rolls leave millions of states: too many to try them all."""
     for seed in seeds:
-        driver = LogDriver(SimDisk(seed), segment_bytes=350)
+        driver = LogDriver(SimDisk(seed), segment_bytes=350, bad_end=BadEnd.KEEP)
         two_rolls(driver)
         driver.crash()
         check_and_go_on(driver, by_deletion=seed % 2 == 0)
@@ -182,12 +184,12 @@ def test_no_drawn_crash_of_a_wider_history_breaks_a_promise(seeds: range) -> Non
 @series.seeds(4, 24)
 def test_no_crash_at_any_operation_breaks_a_promise(history: History, seeds: range) -> None:
     """The machine stops at each operation in turn, several ways each; and once more while it recovers."""
-    counting = LogDriver(SimDisk(0), segment_bytes=350)
+    counting = LogDriver(SimDisk(0), segment_bytes=350, bad_end=BadEnd.KEEP)
     before = counting.disk.operations
     history(counting)
     for operation in range(1, counting.disk.operations - before + 1):
         for seed in seeds:
-            driver = LogDriver(SimDisk(seed), segment_bytes=350)
+            driver = LogDriver(SimDisk(seed), segment_bytes=350, bad_end=BadEnd.KEEP)
             driver.disk.crash_at(operation)
             try:
                 history(driver)

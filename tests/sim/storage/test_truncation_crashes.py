@@ -16,8 +16,8 @@ import pytest
 
 from tests import series
 from tidelog.model.batch_codec import encode_batch
-from tidelog.model.batch_header import assign_offsets, iter_batches, split_batches
-from tidelog.model.errors import DiskFull, LogOffline, Overloaded, TidelogError
+from tidelog.model.batch_header import assign_offsets, iter_batches, parse_header, split_batches
+from tidelog.model.errors import DamagedBatch, DiskFull, LogOffline, Overloaded, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.records import Record
 from tidelog.sim.kit.choices import CrashChoices, enumerate_crashes
@@ -28,6 +28,7 @@ from tidelog.sim.kit.seeds import stream
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.scan import BadEnd
 
 IDENTITY = PartitionId(TopicId("cd" * 16), 1)
 BATCH_BYTES = 512
@@ -43,7 +44,10 @@ def fill(value: int) -> bytes:
 
 
 class Follower:
-    """One log, and what it may hold: a piece of `branch` with at least `least` batches."""
+    """One log, and what it may hold: a piece of `branch` with at least `least` batches. What is behind these may be
+    damaged, if the log has others to ask, and is of the branch nevertheless."""
+
+    bad_end = BadEnd.KEEP
 
     def __init__(self, disk: SimDisk, segment_bytes: int) -> None:
         self.disk = disk
@@ -51,6 +55,8 @@ class Follower:
         self.start = 0
         self.branch: list[bytes] = []
         self.least = 0
+        self.damaged: set[int] = set()
+        """Offsets that were damaged when they were shown first."""
         self.restart: int | None = None
         """Where the log may begin instead, empty."""
         self.values = 0
@@ -60,8 +66,9 @@ class Follower:
 
     def open(self) -> None:
         self.log, self.report = load_log(
-            OpenFiles(self.disk, 64), "log", IDENTITY, self.settings, new_incarnation="i", now_ms=0
-        )
+            OpenFiles(self.disk, 64), "log", IDENTITY, self.settings,
+            new_incarnation="i", now_ms=0, bad_end=self.bad_end,
+        )  # fmt: skip
 
     def append(self, epoch: int, count: int = 1) -> None:
         for _ in range(count):
@@ -87,6 +94,7 @@ class Follower:
             self.least = min(self.least, kept)
         self.log.truncate_to(offset, high_watermark=offset, now_ms=0)
         del self.branch[kept:]
+        self.damaged = {known for known in self.damaged if known < offset}
         self.least = self.log.durable_offset - self.start
 
     def start_over(self, offset: int) -> None:
@@ -94,6 +102,7 @@ class Follower:
             self.restart = offset
         self.log.start_over(offset, now_ms=0)
         self.start, self.branch, self.least, self.restart = offset, [], 0, None
+        self.damaged.clear()
 
     def crash(self, choices: CrashChoices | None = None) -> None:
         self.disk = self.disk.crash(choices)
@@ -101,28 +110,45 @@ class Follower:
     def check_reopened(self) -> None:
         log = self.log
         assert log.offline_reason is None, log.offline_reason
-        assert self.report.damage == [], self.report.findings
+        assert self.report.damage == [] or self.bad_end is BadEnd.KEEP, self.report.findings
         if self.restart is not None and log.log_start_offset == log.log_end_offset == self.restart:
             self.start, self.branch, self.least = self.restart, [], 0
         self.restart = None
         assert log.log_start_offset == self.start
-        end = log.log_end_offset
-        found: list[bytes] = []
-        while self.start + len(found) < end:
-            extent = log.read(self.start + len(found), 1 << 20, end)
-            found += [bytes(batch.data) for batch in iter_batches(extent.data)]
-        assert self.least <= len(found), f"{self.least} batches were durable, and {len(found)} are left"
-        assert found == self.branch[: len(found)], "batches that were dropped are among those that took their place"
-        self.branch, self.least = found, len(found)
+        left = log.log_end_offset - self.start
+        assert self.least <= left <= len(self.branch), f"of {self.least} to {len(self.branch)} batches {left} are left"
+        self.branch = [self.check_batch(index) for index in range(left)]
+        self.least = left
         self.check_lineage()
 
+    def check_batch(self, index: int) -> bytes:
+        """Checks that a batch is as it was, or damaged and named, if it is not among the durable ones."""
+        expected, offset = self.branch[index], self.start + index
+        try:
+            found = bytes(self.log.read(offset, 1, self.log.log_end_offset).data)
+        except DamagedBatch:
+            assert index >= self.least or offset in self.damaged, f"the batch at {offset} was durable, and is damaged"
+            self.damaged.add(offset)
+            epochs = [one.epoch for one in self.log.damaged_ranges() if one.start == offset and one.epoch is not None]
+            assert epochs in ([], [parse_header(expected).leader_epoch]), "a row that was dropped is believed"
+        else:
+            assert found == expected, "a batch that was dropped is among those that took its place"
+        return expected
+
     def check_lineage(self) -> None:
+        if self.log.damage:
+            return  # epochs that have lost their rows are not known
         expected: dict[int, int] = {}
         for batch in iter_batches(b"".join(self.branch)):
             expected.setdefault(batch.header.leader_epoch, batch.header.base_offset)
         assert self.log.lineage == sorted(expected.items())
         if self.branch:
             assert self.log.tail.epoch == max(expected)
+
+
+@pytest.fixture(autouse=True, params=[BadEnd.TRUNCATE, BadEnd.KEEP], ids=["alone", "with others"])
+def bad_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Follower, "bad_end", request.param)
 
 
 History = Callable[[Follower], None]

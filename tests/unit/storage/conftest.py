@@ -26,6 +26,7 @@ from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.rows import ROW_BYTES, Row
+from tidelog.storage.scan import BadEnd
 from tidelog.storage.segment import Segment
 
 IDENTITY = PartitionId(TopicId("ab" * 16), 3)
@@ -166,6 +167,7 @@ class Store:
         self.files = files
         self.settings = LogSettings(segment_bytes=1 << 30, segment_ms=1 << 40)
         self.handles_max = 64
+        self.bad_end = BadEnd.TRUNCATE
         self.epoch = 1
         self.now_ms = 1_700_000_000_000
         self.appended: dict[int, bytes] = {}
@@ -181,7 +183,7 @@ class Store:
         self.opened = OpenFiles(self.files, self.handles_max)
         self.log, self.report = load_log(
             self.opened, DIRECTORY, IDENTITY, self.settings,
-            new_incarnation=f"start-{self._starts}", now_ms=self.now_ms,
+            new_incarnation=f"start-{self._starts}", now_ms=self.now_ms, bad_end=self.bad_end,
         )  # fmt: skip
 
     def kill_and_open(self) -> None:

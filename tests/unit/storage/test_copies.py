@@ -41,9 +41,16 @@ def test_a_damaged_batch_is_neither_given_nor_denied(five: Store) -> None:
     five.harm_batch(4)
     assert find_copy(five.log, identity(five, 4)) == (Holding.HAVE_FAULTY, b"")
     assert [damage.start for damage in five.log.damaged_ranges()] == [4], "a question finds damage, too"
+    assert find_copy(five.log, identity(five, 4)._replace(epoch=2, digest=b"x" * 16)) == (Holding.DONT_HAVE, b"")
+
+
+def test_where_the_row_is_lost_too_nobody_knows_which_batch_it_was(five: Store) -> None:
+    five.harm_batch(4)
     five.harm_row(1 + 2)
-    for wanted in (identity(five, 4), Identity(4), Identity(5)):
-        assert find_copy(five.log, wanted) == (Holding.HAVE_FAULTY, b"")
+    assert find_copy(five.log, identity(five, 4)) == (Holding.UNKNOWN, b"")
+    assert [(damage.start, damage.end) for damage in five.log.damaged_ranges()] == [(4, 6)]
+    for wanted in (Identity(4), Identity(5)):
+        assert find_copy(five.log, wanted) == (Holding.HAVE_FAULTY, b""), "what is here at that offset is damaged"
 
 
 def test_what_the_log_never_had_is_denied(five: Store) -> None:

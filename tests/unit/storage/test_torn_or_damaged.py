@@ -1,4 +1,7 @@
-"""Opening a log after a crash: each row of the torn-or-damaged table, and what the mark protects."""
+"""Opening a log after a crash: each row of the torn-or-damaged table, and what the mark protects.
+
+Logs are alone here, if nothing else is said: nobody else could say what lay at their end.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ from itertools import product
 
 import pytest
 
-from tests.unit.storage.conftest import ALL, SETTLED, Store
+from tests.unit.storage.conftest import ALL, IDENTITY, SETTLED, Store
 from tests.unit.storage.torn import check_goes_on, harm, position_of, slot_of
 from tidelog.model.errors import DamagedBatch
-from tidelog.storage.rows import ROW_BYTES
+from tidelog.storage.partition_log import LogSettings
+from tidelog.storage.repair import Repair
+from tidelog.storage.rows import ROW_BYTES, RowCodec
+from tidelog.storage.scan import BadEnd
 
 
 @pytest.mark.parametrize("offset", range(ALL))
@@ -115,3 +121,108 @@ def test_what_an_unclean_start_has_made_durable_is_marked_when_idle(torn: Store)
     harm(torn, 6, batch=True, row=True)
     torn.open()
     assert torn.log.log_end_offset == ALL
+
+
+# -- logs that are not alone -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", range(ALL))
+@pytest.mark.parametrize(("batch", "row"), [(False, False), (False, True), (True, False), (True, True)])
+def test_each_row_of_the_table_with_other_replicas(torn: Store, offset: int, batch: bool, row: bool) -> None:
+    torn.bad_end = BadEnd.KEEP
+    harm(torn, offset, batch=batch, row=row)
+    torn.open()
+    is_last_without_row = batch and row and offset == ALL - 1
+    assert torn.log.log_end_offset == (offset if is_last_without_row else ALL)
+    assert set(torn.read_sound()) == set(range(ALL)) - ({offset} if batch else set())
+    known = [(damage.start, damage.end, damage.epoch) for damage in torn.log.damaged_ranges()]
+    if batch and offset >= SETTLED and not is_last_without_row:
+        assert known == [(offset, offset + 1, None if row else 1)], "found at once: it may not be committed"
+    check_stays(torn)
+
+
+def check_stays(store: Store) -> None:
+    """What was kept stays, and is damaged still, when the log is opened again: in any way, and written to."""
+    sound, end = store.read_sound(), store.log.log_end_offset
+    store.kill_and_open()
+    assert (store.read_sound(), store.log.log_end_offset) == (sound, end)
+    store.bad_end = BadEnd.TRUNCATE if end == ALL and len(sound) == ALL else BadEnd.KEEP
+    store.append(b"goes on")
+    sound[end] = store.appended[end]
+    store.flush()
+    store.kill_and_open()
+    assert (store.read_sound(), store.log.log_end_offset) == (sound, end + 1)
+
+
+def test_the_last_batch_rots_before_anything_says_that_it_was_durable(store: Store) -> None:
+    """Scenario T5 to the letter: no mark, no row behind it; others know, and a copy puts it back."""
+    store.bad_end = BadEnd.KEEP
+    store.append(b"value 0", b"value 1")
+    store.flush()
+    store.opened.close_all()
+    harm(store, 1, batch=True, row=False)
+    store.open()
+    assert store.log.log_end_offset == 2
+    assert store.log.repair(store.appended[1]) is Repair.DONE
+    assert store.is_whole
+    store.kill_and_open()
+    assert store.is_whole
+    assert not store.log.damage
+
+
+def test_rows_torn_in_the_middle_of_a_block_are_a_gap(store: Store) -> None:
+    """A power cut took the first sectors of a write of many rows, and some of their batches."""
+    store.bad_end = BadEnd.KEEP
+    store.append(b"durable")
+    store.flush()
+    store.log.append(batches := store.gather(*[b"value %d" % n for n in range(12)]), store.now_ms)
+    store.appended |= {batch.header.base_offset: bytes(batch.data) for batch in batches}
+    store.opened.close_all()
+    for offset in range(1, 8):
+        store.harm_row(slot_of(offset))
+    harm(store, 3, batch=True, row=False)
+    harm(store, 12, batch=True, row=False)
+    store.open()
+    assert store.log.log_end_offset == 13
+    damage = [(one.start, one.end, one.epoch) for one in store.log.damaged_ranges()]
+    assert damage == [(3, 8, None), (12, 13, 1)]
+    assert set(store.read_sound()) == {0, 1, 2, 8, 9, 10, 11}
+    check_stays(store)
+
+
+def test_a_torn_end_without_any_row_is_truncated(torn: Store) -> None:
+    torn.bad_end = BadEnd.KEEP
+    for offset in (5, 6):
+        harm(torn, offset, batch=True, row=True)
+    torn.open()
+    assert set(torn.read_sound()) == set(range(5))
+    assert torn.log.log_end_offset == 5
+    check_goes_on(torn)
+
+
+def test_an_unreadable_batch_at_the_end_is_kept(torn: Store) -> None:
+    torn.bad_end = BadEnd.KEEP
+    start = position_of(torn, ALL - 1)
+    torn.files.bad_sectors.append((torn.log_path(), start + 5, start + 6))
+    torn.open()
+    assert torn.log.offline_reason is None, "what cannot be read cannot be written again, either"
+    assert torn.log.log_end_offset == ALL
+    torn.files.bad_sectors.clear()
+    torn.kill_and_open()
+    assert torn.is_whole
+
+
+def test_a_row_beyond_the_next_segment_does_not_count(store: Store) -> None:
+    """It does not fit: what it describes is somewhere else."""
+    store.bad_end = BadEnd.KEEP
+    store.settings = LogSettings(segment_bytes=1, segment_ms=1 << 40)
+    store.open()
+    store.append(b"value 0", b"value 1", b"value 2")
+    row = store.segment(0).row(1)
+    assert row is not None
+    stray = row._replace(sequence=2, base_offset=1, file_position=row.end_position, last_offset_delta=5)
+    store.opened.close_all()
+    store.overwrite(store.catalog_path(0), 2 * ROW_BYTES, RowCodec(IDENTITY).pack(stray))
+    store.open()
+    assert store.is_whole
+    assert store.log.log_end_offset == 3

@@ -41,6 +41,7 @@ from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
 from tidelog.storage.copies import Identity
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.received import parse_received
+from tidelog.storage.segment import Damage
 
 RETRY_S = {
     FetchStatus.FENCED_EPOCH: 0.05,
@@ -189,7 +190,7 @@ class Follower:
         if self.log.offline_reason is not None:
             logger.error("a replica is offline", partition=str(self.partition_id), reason=self.log.offline_reason)
             return
-        self._execute(self._core.step(Flushed(self.log.durable_offset)))
+        self._execute(self._core.step(Flushed(acknowledged_end(self.log, self._core.high_watermark))))
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
@@ -209,6 +210,8 @@ class Follower:
                     logger.error("a leader contradicts itself", partition=str(self.partition_id), reason=reason)
                 case FollowHighWatermark():
                     self.watchers.wake_all()
+                    if self.log.damage:
+                        self.on_flushed()
                 case Fetch():
                     pass
 
@@ -270,6 +273,18 @@ class Follower:
         if self._truncating is not None:
             await asyncio.gather(self._truncating, return_exceptions=True)
         await self._log_writer.at_rest(self.log)
+
+
+def acknowledged_end(log: PartitionLog, high_watermark: int) -> int:
+    """How far a follower may say that its log is durable: up to the first damaged batch that is not known to be
+    committed. It may have been torn, and never acknowledged: to acknowledge it now would count a copy that is none. Of
+    what has lost its row as well, a copy comes only once it is committed: that holds nobody up."""
+    damaged = [max(one.start, high_watermark) for one in log.damaged_ranges() if _is_doubtful(one, high_watermark)]
+    return min([log.durable_offset, *damaged])
+
+
+def _is_doubtful(damage: Damage, high_watermark: int) -> bool:
+    return damage.end > high_watermark and damage.epoch is not None
 
 
 def _epochs(batches: list[RecordBatch]) -> tuple[tuple[int, int], ...]:

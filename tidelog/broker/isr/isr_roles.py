@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from tidelog.broker.isr.fetching import Fetcher
-from tidelog.broker.isr.follower import Follower
+from tidelog.broker.isr.follower import Follower, acknowledged_end
 from tidelog.broker.isr.isr_inputs import isr_changed, isr_settings, log_state
 from tidelog.broker.isr.partition import IsrContext, Partition
 from tidelog.broker.isr.settling import Settling, begin_settling, verify_end
@@ -56,9 +56,7 @@ class IsrRoles:
         self.holders: Mapping[PartitionId, Partition | Follower | Settling] = MappingUnion[
             PartitionId, Partition | Follower | Settling
         ](self.partitions, self.followers, self.settling)
-        self.readable: Mapping[PartitionId, Partition | Follower] = MappingUnion[PartitionId, Partition | Follower](
-            self.partitions, self.followers
-        )
+        self.readable = self.holders
         self._node_id = context.node_id
         self._config = context.config
         self._logs = context.logs
@@ -106,7 +104,8 @@ class IsrRoles:
             return False
         if running is not None:
             await self.stop(partition_id)
-        log = self._logs.get(partition_id, topic.name, config, info.since_of(self._node_id))
+        is_alone = len(info.replicas) == 1
+        log = self._logs.get(partition_id, topic.name, config, info.since_of(self._node_id), is_alone=is_alone)
         if log is None or (info.leader == self._node_id and is_lost(log, info, self._node_id)):
             return True
         if info.leader == self._node_id:
@@ -151,6 +150,8 @@ class IsrRoles:
             logger.error("a log could not be settled", partition=str(partition_id), error=str(error))
             return
         del self.settling[partition_id]
+        known = self._logs.high_watermark(partition_id, settling.log)
+        self._logs.high_watermarks[partition_id] = max(known, settling.core.committed_end)
         newest = self._newest(partition_id)
         if newest is None or newest[0].info.leader_epoch != settling.leader_epoch:
             return  # another role is on its way
@@ -177,7 +178,9 @@ class IsrRoles:
 
     def _follow(self, assigned: Assignment, log: PartitionLog) -> None:
         partition_id, topic, info, config = assigned
-        core = IsrFollower(info.leader_epoch, log_state(log), self._logs.high_watermark(partition_id, log))
+        known = self._logs.high_watermark(partition_id, log)
+        state = log_state(log)._replace(durable_offset=acknowledged_end(log, known))
+        core = IsrFollower(info.leader_epoch, state, known)
         follower = Follower(
             topic.name, partition_id, info.leader_epoch, log, core, self._log_writer, self._clock, self._tasks.spawn
         )

@@ -30,6 +30,7 @@ from tidelog.model.ports import Clock
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.scan import BadEnd
 
 
 class OpenedFiles(Protocol):
@@ -91,8 +92,11 @@ class ReplicaLogs:
         except (OSError, TidelogError) as error:
             logger.error("the disk takes no note of the logs that it holds", position=position, error=str(error))
 
-    def get(self, partition_id: PartitionId, topic: str, config: TopicConfig, since: int) -> PartitionLog | None:
-        """The log, open; None if it cannot be opened now. `since` is when this broker began the replica."""
+    def get(
+        self, partition_id: PartitionId, topic: str, config: TopicConfig, since: int, *, is_alone: bool
+    ) -> PartitionLog | None:
+        """The log, open; None if it cannot be opened now. `since` is when this broker began the replica; `is_alone`: no
+        other broker holds one, which could say what lay at the log's end."""
         log = self._manager.logs.get(partition_id)
         if log is not None:
             log.settings = log_settings(config)
@@ -101,7 +105,11 @@ class ReplicaLogs:
             partition_id,
             topic,
             lambda now_ms: self._manager.open_log(
-                partition_id, log_settings(config), now_ms, held=self._manager.held(since)
+                partition_id,
+                log_settings(config),
+                now_ms,
+                held=self._manager.held(since),
+                bad_end=BadEnd.TRUNCATE if is_alone else BadEnd.KEEP,
             ),
         )
         if opened is None:

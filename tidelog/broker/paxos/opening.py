@@ -34,6 +34,7 @@ from tidelog.replication.paxos.voters import VoterSet, encode_voters
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.scan import BadEnd
 from tidelog.storage.slot_store import SlotStore, StoredSlots
 
 logger = structlog.get_logger("tidelog.paxos")
@@ -89,7 +90,7 @@ def open_replica(
     Blocking. Raises as `LogManager.open_journal` and `open_log`.
     """
     was_begun = manager.has_log(partition_id) or manager.held(since).is_begun
-    store, stored = manager.open_journal(partition_id, now_ms)
+    store, stored = manager.open_journal(partition_id, now_ms, bad_end=BadEnd.TRUNCATE)
     facts = None if stored.is_amnesiac else facts_of(stored)
     if stored.is_amnesiac or (facts is None and was_begun):
         for finding in stored.report.findings:
@@ -110,7 +111,8 @@ def open_replica(
         founding = b"" if founders is None else encode_voters(founders)
         facts = ReplicaFacts(engine_id, Metadata(store.incarnation), founding, renewals=manager.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
-    log, report = manager.open_log(partition_id, settings, now_ms)
+    # What is applied is in the journals of a majority until their logs have it durably: it is applied again.
+    log, report = manager.open_log(partition_id, settings, now_ms, bad_end=BadEnd.TRUNCATE)
     if facts.forgotten_id and facts_of(stored) is None:  # the journal was begun anew just now
         facts = structs.replace(facts, believed_to=log.log_end_offset)
         store.store_facts(msgspec.msgpack.encode(facts))()

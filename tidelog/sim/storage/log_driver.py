@@ -11,6 +11,10 @@ The promises, for a log on its own:
 - What was refused ("nothing was appended") is never there.
 - A deletion that a flush covered stays; none goes further than was asked for.
 - Opening never fails, however often, and the log goes on from where it ends.
+
+A log that is not alone (`BadEnd.KEEP`) may show, instead of what nobody was promised, offsets that it calls damaged. A
+batch that rots in it keeps its offset, acknowledged or not, and takes a peer's copy; so such a driver may let rot what
+it was promised, one batch a life, and puts it back once the log is open again.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from tidelog.model.errors import DamagedBatch, DiskFull, LogOffline
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.producers import BATCHES_REMEMBERED
 from tidelog.model.records import Record
+from tidelog.sim.kit import rot
 from tidelog.sim.kit.choices import CrashChoices
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.flush import Flush
@@ -28,6 +33,9 @@ from tidelog.storage.load_report import LoadReport
 from tidelog.storage.loader import load_log
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.repair import Repair
+from tidelog.storage.scan import BadEnd
+from tidelog.storage.segment import Damage
 
 IDENTITY = PartitionId(TopicId("ab" * 16), 3)
 DIRECTORY = "topics/log"
@@ -42,15 +50,25 @@ class LogDriver:
     """
 
     def __init__(
-        self, disk: SimDisk, *, segment_bytes: int = 1 << 30, handles_max: int = 64, producer_id: int = -1
+        self,
+        disk: SimDisk,
+        *,
+        segment_bytes: int = 1 << 30,
+        handles_max: int = 64,
+        producer_id: int = -1,
+        bad_end: BadEnd = BadEnd.TRUNCATE,
     ) -> None:
         self.disk = disk
+        self.bad_end = bad_end
         self.producer_id = producer_id
         self.acked: dict[int, bytes] = {}
         self.offered: dict[int, list[bytes]] = {}
         self.start_acked = 0
         self.start_asked = 0
         self.epoch = 1
+        self.rotten: dict[int, bytes] = {}
+        """Acknowledged batches that have rotted, by base offset."""
+        self._damaged: list[Damage] = []
         self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=1 << 40)
         self._handles_max = handles_max
         self._unacked: dict[int, bytes] = {}
@@ -68,6 +86,7 @@ class LogDriver:
             self._settings,
             new_incarnation=f"incarnation {self._values}",
             now_ms=NOW_MS,
+            bad_end=self.bad_end,
         )
 
     # -- what a broker does ------------------------------------------------------------------------------------------
@@ -143,16 +162,26 @@ class LogDriver:
         self.disk = self.disk.kill()
         self._unacked = {}
 
+    def rot(self, base: int) -> None:
+        """Spoils an acknowledged batch on the disk, while no process runs."""
+        for path, node in self.disk.medium.walk().items():
+            position = bytes(node.data).find(self.acked[base]) if path.endswith(".log") else -1
+            if position >= 0:
+                last = position + len(self.acked[base]) - 1
+                rot.overwrite(self.disk.medium, path, last, bytes([node.data[last] ^ 1]))
+                self.rotten[base] = self.acked.pop(base)
+                return
+
     # -- what must be true -------------------------------------------------------------------------------------------
 
     def check_reopened(self) -> None:
-        """Holds an undamaged log that was just opened to what was promised; then all that it shows is a promise."""
+        """Holds a log that was just opened to what was promised; then all that it shows is a promise."""
         log = self.log
         assert log.offline_reason is None, log.offline_reason
-        assert not self.report.damage, f"damage found where there was none: {self.report.findings}"
         assert self.start_acked <= log.log_start_offset <= self.start_asked, "log start offset"
         assert log.durable_offset == log.log_end_offset
-        found = self.read_all()
+        self._mend()
+        found = self._read_and_judge_damage()
         self.check_bytes(found)
         for base, data in self.acked.items():
             if base >= log.log_start_offset:
@@ -161,9 +190,35 @@ class LogDriver:
         self.acked = found
         self.start_acked = self.start_asked = log.log_start_offset
 
+    def _mend(self) -> None:
+        """Puts copies of what has rotted back, as another replica would: the log says that it is damaged, and where."""
+        log = self.log
+        for base, data in list(self.rotten.items()):
+            if base >= log.log_start_offset:
+                assert base < log.log_end_offset, f"what rotted at {base} was truncated; log ends {log.log_end_offset}"
+                verdict = log.repair(data)
+                assert verdict in (Repair.DONE, Repair.NOT_NEEDED), f"a copy does not repair {base}: {verdict}"
+                self.acked[base] = data
+            del self.rotten[base]
+
+    def _read_and_judge_damage(self) -> dict[int, bytes]:
+        """Nothing else is damaged; or, if the log is not alone, what nobody was promised, and it stays so."""
+        log, damaged = self.log, self.log.damaged_ranges()
+        if self.bad_end is BadEnd.TRUNCATE:
+            assert not damaged, f"damage found where there was none: {self.report.findings}"
+            return self.read_all()
+        for damage in self._damaged:
+            assert damage.end <= max(log.log_end_offset, log.log_start_offset), "damage that was seen is truncated"
+        found = self.read_what_is_sound()
+        self._damaged = self.log.damaged_ranges()
+        for damage in self._damaged:
+            lost = [base for base in self.acked if damage.start <= base < damage.end and base >= log.log_start_offset]
+            assert not lost, f"acknowledged batches at {lost} are damaged: {damage}"
+        return found
+
     def check_producer(self, found: dict[int, bytes]) -> None:
         """The newest batches are recognised when they come again: the table of sequences is that of the log."""
-        if self.producer_id < 0:
+        if self.producer_id < 0 or self._damaged:
             return
         for base in list(found)[-BATCHES_REMEMBERED:]:
             header = parse_header(found[base])

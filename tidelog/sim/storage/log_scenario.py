@@ -2,7 +2,8 @@
 
 A seed draws the sizes, a few lives, and for each what happens: appends, flushes with appends in between, deletions,
 rolls, marks, clean stops; a power cut or a killed process at a drawn operation, in recovery too; failed writes, failed
-fsyncs, a full disk. After each life the log is held to its promises (`tidelog.sim.storage.log_driver`).
+fsyncs, a full disk. After each life the log is held to its promises (`tidelog.sim.storage.log_driver`). Most logs are
+not alone: between two lives a batch of theirs may rot, the last one that was acknowledged more often than others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tidelog.sim.kit.medium import CAPACITY_BYTES
 from tidelog.sim.kit.seeds import stream
 from tidelog.sim.storage.lives import check_at_the_end, live
 from tidelog.sim.storage.log_driver import LogDriver
+from tidelog.storage.scan import BadEnd
 
 SEGMENT_BYTES = (300, 600, 2_000, 1 << 20)
 HANDLES_MAX = (3, 8, 64)
@@ -24,7 +26,7 @@ VALUE_BYTES = (0, 0, 100, 300, 700)
 
 def run_seed(seed: int) -> str:
     """Runs one history; returns the disk's trace. Raises `AssertionError` (or whatever the log raised) if it failed."""
-    rng = stream(seed, "history")
+    rng, ends = stream(seed, "history"), stream(seed, "ends")
     disk = SimDisk(seed)
     disk.medium.exposes_old_blocks = rng.random() < 0.2
     driver = LogDriver(
@@ -32,10 +34,13 @@ def run_seed(seed: int) -> str:
         segment_bytes=rng.choice(SEGMENT_BYTES),
         handles_max=rng.choice(HANDLES_MAX),
         producer_id=rng.choice((-1, 7)),
+        bad_end=ends.choice((BadEnd.KEEP, BadEnd.KEEP, BadEnd.TRUNCATE)),
     )
     for _ in range(rng.randint(1, 5)):
         driver.epoch += rng.randrange(2)
         live(driver, _act, rng)
+        if driver.bad_end is BadEnd.KEEP and driver.acked and ends.random() < 0.5:
+            driver.rot(max(driver.acked) if ends.random() < 0.7 else ends.choice(sorted(driver.acked)))
     check_at_the_end(driver, driver.append)
     return disk.medium.trace()
 
