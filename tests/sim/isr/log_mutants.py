@@ -126,3 +126,11 @@ class SettlesNothing(Settlement):
 
     def _on_answer(self, answer: Answered) -> list[SettlementEffect]:
         return [TruncateAt(answer.offset)] if answer.offset in self._open else []
+
+
+class MinorityIsAll(Settlement):
+    """Takes what one member has damaged, too, for what all have."""
+
+    def _count_faulty(self, answer: Answered) -> None:
+        self.committed_end = max(self.committed_end, self._open[answer.offset])
+        self._learn_committed(self.committed_end)

@@ -37,6 +37,7 @@ from tests.sim.isr.log_mutants import (
     AnyLifeDenies,
     CheckpointCuts,
     CutsAtDamage,
+    MinorityIsAll,
     OneRoundOnly,
     RetriesSync,
     SettlesNothing,
@@ -46,9 +47,13 @@ from tests.sim.planting import Patch, all_patched
 from tidelog.controller import broker_state, decide_partitions, isr_leadership
 from tidelog.model.cluster import NO_LEADER, PartitionInfo
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.sim.isr import replication
+from tidelog.sim.isr import disk, replication
 from tidelog.sim.isr.parts import SHIPPED, Parts
 from tidelog.sim.isr.process import Process
+
+
+def _all_durable(of: disk.Disk, _: int) -> int:
+    return of.durable
 
 
 def _disk_only(lost: broker_state.Lost, _: object) -> bool:
@@ -122,6 +127,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "denials of any life": Mutant(Parts(settlement=AnyLifeDenies)),
     "denials of any epoch": Mutant(Parts(settlement=AnyEpochDenies)),
     "damaged ends are truncated unasked": Mutant(Parts(settlement=SettlesNothing)),
+    "one damaged copy more is all": Mutant(Parts(settlement=MinorityIsAll)),
+    "torn copies are acknowledged": Mutant(patches=((disk.Disk, "acknowledged_end", _all_durable),)),
     "logs cut at their checkpoint": Mutant(Parts(disk=CheckpointCuts)),
 }
 

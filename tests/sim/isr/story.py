@@ -78,6 +78,14 @@ class Story(Repairing):
         del process.disk.log[process.disk.kept :]
         self.end(process)
 
+    def tear(self, node: int) -> None:
+        """It loses its power: of what was not synced it has the rows, and no batches."""
+        disk = self.node(node).disk
+        for offset in range(disk.kept, len(disk.log)):
+            disk.faulty[offset] = None
+            disk.torn.add(offset)
+        self.end(self.node(node))
+
     def kill_leader(self, leader: int) -> None:
         self.end(self.node(leader))
         self.fence(leader)

@@ -12,7 +12,7 @@ SEEDS_MAX = 300
 WHERE = {
     "durability as of now, not of the life": ("everything", 0),
     "a new min ISR before the set": ("control", 2_018_970),
-    "answers before their metadata": ("control", 445),
+    "answers before their metadata": ("control", 1_080),
     "answers of any partition epoch": ("network", 125),
     "answers to any question, if they fit": ("disk", 90),
     "damaged ends are truncated unasked": ("rot", 70),
@@ -29,7 +29,13 @@ WHERE = {
 """Mixes, and seeds from which on the rarer ones are soon found; docs/replication-isr.md has the medians."""
 
 
-TOLD = ("denials of any epoch", "denials of any life", "no new reign when a replica goes")
+TOLD = (
+    "denials of any epoch",
+    "denials of any life",
+    "no new reign when a replica goes",
+    "one damaged copy more is all",
+    "torn copies are acknowledged",
+)
 """So rare in walks that their stories are told by hand, in test_scenarios.py."""
 
 

@@ -1,14 +1,14 @@
 """Histories in which the naive way loses data, told by hand: with the cores and the controller that ship they end well,
 and each without its rule does not.
 
-T5 and so on are the names under which they are known. T1 to T4 and T6 are about logs of quorums: the simulator of Paxos
-finds them, T1 and T6 are told by hand there (tests/sim/paxos), and the sweep of corruption patterns has whatever is on
-disks.
+T5 and so on are the names under which they are known. T1 to T4 are about logs of quorums: the simulator of Paxos finds
+them, T1 and T6 are told by hand there (tests/sim/paxos), and the sweep of corruption patterns has whatever is on disks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
@@ -194,6 +194,41 @@ def a_member_denies_in_an_earlier_epoch(parts: Parts) -> None:
     assert heir.disk.log == story.truth.committed
 
 
+def some_have_damaged_what_another_lacks(parts: Parts) -> None:
+    """A power cut tears a batch on the leader and on one follower; the other never had it. It is not committed."""
+    story = Story(parts, replicas=3, is_fsynced=True, min_isr=3)
+    story.commit(2, 3)
+    story.produce(story.node(1))
+    story.fetch_all(2, syncing=False)
+    for node in (1, 2, 3):
+        story.tear(node)
+    for node in (1, 2, 3):
+        story.restart(node)
+    story.learn_newest(1, 2, 3)
+    heir = next(process for process in story.running() if process.settling is not None)
+    story.ask(heir, 3 - heir.node)
+    if heir.leading is None:
+        story.ask(heir, 3)
+    assert heir.leading is not None
+    assert heir.disk.log == story.truth.committed
+
+
+def a_torn_copy_is_not_acknowledged(parts: Parts) -> None:
+    """A follower has a batch's row, and the batch itself no more: the leader's is the only copy."""
+    story = Story(parts, replicas=2, is_fsynced=True)
+    story.produce(story.node(1))
+    story.sync(story.node(1), story.dice, is_all=True)
+    story.fetch_all(2, syncing=False)
+    story.tear(2)
+    follower = story.restart(2)
+    story.fetch(follower)
+    story.deliver()
+    assert story.truth.committed == []
+    story.ask(follower, 1)
+    story.settle_down()
+    assert len(story.truth.committed) == 1
+
+
 STORIES: dict[Callable[[Parts], None], str] = {
     a_committed_last_batch_rots: "logs cut at their first damaged batch",
     a_follower_loses_power_before_anybody_notices: "unclean restart not noticed",
@@ -205,6 +240,8 @@ STORIES: dict[Callable[[Parts], None], str] = {
     a_replica_is_taken_away_and_given_back: "no new reign when a replica goes",
     a_member_denies_in_another_life: "denials of any life",
     a_member_denies_in_an_earlier_epoch: "denials of any epoch",
+    some_have_damaged_what_another_lacks: "one damaged copy more is all",
+    a_torn_copy_is_not_acknowledged: "torn copies are acknowledged",
 }
 """With the rule that each is about."""
 
@@ -219,3 +256,47 @@ def test_it_ends_well(story: Callable[[Parts], None]) -> None:
 def test_without_its_rule_it_does_not(story: Callable[[Parts], None]) -> None:
     with planted(MUTANTS[STORIES[story]]) as parts, pytest.raises(Violation):
         story(parts)
+
+
+def test_what_a_power_cut_has_torn_on_all_members_holds_nobody_up() -> None:
+    """It keeps its offset, damaged, and all goes on behind it."""
+    story = Story(Parts(), replicas=3, is_fsynced=True, min_isr=3)
+    story.commit(2, 3)
+    story.produce(story.node(1))
+    story.fetch_all(2, 3, syncing=False)
+    for node in (1, 2, 3):
+        story.tear(node)
+    for node in (1, 2, 3):
+        story.restart(node)
+    story.learn_newest(1, 2, 3)
+    heir = next(process for process in story.running() if process.settling is not None)
+    for other in {1, 2, 3} - {heir.node}:
+        assert heir.leading is None, "a silent member may have it whole"
+        story.ask(heir, other)
+    assert heir.leading is not None and heir.leading.high_watermark == 2
+    story.settle_down()
+    story.produce(heir)
+    story.settle_down()
+    assert len(story.truth.committed) == 3
+    assert [[*story.node(node).disk.faulty] for node in (1, 2, 3)] == [[1], [1], [1]]
+
+
+def test_what_is_damaged_apart_is_all_repaired() -> None:
+    """T6. Each replica has lost another batch, and nobody has all."""
+    story = Story(Parts(), replicas=3, is_fsynced=True)
+    for _ in range(3):
+        story.commit(2, 3)
+    for node in (1, 2, 3):
+        story.rot(story.node(node).disk, node - 1)
+        assert story.node(node).disk.faulty
+    for node in (1, 2, 3):
+        story.end(story.node(node))
+    for node in (1, 2, 3):
+        story.restart(node)
+    for _ in range(3):
+        story.settle_down()
+        for process, other in product(story.running(), (1, 2, 3)):
+            if process.node != other and process.disk.faulty:
+                story.ask(process, other)
+    assert not any(process.disk.faulty for process in story.running())
+    assert all(process.disk.log == story.truth.committed for process in story.running())

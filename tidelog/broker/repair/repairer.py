@@ -153,6 +153,7 @@ class Repairer:
             self._stats.repaired_batches += 1
             self._stats.repaired_from_own_copy += giver == self._node_id
             logger.info("repaired", partition=str(partition_id), offset=identity.offset, copy_of=giver)
+            holder.on_flushed()
         holder.watchers.wake_all()
         return verdicts[0] in (Repair.DONE, Repair.NOT_NEEDED)
 

@@ -7,7 +7,7 @@ for all it appends lies behind; and before it fixes where its epoch begins (LESO
 
     have       from anybody: its digest proves it; the batch is put back
     dont have  from one member: not committed, since a commit takes every member of the set; the log is truncated there
-    faulty     from anybody: says nothing; wait for another
+    faulty     from every other member: committed, as far as anybody will ever know; from fewer: wait for another
     deleted, or a high watermark beyond it, from anybody: committed; it waits for its repair with the others below
 
 A denial proves that much only from a *member*: of the ISR or the ELR under which this leader was elected, since these
@@ -15,6 +15,13 @@ hold everything committed; in the same life (broker epoch), since a later one ma
 has adopted this leader's epoch, since from then on it acknowledges nothing to an earlier leader. Whoever else lacks the
 batch just lacks it. The decisions go well in any order: a truncation takes away nothing that is committed, and what a
 copy proves stays true.
+
+*Faulty* means that the very same batch is damaged there, too: its row is sound and has the same digest. If every other
+member says so, all hold what would be committed, so to call it committed takes nothing from anybody: whoever leads next
+has its row as well. It keeps its offset, is answered with an error, and the epoch begins. That is how a batch which a
+power cut has torn on all members at once is got over. One that says so must follow this leader epoch, or an earlier
+leader could still have it truncate the batch; a later life is as good, since it has the row. While one member is silent
+it may have the batch whole, or lack it, and it is waited for.
 
 Never is anything truncated later in the epoch: the same (epoch, offset) would name two batches, and followers could not
 see it. So who finds damage above its high watermark then lets another be elected, which settles it.
@@ -25,7 +32,7 @@ committed, which is always safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.model.holdings import Holding
@@ -85,14 +92,18 @@ class Settlement:
     """One new leader's. Invariant: every open offset is at or above the high watermark, and below the log's end."""
 
     def __init__(
-        self, leader_epoch: int, members: Mapping[int, int], high_watermark: int, damaged: Iterable[int]
+        self, leader_epoch: int, members: Mapping[int, int], high_watermark: int, damaged: Mapping[int, int]
     ) -> None:
         """`members` are the *other* members of ISR and ELR, with the broker epochs of the metadata that made this the
-        leader; `damaged` the base offsets of damaged batches."""
+        leader; `damaged` where damaged batches begin, and end."""
+        self.committed_end = high_watermark
+        """All below is committed, by the word of members: the leader may begin with this high watermark."""
         self._leader_epoch = leader_epoch
         self._members = dict(members)
         self._high_watermark = high_watermark
-        self._open = {offset for offset in damaged if offset >= high_watermark} if members else set()
+        self._open = {at: end for at, end in damaged.items() if at >= high_watermark} if members else {}
+        self._faulty_at: dict[int, set[int]] = {}
+        """Members that have said of an open offset that the batch is damaged with them, too."""
 
     @property
     def open(self) -> list[int]:
@@ -108,15 +119,17 @@ class Settlement:
         """Takes an event; what is to be done."""
         match event:
             case Repaired(offset):
-                self._open.discard(offset)
+                self._open.pop(offset, None)
                 return []
             case TruncatedAt(end):
-                self._open = {offset for offset in self._open if offset < end}
+                self._open = {at: until for at, until in self._open.items() if at < end}
                 return []
             case Answered():
                 return self._on_answer(event)
 
     def _on_answer(self, answer: Answered) -> list[SettlementEffect]:
+        if self._is_of_a_member(answer):
+            self.committed_end = max(self.committed_end, answer.high_watermark)
         self._learn_committed(answer.high_watermark)
         if answer.offset not in self._open:
             return []
@@ -128,6 +141,9 @@ class Settlement:
                 return []
             case Holding.DONT_HAVE if self._is_binding(answer):
                 return [TruncateAt(answer.offset)]
+            case Holding.HAVE_FAULTY if self._is_of_a_member(answer):
+                self._count_faulty(answer)
+                return []
             case _:
                 return []
 
@@ -135,6 +151,19 @@ class Settlement:
         is_member = self._members.get(answer.node) == answer.broker_epoch
         return is_member and answer.leader_epoch == self._leader_epoch
 
+    def _is_of_a_member(self, answer: Answered) -> bool:
+        """It holds what it says that it holds for whoever leads next, in this life or a later one."""
+        known = self._members.get(answer.node)
+        return known is not None and answer.broker_epoch >= known and answer.leader_epoch == self._leader_epoch
+
+    def _count_faulty(self, answer: Answered) -> None:
+        """With the last member's word the batch is committed, and all before it, since a log has no other past."""
+        faulty = self._faulty_at.setdefault(answer.offset, set())
+        faulty.add(answer.node)
+        if faulty == self._members.keys():
+            self.committed_end = max(self.committed_end, self._open[answer.offset])
+            self._learn_committed(self.committed_end)
+
     def _learn_committed(self, end: int) -> None:
         self._high_watermark = max(self._high_watermark, end)
-        self._open = {offset for offset in self._open if offset >= self._high_watermark}
+        self._open = {at: until for at, until in self._open.items() if at >= self._high_watermark}

@@ -14,7 +14,7 @@ from tidelog.sim.isr.admin_actions import (
     rescue,
     swap_out_and_in,
 )
-from tidelog.sim.isr.crash_actions import bounce, checkpoint, fail_over, kill, power, replace_disk, wipe
+from tidelog.sim.isr.crash_actions import bounce, checkpoint, fail_over, kill, power_of_one_or_all, replace_disk, wipe
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.disk_actions import fail_sync, lose_checkpoint, rot, rot_and_restart, rot_heir
 from tidelog.sim.isr.process import Process
@@ -136,7 +136,7 @@ ACTIONS: dict[str, Action] = {
     "cut": cut,
     "mend": mend,
     "kill": _any(kill),
-    "power": _any(power),
+    "power": _any(power_of_one_or_all),
     "stop": _any(lambda world, process, dice: world.stop(process, dice)),
     "wipe": wipe,
     "replace_disk": _any(replace_disk),

@@ -15,11 +15,38 @@ def kill(world: World, process: Process, dice: Dice) -> None:
     world.end(process)
 
 
-def power(world: World, process: Process, dice: Dice) -> None:
-    """Of what was not synced, some is gone."""
+def power(world: World, process: Process, dice: Dice, torn: float = 0.3) -> None:
+    """Some of what was not synced is gone, and some torn."""
     world.truth.saw("unflushed batches are lost", process.disk.kept < len(process.disk.log))
-    process.disk.lose_power(dice)
+    process.disk.lose_power(dice, torn)
     world.end(process)
+
+
+def power_of_one_or_all(world: World, process: Process, dice: Dice) -> None:
+    """Now and then everywhere at once."""
+    if dice.chance(0.1):
+        power_of_all(world, dice)
+    else:
+        power(world, process, dice)
+
+
+def power_of_all(world: World, dice: Dice) -> None:
+    """A leader has written, some followers have fetched, no disk has synced it, and all lose their power; all are back
+    at once."""
+    leader = next((process for process in world.running() if process.leading is not None), None)
+    if leader is not None:
+        world.produce(leader)
+        for process in world.running():
+            if dice.chance(0.6):
+                world.fetch(process)
+        while world.wire.deliver_oldest(dice):
+            pass
+    world.truth.saw("all lose their power")
+    ended = [process for process in world.current.values() if process.is_running]
+    for process in world.running():
+        power(world, process, dice, torn=dice.pick((0.0, 0.3, 1.0)))
+    for process in ended:
+        world.register(world.new_process(process.node, process.disk))
 
 
 def wipe(world: World, dice: Dice) -> None:

@@ -31,6 +31,8 @@ class Disk:
         """The clean mark."""
         self.faulty: dict[int, None] = {}
         """Offsets of batches that have rotted. Which they were is known: the catalog is kept apart from the data."""
+        self.torn: set[int] = set()
+        """A power cut took these of them before they were durable: nobody has acknowledged this copy."""
         self.is_offline = False
         """An fsync has failed: nothing is written any more in this life."""
 
@@ -45,6 +47,15 @@ class Disk:
         """The system has dropped what it was to write, and calls it clean: it will never say so again."""
         self.is_offline = True
 
+    def repair(self, offset: int) -> None:
+        """A copy is put back."""
+        self.faulty.pop(offset, None)
+        self.torn.discard(offset)
+
+    def acknowledged_end(self, high_watermark: int) -> int:
+        """Does as `broker.isr.follower.acknowledged_end`."""
+        return min([self.durable, *(offset for offset in self.faulty if offset >= high_watermark)])
+
     def readable(self, at: int) -> int:
         """How far the batches from there on are whole."""
         return min((offset for offset in self.faulty if offset >= at), default=len(self.log))
@@ -56,6 +67,7 @@ class Disk:
     def _forget_faults(self) -> None:
         """Of what is not there any more."""
         self.faulty = {offset: None for offset in self.faulty if self.start <= offset < len(self.log)}
+        self.torn &= self.faulty.keys()
 
     def truncate(self, to: int) -> None:
         """Durably, with what is left."""
@@ -68,17 +80,24 @@ class Disk:
         self.log[:] = filler
         assert len(self.log) == at
         self.faulty.clear()
+        self.torn.clear()
         self.start = self.base = self.durable = self.kept = at
 
     def drop(self) -> None:
         """The replica was taken away: its log is deleted."""
         self.log.clear()
         self.faulty.clear()
+        self.torn.clear()
         self.start = self.base = self.durable = self.kept = self.high_watermark = 0
 
-    def lose_power(self, dice: Dice) -> None:
-        """Of what was not synced, some is gone: a tail, torn anywhere, which opening the log truncates."""
+    def lose_power(self, dice: Dice, torn: float = 0.3) -> None:
+        """Drops a tail of what was not synced, torn anywhere, which opening the log truncates. The rest has its rows;
+        `torn` of it has lost its batch, which looks no different from one that has rotted."""
         del self.log[dice.between(self.kept, len(self.log)) :]
+        for offset in range(self.kept, len(self.log)):
+            if dice.chance(torn):
+                self.faulty[offset] = None
+                self.torn.add(offset)
         self._forget_faults()
 
     def open(self) -> None:

@@ -51,6 +51,8 @@ class Healing:
                 return True
         if world.is_anything_gone():
             world.truth.saw("the last copies are lost")
+            settling = [process.node for process in world.running() if process.settling is not None]
+            world.truth.require("a damaged end is settled", not settling, settling, world.controller.now)
             return False
         now, committed = world.controller.now, len(world.truth.committed)
         logs = {storage: disk.log for storage, disk in world.disks.items()}

@@ -72,7 +72,7 @@ class Repairing(Replication):
 
     def _put_back(self, process: Process, offset: int) -> None:
         self.truth.saw("a damaged batch is repaired", offset in process.disk.faulty)
-        process.disk.faulty.pop(offset, None)
+        process.disk.repair(offset)
 
     # -- the fault atlas -----------------------------------------------------------------------------------------------
 
@@ -110,8 +110,6 @@ def holding_of(disk: Disk, offset: int, wanted: Entry) -> Holding:
         return Holding.DELETED
     if offset >= len(disk.log):
         return Holding.DONT_HAVE
-    if offset in disk.faulty:
-        return Holding.HAVE_FAULTY
     if disk.log[offset] == wanted:
-        return Holding.HAVE
+        return Holding.HAVE_FAULTY if offset in disk.faulty else Holding.HAVE
     return Holding.UNKNOWN if disk.log[offset][0] == wanted[0] else Holding.DONT_HAVE

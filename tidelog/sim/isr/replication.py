@@ -180,7 +180,8 @@ class Replication(World):
         if process.leading is not None:
             self.execute(process, process.leading.step(Flushed(disk.durable)))
         elif process.following is not None:
-            self.react(process, process.following.step(Flushed(disk.durable)))
+            acknowledged = disk.acknowledged_end(process.following.high_watermark)
+            self.react(process, process.following.step(Flushed(acknowledged)))
 
     def _report(self, process: Process, core: IsrFollower, effect: isr.ReportFlushed) -> None:
         leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch

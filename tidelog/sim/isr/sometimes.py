@@ -43,6 +43,7 @@ CONTROL = (
 )
 DISK = ("a log is started over", "an fsync fails")
 ROT = (
+    "all lose their power",
     "a batch rots, and was committed",
     "a batch rots, and was not committed",
     "a damaged batch is asked for",

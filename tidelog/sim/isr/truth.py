@@ -8,6 +8,8 @@ the time before that election; such *hearsay* is shown to readers, and outlives 
 - *Committed is for ever*: whoever commits, or follows a high watermark, has at each offset what others had there.
 - *Candidates are complete*: every member of the controller's ISR and ELR holds all that is committed, in what it has
   acknowledged. So each later leader does, and what was acknowledged outlives every election.
+- *A torn copy is none*: what a member's power cut took before it was durable does not count for a commit, unless all
+  have lost it.
 - *The maximal set is large enough*: it contains the controller's ISR; and the ELR, if enough are in sync.
 - *Logs match*: batches of one epoch at one offset have one past.
 - *Nobody truncates what is committed*, unless nobody counts with it.
@@ -154,9 +156,22 @@ class Truth:
             self.saw("a batch is committed")
             for epoch, value in log[len(self.committed) : to]:
                 self.require("nothing is invented", self.offered.get(value, False), epoch, value)
+            self._judge_copies(len(self.committed), to)
             self.committed.extend(log[len(self.committed) : to])
             self._proved = None
             self.judge_candidates()
+
+    def _judge_copies(self, start: int, end: int) -> None:
+        """Holds acknowledgements to what is on the disks, where they are of that."""
+        if self._is_unclean_pending:
+            return
+        now = partition_of(self._image)
+        members = [self._image.brokers[node] for node in (*now.isr, *now.elr)]
+        disks = [self._disks[one.storage] for one in members if _is_fsynced(self._image, one.epoch)]
+        for offset in range(start, end):
+            torn = [disk.storage for disk in disks if offset in disk.torn]
+            is_lost = all(offset in disk.faulty for disk in disks)
+            self.require("a torn copy is none", not torn or is_lost, f"{offset} is committed, and torn on {torn}")
 
     def _counts(self, process: Process, core: IsrLeader) -> bool:
         """Not what somebody of the time before an unclean election says; nor one whose disk was replaced while it went

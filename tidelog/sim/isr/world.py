@@ -98,7 +98,9 @@ class World(Membership, ABC):
                 self._take_over(process, image)
             elif info.leader != NO_LEADER:
                 process.role_epoch = info.leader_epoch
-                process.core = self.parts.follower(info.leader_epoch, process.disk.state(), process.high_watermark)
+                known = min(max(process.high_watermark, process.disk.start), len(process.disk.log))
+                state = process.disk.state()._replace(durable_offset=process.disk.acknowledged_end(known))
+                process.core = self.parts.follower(info.leader_epoch, state, process.high_watermark)
         elif process.leading is not None:
             is_fsynced = self.controller.settings(image).ack_durability == "fsynced"
             self.execute(process, process.leading.step(DurabilityChanged(is_fsynced)))
@@ -132,7 +134,8 @@ class World(Membership, ABC):
         info = partition_of(image)
         members = {int(node): image.brokers[node].epoch for node in (*info.isr, *info.elr) if node != process.node}
         known = min(max(process.high_watermark, process.disk.start), len(process.disk.log))
-        process.settling = self.parts.settlement(info.leader_epoch, members, known, process.disk.faulty)
+        damaged = {offset: offset + 1 for offset in process.disk.faulty}
+        process.settling = self.parts.settlement(info.leader_epoch, members, known, damaged)
         self.truth.saw("a leader has to settle first", not process.settling.is_settled)
         self.lead_if_settled(process)
 
@@ -140,6 +143,7 @@ class World(Membership, ABC):
         """By the image that is in force; if that has another leader epoch, another role is on its way."""
         if process.settling is None or not process.settling.is_settled:
             return
+        process.high_watermark = max(process.high_watermark, process.settling.committed_end)
         process.settling = None
         image = self.controller.history[process.known]
         is_fsynced = self.controller.settings(image).ack_durability == "fsynced"

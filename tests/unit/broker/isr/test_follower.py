@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.broker.isr.stage import PARTITION, Site, Stage, play, until
-from tidelog.broker.isr.follower import Follower
+from tidelog.broker.isr.follower import Follower, acknowledged_end
 from tidelog.broker.isr.replica_messages import FetchStatus, PartitionFetched
+from tidelog.storage.segment import Damage
 
 
 def answer(epoch: int = 1, offset: int = 0, status: FetchStatus = FetchStatus.OK, size: int = 0) -> PartitionFetched:
@@ -116,5 +117,21 @@ def test_a_closed_follower_is_at_rest_when_its_cut_is_done() -> None:
         before = stage.follower.log.log_end_offset
         await asyncio.sleep(1)
         assert stage.follower.log.log_end_offset == before
+
+    play(story)
+
+
+def test_what_is_damaged_is_acknowledged_when_it_is_repaired_or_known_to_be_committed() -> None:
+    """A power cut may have torn it, so that this replica never acknowledged it: the leader must not count this copy."""
+
+    async def story(stage: Stage) -> None:
+        stage.follower.write(1, b"a", b"b", b"c")
+        log = stage.follower.log
+        log.damage.note(Damage(1, 2, "batch does not match its catalog row", 1))
+        assert [acknowledged_end(log, high_watermark) for high_watermark in (0, 1, 2, 3)] == [1, 1, 3, 3]
+        log.damage.note(Damage(0, 1, "batch and catalog row are both damaged"))
+        assert acknowledged_end(log, 0) == 1, "of what has lost its row nobody gives a copy before it is committed"
+        log.damage.forget(0, 3)
+        assert acknowledged_end(log, 0) == 3
 
     play(story)

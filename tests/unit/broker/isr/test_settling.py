@@ -7,6 +7,9 @@ import asyncio
 import pytest
 
 from tests.unit.broker.repair.stage import EPOCH, RepairStage, play
+from tidelog.broker.isr.settling import Settling
+from tidelog.broker.partitions.local_copy import LocalCopy
+from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.storage.partition_log import PartitionLog
 
 
@@ -125,6 +128,56 @@ def test_what_another_knows_to_be_committed_holds_nobody_up() -> None:
         await stage.settle(high_watermark=1)
         assert ends(stage) == [3, 3, 3]
         assert [damage.start for damage in stage.site.log.damaged_ranges()] == [2]
+
+    play(story)
+
+
+def test_what_all_members_have_damaged_is_got_over() -> None:
+    """A power cut of all has torn the last batch everywhere: within a second the epoch begins, and it stays damaged."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        stage.harm(2, 1, 2, 3)
+        stage.silent = {3}
+        assert await is_stuck(stage), "broker 3 may have it whole"
+        settling = asyncio.ensure_future(stage.settle(high_watermark=1))
+        await asyncio.sleep(2)
+        stage.silent = set()
+        back_s = asyncio.get_running_loop().time()
+        settled = await settling
+        assert asyncio.get_running_loop().time() - back_s < 0.5
+        assert settled is not None and settled.core.committed_end == 3
+        assert ends(stage) == [3, 3, 3]
+        assert [damage.start for damage in stage.site.log.damaged_ranges()] == [2]
+
+    play(story)
+
+
+def test_whoever_has_lost_the_row_too_does_not_say_that_all_have_it_damaged() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        stage.harm(1, 1, 2, 3)
+        stage.harm_row(1, 3)
+        assert await is_stuck(stage)
+
+    play(story)
+
+
+def test_the_copy_of_a_leader_to_be_is_read_while_nobody_leads() -> None:
+    """Whole batches below its high watermark; `replica=any` asks for no more."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        stage.silent = {2, 3}
+        stage.harm(2, 1)
+        settling = asyncio.ensure_future(stage.settle(high_watermark=2))
+        await asyncio.sleep(1)
+        holder = stage.replicas[1]
+        assert isinstance(holder, Settling)
+        copy = LocalCopy(holder, 1, Purgatory(16), stage.site.stats)
+        read = await copy.read(0, bytes_max=1 << 20)
+        assert (read.next_offset, read.high_watermark) == (2, 2)
+        settling.cancel()
 
     play(story)
 

@@ -24,7 +24,8 @@ MEMBERS = {2: 20, 3: 30}
 
 
 def settlement(*damaged: int) -> Settlement:
-    return Settlement(EPOCH, MEMBERS, HIGH_WATERMARK, damaged)
+    """Batches of one record each."""
+    return Settlement(EPOCH, MEMBERS, HIGH_WATERMARK, {at: at + 1 for at in damaged})
 
 
 def says(holding: Holding, offset: int = 12, node: int = 2) -> Answered:
@@ -38,7 +39,7 @@ def test_what_is_below_the_high_watermark_holds_nobody_up() -> None:
 
 
 def test_without_another_member_damage_is_taken_for_committed() -> None:
-    assert Settlement(EPOCH, {}, HIGH_WATERMARK, [12]).is_settled
+    assert Settlement(EPOCH, {}, HIGH_WATERMARK, {12: 13}).is_settled
 
 
 @pytest.mark.parametrize("node", [2, 3, 4])
@@ -78,6 +79,53 @@ def test_what_proves_nothing_changes_nothing(answer: Answered) -> None:
     assert settling.open == [12]
 
 
+def test_what_every_other_member_has_damaged_counts_as_committed() -> None:
+    settling = Settlement(EPOCH, MEMBERS, HIGH_WATERMARK, {11: 12, 12: 17, 20: 21})
+    assert settling.step(says(Holding.HAVE_FAULTY, node=2)) == []
+    assert settling.step(says(Holding.HAVE_FAULTY, node=2)) == []
+    assert settling.step(says(Holding.HAVE_FAULTY, node=4)) == []
+    assert settling.step(says(Holding.HAVE_FAULTY, offset=20, node=3)) == []
+    assert settling.open == [11, 12, 20], "node 3 may have it whole, or lack it"
+    assert settling.step(says(Holding.HAVE_FAULTY, node=3)) == []
+    assert settling.open == [20], "and so does all before it"
+    assert settling.committed_end == 17
+    assert settling.step(says(Holding.DONT_HAVE)) == [], "nobody can take that back"
+
+
+@pytest.mark.parametrize(
+    ("answer", "counts"),
+    [
+        (replace(says(Holding.HAVE_FAULTY, node=3), broker_epoch=31), True),
+        (replace(says(Holding.HAVE_FAULTY, node=3), broker_epoch=29), False),
+        (replace(says(Holding.HAVE_FAULTY, node=3), leader_epoch=EPOCH - 1), False),
+        (says(Holding.UNKNOWN, node=3), False),
+    ],
+    ids=["a later life", "an earlier life", "an older epoch", "its row is lost, too"],
+)
+def test_whose_damage_counts(answer: Answered, counts: bool) -> None:
+    settling = settlement(12)
+    settling.step(says(Holding.HAVE_FAULTY, node=2))
+    settling.step(answer)
+    assert settling.is_settled is counts
+
+
+def test_a_member_that_lacks_it_outweighs_all_that_have_it_damaged() -> None:
+    settling = settlement(12)
+    settling.step(says(Holding.HAVE_FAULTY, node=2))
+    assert settling.step(says(Holding.DONT_HAVE, node=3)) == [TruncateAt(12)]
+    settling.step(TruncatedAt(12))
+    assert settling.is_settled and settling.committed_end == HIGH_WATERMARK
+
+
+def test_what_a_member_knows_to_be_committed_is_what_the_leader_begins_with() -> None:
+    settling = settlement(12)
+    settling.step(replace(says(Holding.UNKNOWN), high_watermark=15))
+    assert settling.is_settled and settling.committed_end == 15
+    settling = settlement(12)
+    settling.step(replace(says(Holding.UNKNOWN, node=4), high_watermark=15))
+    assert settling.is_settled and settling.committed_end == HIGH_WATERMARK
+
+
 def test_what_another_has_deleted_was_committed() -> None:
     settling = settlement(11, 12, 13)
     assert settling.step(says(Holding.DELETED)) == []
@@ -111,11 +159,18 @@ class Cluster:
         self.high_watermark = rng.randint(0, self.committed)
         self.rotten = {(node, i) for node in (1, *self.lives) for i in range(10) if rng.random() < 0.3}
         self.epochs = {node: rng.choice([EPOCH, EPOCH - 1]) for node in self.lives}
-        self.settling = Settlement(EPOCH, self.members, self.high_watermark, self.damaged)
+        self.settling = Settlement(EPOCH, self.members, self.high_watermark, {at: at + 1 for at in self.damaged})
 
     @property
     def damaged(self) -> list[int]:
         return [i for i in range(self.end) if (1, i) in self.rotten]
+
+    @property
+    def held_by_all(self) -> int:
+        """So much each member has, damaged or not: no election loses it. Who has lost something in a restart is no
+        member any more."""
+        members = [node for node, life in self.members.items() if self.lives[node] == life]
+        return min([self.end, *(self.ends[node] for node in members)])
 
     def fetch_from_the_earlier_leader(self, node: int) -> None:
         if self.epochs[node] < EPOCH and self.ends[node] < self.acknowledged:
@@ -163,6 +218,7 @@ def test_nothing_committed_is_ever_cut_in_whatever_order_answers_come(block: int
                     truncations + isinstance(effect, TruncateAt),
                     repairs + isinstance(effect, PutBack),
                 )
+            assert cluster.settling.committed_end <= cluster.held_by_all
             for offset in cluster.settling.open:
                 assert cluster.high_watermark <= offset < cluster.end
                 assert offset in cluster.damaged
