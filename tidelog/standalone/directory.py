@@ -21,7 +21,6 @@ from tidelog.replication.paxos.state import Metadata
 from tidelog.storage.data_directory import FORMAT, LOCK, claim
 from tidelog.storage.log_manager import JOURNAL, STANDALONE_LOG
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.scan import BadEnd
 from tidelog.storage.slot_store import SlotStore, StoredSlots
 
 OPEN_FILES_MAX = 64
@@ -50,7 +49,6 @@ class ReplicaDirectory:
                 STANDALONE_LOG,
                 new_incarnation=entropy.token_hex(16),
                 now_ms=clock.wall_ms(),
-                bad_end=BadEnd.TRUNCATE,  # as the metadata log: see `LogManager.open_slots`
             )
             if self.stored.is_amnesiac:
                 raise DirectoryRefused(f"this replica must not vote any more: {self.stored.report.findings[-1]}")

@@ -355,7 +355,7 @@ def _write_again(segment: Segment, durable: int) -> None:
 
 
 def _copy_onto_itself(file: File, position: int, end: int) -> None:
-    """Passes over bytes that cannot be read: they are damage that is kept, and there is nothing to write in its place."""
+    """Passes over bytes that cannot be read: they are damage that is kept, with nothing to write in its place."""
     while position < end:
         size = min(COPY_BYTES, end - position)
         try:

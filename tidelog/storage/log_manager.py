@@ -147,7 +147,7 @@ class LogManager:
         return any(name in METAINFO_NAMES or name[20:] == ".log" for name in self._files.list(directory))
 
     def open_journal(
-        self, partition_id: PartitionId, now_ms: int, *, anew: bool = False, bad_end: BadEnd = BadEnd.KEEP_NAMED
+        self, partition_id: PartitionId, now_ms: int, *, anew: bool = False, bad_end: BadEnd = BadEnd.TRUNCATE
     ) -> tuple[SlotStore, StoredSlots]:
         """Opens the journal of a partition's replica, or makes an empty one; `anew`, in place of one that has forgotten
         what it had promised. It is closed and removed with the partition's log. Blocking. Raises as `SlotStore.open`.
@@ -196,9 +196,6 @@ class LogManager:
             METADATA_LOG,
             new_incarnation=drawn,
             now_ms=now_ms,
-            # A power cut of all voters at once may leave the same row, and no batch, with each of them: no election
-            # could end then, and nothing can be repaired without a controller.
-            bad_end=BadEnd.TRUNCATE,
         )
         self._logs[METADATA_LOG] = store.journal
         return store, stored

@@ -76,11 +76,13 @@ def load_slots(
     *,
     new_incarnation: str,
     now_ms: int,
-    bad_end: BadEnd = BadEnd.KEEP_NAMED,
+    bad_end: BadEnd = BadEnd.TRUNCATE,
 ) -> tuple[PartitionLog, SlotIndex, StoredSlots]:
     """The journal in `directory`, made if there is none, where everything lies in it, and what the replica is told.
 
-    `bad_end` is `TRUNCATE` for the only voter of a log.
+    With `KEEP_NAMED`, an entry at the end that does not verify is a faulty slot, as any other: for whoever can end an
+    election among voters that have all lost the same entry, as a power cut of all may leave them. With `TRUNCATE` it
+    ends the journal.
 
     Blocking. Raises `ConfigError` if something else than a slot store is there; otherwise as `load_log`.
     """

@@ -83,7 +83,7 @@ class SlotStore:
         *,
         new_incarnation: str,
         now_ms: int,
-        bad_end: BadEnd = BadEnd.KEEP_NAMED,
+        bad_end: BadEnd = BadEnd.TRUNCATE,
     ) -> tuple[SlotStore, StoredSlots]:
         """Opens the store in `directory`, or makes an empty one. Blocking. Raises as `load_slots`."""
         journal, index, stored = load_slots(

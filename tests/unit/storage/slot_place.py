@@ -7,6 +7,7 @@ from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings
+from tidelog.storage.scan import BadEnd
 from tidelog.storage.slot_store import JOURNAL_SETTINGS, SlotStore, StoredSlots
 
 IDENTITY = PartitionId(TopicId("0" * 32), 0)
@@ -19,6 +20,7 @@ class Place:
     def __init__(self, files: Files, settings: LogSettings = JOURNAL_SETTINGS) -> None:
         self.files = WatchedFiles(files)
         self.settings = settings
+        self.bad_end = BadEnd.TRUNCATE
         self._starts = 0
         self.store: SlotStore
         self.stored: StoredSlots
@@ -28,8 +30,9 @@ class Place:
         self._starts += 1
         self.opened = OpenFiles(self.files, 16)
         self.store, self.stored = SlotStore.open(
-            self.opened, "metadata", IDENTITY, self.settings, new_incarnation=f"start-{self._starts}", now_ms=5
-        )
+            self.opened, "metadata", IDENTITY, self.settings,
+            new_incarnation=f"start-{self._starts}", now_ms=5, bad_end=self.bad_end,
+        )  # fmt: skip
 
     def kill_and_open(self) -> None:
         self.opened.close_all()

@@ -8,6 +8,8 @@ from tests.unit.storage.slot_place import SMALL, Place
 from tidelog.model.errors import DamagedBatch, LogOffline
 from tidelog.model.ports import Files
 from tidelog.storage.metainfo import NAMES
+from tidelog.storage.rows import ROW_BYTES
+from tidelog.storage.scan import BadEnd
 
 
 @pytest.fixture
@@ -145,3 +147,61 @@ def test_a_last_segment_that_is_missing_is_noticed_after_a_kill(files: Files) ->
     place.remove(place.paths(".catalog")[-1])
     place.open()
     assert place.stored.is_amnesiac
+
+
+# -- the end of a journal, where no mark says what was durable ---------------------------------------------------------
+
+
+def kept_end(place: Place, *values: bytes) -> None:
+    """A slot that a mark protects, and one for each of these values, durable, behind it; all in a store that keeps what
+    has a sound row."""
+    place.bad_end = BadEnd.KEEP_NAMED
+    place.store.put(1, 3, b"first", b"payload")
+    place.flush()
+    place.store.mark()
+    for position, value in enumerate(values, 2):
+        place.store.put(position, 7, value, b"payload %d" % position)
+    place.flush()
+
+
+def test_the_last_entry_that_rots_is_a_faulty_slot(place: Place) -> None:
+    kept_end(place, b"last")
+    place.harm(place.paths(".log")[0], b"payload 2")
+    for _ in range(2):
+        place.kill_and_open()
+        assert place.slots() == {1: (3, b"first", False), 2: (7, b"last", True)}
+        assert not place.stored.is_amnesiac
+    place.store.put(2, 8, b"newer", b"another")
+    place.flush()
+    place.kill_and_open()
+    assert place.slots()[2] == (8, b"newer", False)
+
+
+def test_of_the_last_entry_position_and_number_are_left_where_its_head_has_rotted(place: Place) -> None:
+    kept_end(place, b"last", b"other")
+    place.harm(place.paths(".log")[0], b"last")
+    place.kill_and_open()
+    assert place.slots()[3] == (7, b"other", False)
+    assert place.slots()[2] == (7, None, True)
+
+
+@pytest.mark.parametrize("is_floor", [False, True])
+def test_what_has_no_sound_row_ends_the_journal_and_is_no_amnesia(place: Place, *, is_floor: bool) -> None:
+    """A power cut has torn a write of several entries; or a floor, which nobody could give again."""
+    kept_end(place, b"last")
+    if is_floor:
+        place.store.set_floor(1, b"floor content")
+    else:
+        place.store.put(3, 7, b"torn", b"floor content")
+    place.store.put(4, 7, b"behind", b"payload of behind")
+    place.flush()
+    place.harm(place.paths(".log")[0], b"floor content")
+    if not is_floor:
+        catalog = place.paths(".catalog")[0]
+        file = place.files.inner.open(catalog)
+        file.pwritev([b"\xff\xff"], file.size() - 2 * ROW_BYTES + 40)
+        file.close()
+    for _ in range(2):
+        place.kill_and_open()
+        assert place.slots() == {1: (3, b"first", False), 2: (7, b"last", False)}
+        assert not place.stored.is_amnesiac

@@ -90,7 +90,7 @@ def open_replica(
     Blocking. Raises as `LogManager.open_journal` and `open_log`.
     """
     was_begun = manager.has_log(partition_id) or manager.held(since).is_begun
-    store, stored = manager.open_journal(partition_id, now_ms, bad_end=BadEnd.TRUNCATE)
+    store, stored = manager.open_journal(partition_id, now_ms)
     facts = None if stored.is_amnesiac else facts_of(stored)
     if stored.is_amnesiac or (facts is None and was_begun):
         for finding in stored.report.findings:

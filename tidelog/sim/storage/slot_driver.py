@@ -25,7 +25,6 @@ from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.flush import Flush
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings
-from tidelog.storage.scan import BadEnd
 from tidelog.storage.slot_store import SlotPut, SlotStore, StoredSlots
 
 IDENTITY = PartitionId(TopicId("0" * 32), 0)
@@ -78,7 +77,6 @@ class SlotDriver:
             self._settings,
             new_incarnation=f"incarnation {self._values}",
             now_ms=NOW_MS,
-            bad_end=BadEnd.TRUNCATE,
         )
 
     # -- what a shell does -------------------------------------------------------------------------------------------
