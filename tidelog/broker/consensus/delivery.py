@@ -43,6 +43,12 @@ class Delivery:
         floor = self._floor()
         return floor if floor > self.position else None
 
+    @property
+    def blocking(self) -> Applied | None:
+        """The value that is next, and has not been delivered: its payload is lacking, or cannot be taken now."""
+        following = self._waiting[0] if self._waiting else None
+        return following if following is not None and following.position == self.position else None
+
     def applied(self, applied: Applied) -> None:
         """The engine's next position."""
         self._end = max(self._end, applied.position + 1)

@@ -73,6 +73,7 @@ class Applying:
         self.delivery.applied(applied)
         if applied.value.kind is Kind.TRUNCATE:
             self._applied.hurry()
+        if applied.value.kind in (Kind.TRUNCATE, Kind.DELETE):
             self.copy()
 
     def on_jumped(self, position: int) -> None:
@@ -94,7 +95,12 @@ class Applying:
     def copy(self) -> None:
         """Begins to copy, if something is lacking that no journal will give."""
         if self._lacking() is not None and (self._copying is None or self._copying.done()):
-            self._copying = self._spawn(f"paxos-copying-{self._partition_id}", self._copier.run())
+            self._copying = self._spawn(f"paxos-copying-{self._partition_id}", self._copy())
+
+    async def _copy(self) -> None:
+        while self._lacking() is not None and self._applied.log.offline_reason is None:
+            await self._copier.run()
+            self.delivery.advance()
 
     def truncate(self, offset: int) -> None:
         """Has the log truncated where it is at odds with what is chosen."""
@@ -123,7 +129,17 @@ class Applying:
     def _lacking(self) -> int | None:
         """Up to which position another's log must stand for what is lacking; None if nothing is."""
         lacking = self.delivery.needs_snapshot
-        return 0 if lacking is None and not self._membership.is_known else lacking
+        is_told = self._membership.is_known and not self._waits_for_what_is_deleted()
+        return 0 if lacking is None and not is_told else lacking
+
+    def _waits_for_what_is_deleted(self) -> bool:
+        """True if the payload that delivery waits for is of records that were deleted since: nobody may have it any
+        more. Another's log, which begins behind them, stands for it."""
+        blocking = self.delivery.blocking
+        if blocking is None or self._applied.holds(blocking.position, blocking.value):
+            return False
+        value = blocking.value
+        return 0 < value.base_offset + value.count <= self._engine.node.replica.applied.start_offset
 
     def _on_copied(self, floor: Floor) -> None:
         """The log here reaches what this floor of another's journal stands for."""

@@ -120,3 +120,29 @@ def test_a_value_that_a_majority_accepted_and_lost_is_chosen_and_waits_for_its_p
         assert b"open" in contents[0] and contents[0] == contents[1] == contents[2]
 
     play(story)
+
+
+def test_who_lacks_what_nobody_has_any_more_and_is_deleted_starts_over() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        await write(stage, 1, 3)
+        await stage.quiet()
+        stage.cut = {(3, 1), (3, 2)}
+        await write(stage, 1, 6)
+        await stage.quiet([1, 2])
+        first, second, third = stage.sites.values()
+        await until(lambda: first.replica.log.durable_offset == second.replica.log.durable_offset == 9)
+        for site in (first, second):
+            position = next(position for offset, position, _ in site.rows() if offset == 5)
+            assert site.harm_journal(position)
+            site.harm_log(5)
+            assert not site.is_sound()
+        assert await stage.delete(1, 7) is None
+        stage.cut = set()
+        await stage.quiet()
+        await write(stage, 1, 2)
+        await stage.quiet()
+        assert [site.replica.log.log_start_offset for site in stage.sites.values()] == [7, 7, 7]
+        assert first.content() == second.content() == third.content()
+
+    play(story)
