@@ -196,6 +196,12 @@ def test_a_batch_that_is_damaged_everywhere_is_answered_by_name_until_one_good_c
     assert [record["value"] for record in read(cluster, LEADER, topic, 0).body] == VALUES[:20]
     assert [record["value"] for record in read(cluster, LEADER, topic, 21).body] == VALUES[21:]
     assert Asked(cluster, LEADER).produce(topic, 0, "after").status == 200, "what follows goes on"
+    labels = f'{{partition="0",topic="{topic}"}}'
+    for node_id in cluster.node_ids:
+        until(
+            partial(lambda node: metric(cluster, node, f"tidelog_partition_ranges_without_copy{labels}") == 1, node_id)
+        )
+        assert metric(cluster, node_id, f"tidelog_partition_damaged_seconds{labels}") > 0
     good = paths[3]
     with good.open("r+b") as file:
         file.write(whole)

@@ -8,7 +8,7 @@ from typing import Protocol
 from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
 from tidelog.broker.partitions.led_partition import LedPartition
-from tidelog.broker.replicas.data_plane import DataPlane
+from tidelog.broker.replicas.data_plane import DataPlane, WaitingPartition
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.transport.peer import PeerNode
@@ -62,6 +62,11 @@ class Statistics:
     def damaged_ranges(self) -> int:
         """Ranges of offsets that are damaged on this broker's disk, and not repaired yet."""
         return self._data.damaged_ranges
+
+    @property
+    def waiting(self) -> Mapping[tuple[str, int], WaitingPartition]:
+        """The partitions of which something is damaged here, by topic and number."""
+        return self._data.waiting()
 
     @property
     def scrubbed_ago_s(self) -> float:

@@ -46,6 +46,7 @@ class BrokerMetrics(Collector):
                 family.add_metric([partition.topic, str(partition.partition)], getattr(partition, name))
         yield from families.values()
         yield from self._replication()
+        yield from self._waiting()
         yield GaugeMetricFamily(
             "tidelog_damaged_ranges",
             "Ranges of offsets that are damaged on this disk, and not repaired yet.",
@@ -56,6 +57,27 @@ class BrokerMetrics(Collector):
             "For how long the log that was not read through for longest has not been.",
             value=statistics.scrubbed_ago_s,
         )
+
+    def _waiting(self) -> Iterator[Metric]:
+        """Yields what replicas here, led or not, wait for: two brokers that show it have two damaged ones."""
+        labels = ["topic", "partition"]
+        damaged = GaugeMetricFamily(
+            "tidelog_partition_damaged_ranges", "Ranges that are damaged in the replica here.", labels=labels
+        )
+        without = GaugeMetricFamily(
+            "tidelog_partition_ranges_without_copy",
+            "Of these, ranges that nobody who could be asked had a good copy of.",
+            labels=labels,
+        )
+        seconds = GaugeMetricFamily(
+            "tidelog_partition_damaged_seconds", "For how long the oldest of these has been damaged.", labels=labels
+        )
+        for (topic, partition), waiting in self._face.statistics.waiting.items():
+            names = [topic, str(partition)]
+            damaged.add_metric(names, waiting.damaged_ranges)
+            without.add_metric(names, waiting.without_copy)
+            seconds.add_metric(names, waiting.seconds)
+        yield from (damaged, without, seconds)
 
     def _replication(self) -> Iterator[Metric]:
         """Of partitions that are led here, so that a sum over all brokers counts each once."""

@@ -57,11 +57,20 @@ class Repairer:
         self._stats = stats
         self._damaged: dict[PartitionId, None] = {}
         self._has_news = asyncio.Event()
+        self._found_s: dict[PartitionId, dict[int, float]] = {}
+        """When each damaged range was first seen here, by its start (loop time)."""
+        self.without_copy: dict[PartitionId, int] = {}
+        """So many damaged ranges nobody who could be asked had a good copy of, at the last attempt."""
 
     def noticed(self, partition_id: PartitionId) -> None:
         """Something of this partition is damaged here."""
         self._damaged[partition_id] = None
         self._has_news.set()
+
+    def damaged_for_s(self) -> dict[PartitionId, float]:
+        """Returns the partitions that wait for a repair here, and for how many seconds the oldest of each has."""
+        now_s = asyncio.get_running_loop().time()
+        return {known: now_s - min(found.values()) for known, found in self._found_s.items() if found}
 
     async def run(self) -> None:
         """Repairs until cancelled."""
@@ -72,6 +81,7 @@ class Repairer:
             for partition_id in list(self._damaged):
                 if not await self._attend_to(partition_id):
                     self._damaged.pop(partition_id, None)
+                self._keep_times(partition_id)
             is_better = self._stats.repaired_batches > repaired
             pause_s = PAUSE_S if is_better or not self._damaged else min(2 * pause_s, PAUSE_S_MAX)
 
@@ -84,11 +94,22 @@ class Repairer:
             pass
         self._has_news.clear()
 
+    def _keep_times(self, partition_id: PartitionId) -> None:
+        """Notes when what is damaged was first seen, and forgets what is not any more."""
+        holder, now_s = self._holder(partition_id), asyncio.get_running_loop().time()
+        starts = [] if holder is None else [damage.start for damage in holder.log.damaged_ranges()]
+        known = self._found_s.pop(partition_id, {})
+        if starts:
+            self._found_s[partition_id] = {start: known.get(start, now_s) for start in starts}
+        else:
+            self.without_copy.pop(partition_id, None)
+
     async def _attend_to(self, partition_id: PartitionId) -> bool:
         """One attempt; True if something is left. Without a role there is nothing to do: the next one brings it up."""
         holder = self._holder(partition_id)
         if holder is None or not holder.log.damage or holder.log.offline_reason is not None:
             return False
+        self._keep_times(partition_id)
         for damage in holder.log.damaged_ranges()[:WANTED_MAX]:
             holder.log.look_again(damage)
         wanted = await self._put_back_own(holder, partition_id, _identities(holder.log))
@@ -105,6 +126,7 @@ class Repairer:
                     return True
                 if holding is Holding.HAVE and await self.put_back(holder, partition_id, identity, data, node_id):
                     del wanted[identity]
+        self.without_copy[partition_id] = len(wanted)
         return bool(holder.log.damage)
 
     async def _put_back_own(
@@ -151,11 +173,20 @@ class Repairer:
             release()
         if verdicts[0] is Repair.DONE:
             self._stats.repaired_batches += 1
-            self._stats.repaired_from_own_copy += giver == self._node_id
+            self._count(partition_id, identity.offset, len(data), is_own=giver == self._node_id)
             logger.info("repaired", partition=str(partition_id), offset=identity.offset, copy_of=giver)
             holder.on_flushed()
         holder.watchers.wake_all()
         return verdicts[0] in (Repair.DONE, Repair.NOT_NEEDED)
+
+    def _count(self, partition_id: PartitionId, offset: int, size: int, *, is_own: bool) -> None:
+        """Counts a repair by the source of the copy, and the time that it took."""
+        stats, now_s = self._stats, asyncio.get_running_loop().time()
+        stats.repaired_from_own_copy += is_own
+        stats.repaired_own_bytes += size if is_own else 0
+        stats.repaired_peer_bytes += 0 if is_own else size
+        found = self._found_s.get(partition_id, {})
+        stats.repair_seconds += now_s - found.pop(offset, now_s)
 
 
 def _identities(log: PartitionLog) -> dict[Identity, None]:

@@ -145,6 +145,7 @@ class CopiesTarget:
             self._stats.damaged_copies += bad[0]
             self._stats.repaired_batches += bad[0]
             self._stats.repaired_from_own_copy += bad[0]
+            self._stats.repaired_own_bytes += bad[0] * COPY_BYTES
         self._has_finished = True
         return Progress(self.size, found=bad[0])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.broker.isr.runtime import IsrRuntime
 from tidelog.broker.membership.controller_channel import ControllerChannel
@@ -69,6 +69,16 @@ class ReplicaHost(Protocol):
     def on_failed(self) -> None:
         """A role ended with an error that nobody foresaw."""
         ...
+
+
+class WaitingPartition(NamedTuple):
+    """A partition waits for repairs on this broker."""
+
+    damaged_ranges: int
+    without_copy: int
+    """Of these, those that nobody who could be asked had a good copy of."""
+    seconds: float
+    """The oldest of them has waited for so long."""
 
 
 class DataPlane:
@@ -182,6 +192,18 @@ class DataPlane:
     def damaged_ranges(self) -> int:
         """Ranges of offsets that are known to be damaged on this broker's disk, and not repaired yet."""
         return sum(len(holder.log.damaged_ranges()) for holder in self.replicas.holders.values())
+
+    def waiting(self) -> dict[tuple[str, int], WaitingPartition]:
+        """Returns the partitions of which something is damaged here, by topic and number."""
+        without = self._repairer.without_copy
+        found = {}
+        for partition_id, seconds in self._repairer.damaged_for_s().items():
+            holder = self._holder(partition_id)
+            if holder is not None:
+                ranges = len(holder.log.damaged_ranges())
+                key = holder.topic, partition_id.partition
+                found[key] = WaitingPartition(ranges, without.get(partition_id, 0), seconds)
+        return found
 
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
         """Returns this broker's copy of a partition, leader or not; None if it holds none, or cannot open it."""

@@ -35,6 +35,9 @@ class Stats:
     damaged_snapshot_blocks: int = counted("Of tidelog_damaged_batches, blocks of metadata snapshots.")
     repaired_batches: int = counted("Of what was found damaged, what was repaired with a good copy.")
     repaired_from_own_copy: int = counted("Of these, those whose good copy was on the same disk.")
+    repaired_own_bytes: int = counted("Bytes of batches and of facts that were repaired from this disk's own copy.")
+    repaired_peer_bytes: int = counted("Bytes of batches that were repaired with another replica's copy.")
+    repair_seconds: float = counted("Seconds from when damaged batches were found to when they were repaired, in all.")
     scrubbed_bytes: int = counted("Bytes that the scrubber has read and verified.")
     scrubbed_logs: int = counted(
         "Times that the scrubber has read something through: a log, a journal, metainfo, the snapshots."

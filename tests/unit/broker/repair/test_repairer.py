@@ -140,3 +140,27 @@ def test_a_role_that_has_ended_is_not_repaired_for() -> None:
         assert stage.site.log.damage
 
     play(story)
+
+
+def test_what_waits_and_what_was_repaired_from_where_is_counted() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        size = len(stage.site.log.read(1, 1, 3).data)
+        stats, repairer = stage.site.stats, stage.repairer
+        stage.harm(1, 1, 2)
+        stage.harm(2, 1)
+        stage.silent = {3}
+        find(stage)
+        await asyncio.sleep(30)
+        assert repairer.without_copy == {PARTITION: 1}, "the other one came from broker 2"
+        assert 29 < repairer.damaged_for_s()[PARTITION] < 31
+        assert (stats.repaired_peer_bytes, stats.repaired_own_bytes) == (size, 0)
+        assert stats.repair_seconds < 1
+        stage.silent = set()
+        await until(lambda: not stage.site.log.damage)
+        await asyncio.sleep(1)
+        assert (repairer.without_copy, repairer.damaged_for_s()) == ({}, {})
+        assert stats.repaired_peer_bytes == 2 * size
+        assert 29 < stats.repair_seconds < 40
+
+    play(story)
