@@ -38,7 +38,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected by now stays: the garbage collector need not go through it again and again."""
+    """Hides what is imported and collected from the garbage collector, which went through it again and again."""
     gc.freeze()
 
 

@@ -73,12 +73,12 @@ class Asked:
 
     @property
     def voters(self) -> dict[int, int]:
-        """Who votes: node id to voter id."""
+        """Returns who votes: node id to voter id."""
         return {voter["broker_id"]: voter["voter_id"] for voter in ask(self.v3).body["voters"]}
 
     @property
     def brokers(self) -> dict[int, bool]:
-        """Which brokers there are, and which of them are live."""
+        """Returns which brokers there are, and which of them are live."""
         return {broker["broker_id"]: not broker["is_fenced"] for broker in ask(f"{self.v3}/brokers").body["data"]}
 
     @property

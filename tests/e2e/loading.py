@@ -147,7 +147,7 @@ class Probes:
 
 
 def own_copy(cluster: LocalCluster, node_id: int, topic: str) -> list[str]:
-    """What a broker has of partition 0, and knows to be committed."""
+    """Returns what a broker has of partition 0, and knows to be committed."""
     url = f"{cluster.broker(node_id).url}/topics/{topic}/partitions/0/records?offset=0&replica=local"
     answer = ask(url, media=JSON_RECORDS)
     assert answer.status == 200, answer

@@ -52,7 +52,7 @@ def voters_of(cluster: LocalCluster) -> str:
 
 
 def refusal(broker: BrokerProcess) -> str:
-    """What a broker says that does not start."""
+    """Returns what a broker says that does not start."""
     with pytest.raises(BrokerFailed, match="exit status 1"):
         broker.start()
     assert "Traceback" not in broker.output

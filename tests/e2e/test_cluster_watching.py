@@ -25,7 +25,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def address(cluster: LocalCluster, node_id: int) -> str:
-    """Where a broker will answer, ready or not."""
+    """Returns where a broker will answer, ready or not."""
     command = cluster.broker(node_id).command
     return f"http://{command[command.index('--http') + 1]}"
 

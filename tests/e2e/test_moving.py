@@ -92,7 +92,7 @@ class Load:
 
 
 def directory_of(cluster: LocalCluster, node_id: int, topic_id: str) -> Path:
-    """Where a broker keeps its copies of a topic's partitions."""
+    """Returns where a broker keeps its copies of a topic's partitions."""
     return cluster.broker(node_id).data_dir / "topics" / topic_id
 
 

@@ -249,7 +249,7 @@ async def test_a_broker_cut_one_way_for_good_is_done_without(
 
 
 def standing(asked: Asked, topic: str) -> tuple[int, float, int, int]:
-    """Who leads, and since which election."""
+    """Returns who leads, and since which election."""
     known = partition(asked, topic)
     changes = metric(asked, "tidelog_controller_changes_total")
     return asked.controller, changes, known["leader"], known["leader_epoch"]

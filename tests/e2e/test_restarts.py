@@ -77,5 +77,5 @@ async def test_brokers_are_restarted_in_turn_under_load(cluster: LocalCluster) -
 
 
 def disk_bytes(cluster: LocalCluster, node_id: int) -> int:
-    """What a broker's files take."""
+    """Returns what a broker's files take."""
     return sum(path.stat().st_blocks * 512 for path in cluster.broker(node_id).data_dir.rglob("*") if path.is_file())

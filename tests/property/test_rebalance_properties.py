@@ -70,7 +70,7 @@ def clusters(draw: st.DrawFn, *, brokers_max: int, partitions_max: int, is_strip
 
 
 def assert_sound(change: Change, plan: Plan) -> Lists:
-    """What holds for every plan; the new lists."""
+    """Checks what holds for every plan, and returns the new lists."""
     new = change.carried_out(plan)
     for old, held in zip(change.lists, new, strict=True):
         assert len(held) == len(old) == len(set(held))

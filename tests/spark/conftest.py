@@ -134,7 +134,7 @@ class Topic:
         return [bytes(row["value"]) for row in sorted(rows, key=lambda row: (row["partition"], row["offset"]))]
 
     def stream(self, **options: str) -> DataFrame:
-        """What comes, as a streaming query; from the earliest unless `options` say otherwise."""
+        """Returns what comes, as a streaming query; from the earliest unless `options` say otherwise."""
         reader = self.spark.readStream.format("tidelog").option("kafka.bootstrap.servers", self.cluster.bootstrap)
         return reader.options(**{"subscribe": self.name, "startingOffsets": "earliest", **options}).load()
 

@@ -40,7 +40,7 @@ def make(root: str) -> None:
 
 
 def records(n: int) -> list[Record]:
-    """What the n-th batch holds: one record, or two in every other batch."""
+    """Returns what the n-th batch holds: one record, or two in every other batch."""
     value = b'{"n": %d, "text": "%s"}' % (n, b"tide " * (n % 4 + 10))
     return [Record(NOW_MS + 10 * n + i, b"key %d" % n, value, [("header", b"h%d" % i)]) for i in range(1 + n % 2)]
 

@@ -171,7 +171,7 @@ class Stage:
 
 
 def _blocks(lines: list[str]) -> list[str]:
-    """What a node was told and what it does, as one text."""
+    """Returns what a node was told and what it does, as one text."""
     blocks: list[str] = []
     for line in lines:
         if line.startswith(" "):

@@ -198,7 +198,7 @@ class Stage:
     # -- what came of it ---------------------------------------------------------------------------------------------
 
     def news(self) -> list[str]:
-        """What the nodes told their callers since the last time."""
+        """Returns what the nodes told their callers since the last time."""
         news = [f"{node} {effect_text(effect)}" for node, effect in self.effects if not isinstance(effect, QUIET)]
         self.effects = []
         self.lines = []
@@ -210,7 +210,7 @@ class Stage:
         return lines
 
     def applied(self, node: int) -> list[Value]:
-        """What a node has applied since the stage was built."""
+        """Returns what a node has applied since the stage was built."""
         return [e.value for n, e in self.effects if n == node and isinstance(e, Applied)]
 
     def status(self, node: int) -> Status:

@@ -117,7 +117,7 @@ def test_a_conversation(cluster: LocalCluster, tmp_path: Path, topic_names: Iter
 
 
 def converse(bootstrap: str, state: Path, typed: str) -> str:
-    """What a terminal shows when this is typed into `tidelog admin`; it must end well."""
+    """Returns what a terminal shows when this is typed into `tidelog admin`; it must end well."""
     ours, theirs = pty.openpty()
     variables = environment(TIDELOG_BOOTSTRAP=bootstrap, XDG_STATE_HOME=str(state), TERM="dumb")
     process = subprocess.Popen([*COMMAND, "admin"], stdin=theirs, stdout=theirs, stderr=theirs, env=variables)
@@ -133,7 +133,7 @@ def converse(bootstrap: str, state: Path, typed: str) -> str:
 
 
 def read_until(terminal: int, wanted: bytes | None) -> bytes:
-    """What the terminal shows, up to `wanted` or to the end."""
+    """Returns what the terminal shows, up to `wanted` or to the end."""
     shown = b""
     while wanted is None or wanted not in shown:
         try:

@@ -121,7 +121,7 @@ def test_a_broker_that_dies_is_reported_and_its_command_starts_it_again(dev: Dev
 
 
 def children_of(pid: int) -> list[int]:
-    """Those whose parent it is, by the second field after the name in parentheses."""
+    """Returns those whose parent it is, by the second field after the name in parentheses."""
     stats = {int(path.parent.name): path.read_text() for path in Path("/proc").glob("[0-9]*/stat")}
     return sorted(child for child, stat in stats.items() if stat.rpartition(")")[2].split()[1] == str(pid))
 

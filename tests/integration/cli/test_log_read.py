@@ -64,7 +64,7 @@ def shown(out: bytes) -> list[dict[str, Any]]:
 
 
 def values(out: bytes) -> list[Any]:
-    """What the appended entries hold."""
+    """Returns what the appended entries hold."""
     appended = (one for one in shown(out) if one["kind"] == "append" and one["is_readable"])
     return [one["content"][0].get("value") for one in appended]
 

@@ -47,7 +47,7 @@ def snippets(page: str) -> list[tuple[str, str]]:
 
 
 def typed(blocks: list[str]) -> str:
-    """What `python -m asyncio` has to complain about, when these are typed one after the other."""
+    """Returns what `python -m asyncio` has to complain about, when these are typed one after the other."""
     ran = subprocess.run(
         [sys.executable, "-m", "asyncio"],
         input="\n".join(blocks) + "\n",
@@ -61,7 +61,7 @@ def typed(blocks: list[str]) -> str:
 
 
 def run_in_shell(commands: str, directory: Path, bootstrap: str) -> str:
-    """What the commands print. Each must end well."""
+    """Returns what the commands print. Each must end well."""
     ran = subprocess.run(
         ["/bin/sh", "-e", "-c", commands],
         capture_output=True,

@@ -44,7 +44,7 @@ async def stop_listening(cluster: Cluster, node: int) -> None:
 
 
 def forwarded(cluster: Cluster) -> list[tuple[int, str]]:
-    """What was forwarded since the last look."""
+    """Returns what was forwarded since the last look."""
     asked, cluster.net.asked = cluster.net.asked, []
     return asked
 

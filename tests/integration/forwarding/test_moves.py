@@ -77,7 +77,7 @@ async def two(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def held(cluster: Cluster, node: int, partition: int = 0) -> list[bytes | None]:
-    """What a broker holds of a partition, leader or not."""
+    """Returns what a broker holds of a partition, leader or not."""
     return cluster.sites[node].values("t", partition)
 
 

@@ -112,7 +112,7 @@ class ThreeBrokers:
                 await asyncio.sleep(0.05)
 
     async def offset(self, node: int, value: bytes = b"v") -> int:
-        """Where `produce` has put it."""
+        """Returns where `produce` has put it."""
         ((offset, _),) = (await self.produce(node, value)).batches
         assert offset is not None
         return offset
@@ -128,7 +128,7 @@ class ThreeBrokers:
                 await asyncio.sleep(0.05)
 
     async def values(self, node: int) -> list[bytes]:
-        """What this broker's own copy shows."""
+        """Returns what this broker's own copy shows."""
         topic_id = self.brokers[node].topic("t").topic_id
         copy = self.brokers[node].data.local_copy(PartitionId(topic_id, 0))
         if copy is None:

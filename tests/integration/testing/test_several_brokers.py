@@ -17,7 +17,7 @@ WAIT_S = 20.0
 
 
 def brokers(cluster: LocalCluster, asked: int) -> dict[int, bool]:
-    """Which brokers there are, and which of them are live, as the broker `asked` knows it."""
+    """Returns which brokers there are, and which of them are live, as the broker `asked` knows it."""
     url = f"{cluster.broker(asked).url}/v3/clusters/{cluster.broker(asked).cluster_id}/brokers"
     with urllib.request.urlopen(url, timeout=5) as answer:
         return {broker["broker_id"]: not broker["is_fenced"] for broker in json.load(answer)["data"]}

@@ -137,7 +137,7 @@ async def dial(broker: Broker, data: bytes) -> Stream:
 
 
 async def hang_up(stream: Stream) -> bytes:
-    """What the broker says until it closes."""
+    """Returns what the broker says until it closes."""
     async with asyncio.timeout(PATIENCE_S):
         said = await stream[0].read()
     stream[1].close()

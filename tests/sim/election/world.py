@@ -323,7 +323,7 @@ class World:
     # -- what came of it ---------------------------------------------------------------------------------------------
 
     def leader(self) -> int | None:
-        """Who can serve: holds a lease, and has all that run (and can hear it) as followers."""
+        """Returns who can serve: holds a lease, and has all that run (and can hear it) as followers."""
         for voter in self.voters.values():
             if voter.election is not None and self.has_lease(voter):
                 followers = [v for v in self.voters.values() if v.election and (voter.node, v.node) not in self.cuts]

@@ -53,7 +53,7 @@ def ask_again(stage: Stage, candidate: int) -> None:
 
 
 def first_of_log(stage: Stage, node: int) -> dict[int, str]:
-    """What it has learned of the first batches and what was before; nothing that it cannot read."""
+    """Returns what it has learned of the first batches and what was before; nothing that it cannot read."""
     slots = stage.nodes[node].replica.slots
     return {p: name for p, name in stage.learned(node).items() if p in COMMITTED and not slots[p].faulty}
 

@@ -143,7 +143,7 @@ class Stage:
 def play(
     story: Callable[[Stage], Coroutine[Any, Any, T]], *, seed: int = 1, partitions: int = 1, **settings: object
 ) -> T:
-    """What the story returns, which is told of a stage that is set."""
+    """Tells a story on a stage that is set, and returns what the story returns."""
 
     async def main() -> T:
         stage = Stage(seed, **settings)

@@ -19,7 +19,7 @@ LEAVES = [
 
 
 def modules_after(*words: str) -> set[str]:
-    """What a command has imported when it ends, in a fresh interpreter."""
+    """Returns what a command has imported when it ends, in a fresh interpreter."""
     program = (
         f"import sys; sys.argv = ['tidelog', *{words!r}]\n"
         "from tidelog.cli.main import main\n"

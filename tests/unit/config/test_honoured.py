@@ -20,7 +20,7 @@ WITHOUT_A_CHOICE = {"auto.create.topics.enable"}
 
 
 def attributes_read(names: list[str]) -> set[str]:
-    """Those of these names that are read from something."""
+    """Returns those of these names that are read from something."""
     files = [file for file in PACKAGE.rglob("*.py") if "config" not in file.relative_to(PACKAGE).parts[0]]
     found = set[str]()
     for text in [file.read_text(encoding="utf-8") for file in files]:

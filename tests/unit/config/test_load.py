@@ -93,7 +93,7 @@ def test_an_unknown_variable_is_an_error_that_suggests_the_nearest_name() -> Non
 
 
 def service_links(prefix: str) -> dict[str, str]:
-    """What Kubernetes sets for a service with a named port."""
+    """Returns what Kubernetes sets for a service with a named port."""
     return {
         f"{prefix}_SERVICE_HOST": "10.0.0.1",
         f"{prefix}_SERVICE_PORT": "8082",

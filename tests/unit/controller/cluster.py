@@ -212,7 +212,7 @@ class PaxosCluster(IsrCluster):
         return Brokers(self.image).is_voting(member)
 
     def step(self, *behind: int) -> MemberStep | None:
-        """What the leader would do next; the engine ids `behind` have not caught up."""
+        """Returns what the leader would do next; the engine ids `behind` have not caught up."""
         caught_up = {one.engine_id for one in self.partition.wanted if self.is_live(one)} - set(behind)
         return next_step(
             self.partition,

@@ -38,7 +38,7 @@ class Bench:
         self.queue = self.accumulator.queue(TopicPartition("t", 0))
 
     def add(self, now_s: float = 0.0) -> Batch:
-        """What `send` does with a record."""
+        """Returns what `send` does with a record."""
         batch = self.queue.open
         if batch is None or batch.room < SIZE:
             if batch is not None:

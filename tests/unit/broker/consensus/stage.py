@@ -161,7 +161,7 @@ class Stage:
         return site.node_id > len(self.named)
 
     async def ask(self, address: Address) -> QuorumDescribed:
-        """What a broker that starts is told by another."""
+        """Returns what a broker that starts is told by another."""
         await asyncio.sleep(DELAY_S)
         site = self.sites[address[1]]
         if site.process is None or site.member is None or site.node_id in self.silent:

@@ -28,12 +28,12 @@ NAMED = [NamedVoter(node, ("h", node)) for node in (1, 2, 3)]
 
 
 def described(node: int) -> QuorumDescribed:
-    """What a new disk says of itself."""
+    """Returns what a new disk says of itself."""
     return QuorumDescribed(node, f"disk-{node}", "", 0, (), b"", -1, tuple(map(str, NAMED)))
 
 
 def belonging(node: int, cluster_id: str, known: VoterSet, position: int = 0) -> QuorumDescribed:
-    """What a member of a log says."""
+    """Returns what a member of a log says."""
     return replace(described(node), cluster_id=cluster_id, voters=encode_voters(known), voters_position=position)
 
 
@@ -44,7 +44,7 @@ def origin(
     silent_rounds: int = 0,
     past: Past = NO_PAST,
 ) -> LogOrigin:
-    """What a disk judges by these answers; in the first rounds nobody answers."""
+    """Returns what a disk judges by these answers; in the first rounds nobody answers."""
     asked: dict[Address, int] = {}
     found: list[LogOrigin] = []
 
@@ -119,7 +119,7 @@ LOST = Past(may_found=False, cluster_id="c")
 
 
 def remembering(node: int, cluster_id: str = "c") -> QuorumDescribed:
-    """What a broker says whose metadata log is lost."""
+    """Returns what a broker says whose metadata log is lost."""
     return replace(described(node), incarnation=f"new-disk-{node}", remembers=cluster_id)
 
 

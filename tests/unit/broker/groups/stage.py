@@ -106,7 +106,7 @@ class Stage:
         return self.broker.partitions[PartitionId(self.broker.topic(OFFSETS_TOPIC).topic_id, 0)]
 
     async def replayed(self) -> Shard:
-        """What the log says, to whoever reads it now."""
+        """Returns what the log says, to whoever reads it now."""
         return (await load(self.partition, self.partition.high_watermark)).shard
 
 

@@ -354,7 +354,7 @@ class Stage:
                 site.service.take_durable(sender, message, memoryview(payload))
 
     def image(self) -> ClusterImage:
-        """What a repairer needs to know: who has a replica, and is live."""
+        """Returns what a repairer needs to know: who has a replica, and is live."""
         nodes = tuple(NodeId(node) for node in self.sites)
         brokers = {
             node: BrokerInfo(node, {}, None, self.sites[node].lives, f"life-{node}", "h", 2, f"disk-{node}")

@@ -109,7 +109,7 @@ class RepairStage:
         segment.catalog.pwritev([b"\xff\x00\xff"], (row.sequence - segment.first_sequence) * ROW_BYTES + 40)
 
     async def settle(self, high_watermark: int = 0, members: Sequence[int] = (2, 3)) -> Settling | None:
-        """What a broker does that is to lead in `EPOCH`; None if there was nothing to settle."""
+        """Returns what a broker does that is to lead in `EPOCH`; None if there was nothing to settle."""
         lives = {node: LIVES[node] for node in members}
         log = self.site.log
         await verify_end(log, high_watermark, self.site.writer)

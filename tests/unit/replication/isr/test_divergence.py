@@ -56,7 +56,7 @@ def rows(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def transcript(leader_rows: str, leader_end: int, follower_rows: str, follower_end: int) -> str:
-    """What two cores say to each other until the follower is served."""
+    """Returns what two cores say to each other until the follower is served."""
     lineage = rows(leader_rows)
     epoch = lineage[-1][0] if lineage else 1
     leader = IsrLeader(

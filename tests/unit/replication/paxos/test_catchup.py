@@ -23,7 +23,7 @@ def replica(count: int, *, faulty: range) -> Replica:
 
 
 def asked(catchup: Catchup, end: int) -> dict[int, list[int]]:
-    """Which payloads whom, at one beat; `end` is where the log is to go on."""
+    """Returns which payloads whom, at one beat; `end` is where the log is to go on."""
     requests = [(action.to, action.message) for action in catchup.on_timer() if isinstance(action, Send)]
     first, repairs = requests[0], requests[1:]
     assert first[1] == LearnRequest(end)

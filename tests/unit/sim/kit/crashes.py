@@ -40,7 +40,7 @@ def seeded_outcomes(build: Callable[[SimDisk], object], seeds: int = 2000) -> se
 
 
 def contents(build: Callable[[SimDisk], object]) -> set[bytes]:
-    """What file `f` can hold after a crash; it always exists."""
+    """Returns what file `f` can hold after a crash; it always exists."""
     found = outcomes(build)
     assert seeded_outcomes(build) == found, "random crashes reach exactly what exhaustive ones do"
     return {dict(files)["f"] for files in found}
