@@ -66,6 +66,10 @@ class Ledger:
     acknowledged: int = 0
     held: dict[NodeId, int] = field(default_factory=dict)
     """By replica: how much of it, from the beginning on."""
+    has_forgotten: bool = False
+    """A replica has lost what `ack.durability=replicated` let it keep in memory, whatever the topic says now."""
+    is_unclean: bool = False
+    """The ISR is one that an unclean election made: it ends no move."""
 
 
 def is_replicated(topic: Topic) -> bool:
@@ -132,9 +136,12 @@ class ReplicationMachine(RuleBasedStateMachine):
         removed = [node for node in old.replicas if node not in new.replicas]
         assert not removed or new.leader_epoch > old.leader_epoch
         ledger.held = {node: ledger.held.get(node, 0) for node in new.replicas}
+        if new.isr != old.isr:
+            ledger.is_unclean = bool(new.isr) and not {*new.isr} & {*old.isr, *old.elr}
         if new.leader not in (old.leader, NO_LEADER) and ledger.held[new.leader] < ledger.acknowledged:
             assert new.leader not in (*old.isr, *old.elr)
-            is_last = not old.elr and old.last_known_elr == (new.leader,) and is_replicated(topic)
+            is_complete = any(ledger.held.get(node, 0) >= ledger.acknowledged for node in old.elr)
+            is_last = not is_complete and old.last_known_elr == (new.leader,) and ledger.has_forgotten
             assert is_forced or is_unclean_allowed(topic) or is_last
             ledger.acknowledged = ledger.held[new.leader]
             ledger.held = {node: min(end, ledger.acknowledged) for node, end in ledger.held.items()}
@@ -288,8 +295,9 @@ class ReplicationMachine(RuleBasedStateMachine):
             return
         for topic, info in self.partitions():
             if node in info.replicas and is_replicated(topic):
-                held = self.ledger(topic, info).held
-                held[node] = max(held[node] - lost, 0)
+                ledger = self.ledger(topic, info)
+                ledger.held[node] = max(ledger.held[node] - lost, 0)
+                ledger.has_forgotten = True
         self.processes += 1
         name = f"p{self.processes}"
         self.ask(registration(node, process=name, storage=broker.storage, replaces=broker.epoch))
@@ -430,7 +438,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @invariant()
     def replicas_are_sound(self) -> None:
         """39."""
-        for _, info in self.partitions():
+        for topic, info in self.partitions():
             assert len(set(info.replicas)) == len(info.replicas)
             assert all(node in self.image.brokers for node in info.replicas)
             assert set(info.adding) | set(info.removing) <= set(info.replicas)
@@ -438,7 +446,8 @@ class ReplicationMachine(RuleBasedStateMachine):
             assert info.target == info.replicas[: len(info.target)] != ()
             assert tuple(node for node, _ in info.since) == info.replicas
             assert all(0 < since < self.image.position for _, since in info.since)
-            assert not (info.adding or info.removing) or not set(info.target) <= set(info.isr), "a move that ended"
+            is_moving = bool(info.adding or info.removing) and not self.ledger(topic, info).is_unclean
+            assert not is_moving or not set(info.target) <= set(info.isr), "a move that ended"
 
     @invariant()
     def a_snapshot_is_the_image(self) -> None:

@@ -11,13 +11,13 @@ torn, and truncated. A sound row fits if it follows what was taken in, and ends 
   good   good     keep                             keep
   good   bad      keep, write the row again        keep, write the row again
   bad    good     keep, serve an error             keep, serve an error
-  bad    bad      keep, serve an error             if a sound row that fits follows in the segment: keep, serve an
-                                                   error; else truncate here
+  bad    bad      keep, serve an error             truncate here
 
-Two kinds of log know less, or may keep less (`BadEnd`). In a journal nothing may be kept that has no sound row: a
-replica that does not know which slot it has lost must not vote, and a write of several rows that a power cut tore in
-the middle looks just like that. It was not acknowledged, or two faults have hit one entry. A log that nobody else has,
-or that is written again from something else, is truncated at the first bad batch at D or beyond.
+A write of several rows that a power cut tore in the middle looks like the last case, with sound rows behind. It was not
+acknowledged, or two faults have hit one entry. Nothing of it may be kept by a replica that others count on: a follower
+would acknowledge a batch that nobody can name, and a voter would vote without knowing which slot it has lost. Whoever
+only reads a log is shown what lies behind. A log that nobody else has, or that is written again from something else, is
+truncated at the first bad batch at D or beyond (`BadEnd`).
 
 What is missing between two segments, row and batch, is judged by D in any log: the file ends there, so there would be
 no room to put a copy back. Again only two faults at once look like that in a log that no crash has cut short: if the
@@ -41,9 +41,10 @@ class BadEnd(Enum):
     """The treatment of a batch that does not verify, at D or beyond."""
 
     KEEP = "keep"
-    """Other replicas can say what belongs there, and whether it was acknowledged."""
+    """All that sound rows tell of is kept: for reading."""
     KEEP_NAMED = "keep named"
-    """They can, as long as the batch's row is sound. Of a journal: what has no sound row ends it."""
+    """Other replicas can say what belongs there, and whether it was acknowledged, as long as the batch's row is sound.
+    What has no sound row ends the log."""
     TRUNCATE = "truncate"
     """The log ends there. It has one replica only, or what is acknowledged can be written to it again."""
 

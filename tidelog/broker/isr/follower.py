@@ -251,7 +251,8 @@ class Follower:
         if self._is_closed or self.log.offline_reason is not None:
             return
         logger.info("truncated", partition=str(self.partition_id), to=self.log.log_end_offset)
-        self._execute(self._core.step(Truncated(self.log.log_end_offset)))
+        acknowledged = acknowledged_end(self.log, self._core.high_watermark)
+        self._execute(self._core.step(Truncated(self.log.log_end_offset, acknowledged)))
         self.news(self)
 
     def _cut_now(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:

@@ -233,6 +233,8 @@ class Truncated:
     """A `Truncate` or `StartOver` was carried out, durably: the log ends here."""
 
     log_end_offset: int
+    acknowledged_end: int
+    """The end of what the follower may acknowledge: a batch that a power cut tore may be among those that are left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,8 @@ class IsrFollower:
                 return []
             case Flushed(end):
                 return self._on_flushed(end)
-            case Truncated(end):
-                return self._on_truncated(end)
+            case Truncated(end, acknowledged):
+                return self._on_truncated(end, acknowledged)
             case LeaderChanged(leader_epoch):
                 assert leader_epoch > self.leader_epoch
                 self.leader_epoch = leader_epoch
@@ -237,7 +237,7 @@ class IsrFollower:
         self._truncating = truncation
         return [truncation]
 
-    def _on_truncated(self, end: int) -> list[FollowerEffect]:
+    def _on_truncated(self, end: int, acknowledged: int) -> list[FollowerEffect]:
         match self._truncating:
             case Truncate(to):
                 assert self._log_start_offset <= end <= to
@@ -249,5 +249,6 @@ class IsrFollower:
             case None:
                 raise AssertionError("nothing was to be truncated")
         self._truncating = None
-        self._log_end_offset = self._durable_offset = end  # a truncation is durable, with what it leaves
+        assert acknowledged <= end
+        self._log_end_offset, self._durable_offset = end, acknowledged
         return self._follow(min(max(self._high_watermark, self._log_start_offset), end))

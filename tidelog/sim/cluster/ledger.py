@@ -163,6 +163,8 @@ class Ledger(Holders, Rule):
         book = self.books[shadow.partition_id]
         last = shadow.last
         for batch in batches:
+            if last is not None and last.end < batch.base and shadow.has_damage:
+                last = None  # what stands before it is damaged here
             known, before = book.seen_at.setdefault((batch.epoch, batch.base), (batch, last))
             where = f"{book.name} on node {shadow.node}, epoch {batch.epoch}, offset {batch.base}"
             if known != batch:

@@ -9,6 +9,7 @@ from typing import Any
 from tidelog.broker.isr.follower import Follower
 from tidelog.broker.isr.partition import Partition
 from tidelog.broker.repair.repairer import Repairer
+from tidelog.model.batch_header import iter_batches
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.book import Committed
 from tidelog.sim.cluster.ledger import Ledger
@@ -139,9 +140,12 @@ class ReplicaWatch:
         return execute
 
     def _repair(self, original: Any) -> Any:
-        async def put_back(*args: Any) -> bool:
-            is_repaired: bool = await original(*args)
+        async def put_back(repairer: Any, holder: Any, partition_id: Any, identity: Any, data: Any, *args: Any) -> bool:
+            is_repaired: bool = await original(repairer, holder, partition_id, identity, data, *args)
             self._world.truth.saw("batch repaired from a peer", is_repaired)
+            shadow = self._shadows.get(holder.log)
+            if is_repaired and shadow is not None and shadow.log is holder.log:
+                shadow.repaired([held(batch) for batch in iter_batches(data)])
             return is_repaired
 
         return put_back

@@ -60,11 +60,16 @@ class Shadow:
         return next((batch.end for batch in reversed(self.batches.values())), 0)
 
     @property
+    def has_damage(self) -> bool:
+        return self.log is not None and bool(self.log.damage)
+
+    @property
     def durable(self) -> int:
         return self._durable if self.log is None else self.log.durable_offset
 
     @property
     def last(self) -> Held | None:
+        """The last batch that is whole here."""
         return next(reversed(self.batches.values()), None)
 
     def acknowledged(self, *, is_volatile: bool) -> int:
@@ -78,11 +83,17 @@ class Shadow:
         self.log, self.agreed = log, 0
         kept = self.batches if self.is_rotten else {}
         found = {base: batch for base, batch in kept.items() if batch.end <= log.log_end_offset}
-        found |= {batch.base: batch for batch in read_batches(log, skips_damage=self.is_rotten)}
+        found |= {batch.base: batch for batch in read_batches(log, skips_damage=True)}
         self.batches = dict(sorted(found.items()))
 
     def appended(self, batches: Iterable[Held]) -> None:
         self.batches.update((batch.base, batch) for batch in batches)
+
+    def repaired(self, batches: Iterable[Held]) -> None:
+        """Copies were put back where the log was damaged: by rot, or by the power cut that tore them."""
+        self.appended(batches)
+        self.batches = dict(sorted(self.batches.items()))
+        self.agreed = 0
 
     def truncated(self) -> list[Held]:
         """The log was made shorter: what was dropped."""

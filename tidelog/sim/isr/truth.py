@@ -9,7 +9,7 @@ the time before that election; such *hearsay* is shown to readers, and outlives 
 - *Candidates are complete*: every member of the controller's ISR and ELR holds all that is committed, in what it has
   acknowledged. So each later leader does, and what was acknowledged outlives every election.
 - *A torn copy is none*: what a member's power cut took before it was durable does not count for a commit, unless all
-  have lost it.
+  have lost it. A settlement counts no copies: it calls committed what nobody can rule out, and all that lies before.
 - *The maximal set is large enough*: it contains the controller's ISR; and the ELR, if enough are in sync.
 - *Logs match*: batches of one epoch at one offset have one past.
 - *Nobody truncates what is committed*, unless nobody counts with it.
@@ -127,7 +127,7 @@ class Truth:
         if 0 <= self._unclean_epoch <= core.leader_epoch:
             self._take_hearsay(log, core.high_watermark)
         self.saw("a leader takes office with an old high watermark", core.high_watermark < len(self.committed))
-        self.advanced(process, core, core.high_watermark)
+        self.advanced(process, core, core.high_watermark, is_acknowledged=False)
 
     def _take_hearsay(self, log: list[Entry], high_watermark: int) -> None:
         if self._proved is not None:
@@ -141,8 +141,9 @@ class Truth:
     def _proved_end(self) -> int:
         return len(self.committed) if self._proved is None else self._proved
 
-    def advanced(self, process: Process, core: IsrLeader, to: int) -> None:
-        """A leader calls everything below committed: acknowledged, and shown to readers."""
+    def advanced(self, process: Process, core: IsrLeader, to: int, *, is_acknowledged: bool = True) -> None:
+        """A leader calls everything below committed: acknowledged by the members, or, as it takes office, settled
+        among them; and shown to readers."""
         if not self._counts(process, core):
             return
         log, start = process.disk.log, process.disk.start
@@ -156,20 +157,22 @@ class Truth:
             self.saw("a batch is committed")
             for epoch, value in log[len(self.committed) : to]:
                 self.require("nothing is invented", self.offered.get(value, False), epoch, value)
-            self._judge_copies(len(self.committed), to)
+            if is_acknowledged:
+                self._judge_copies(process, len(self.committed), to)
             self.committed.extend(log[len(self.committed) : to])
             self._proved = None
             self.judge_candidates()
 
-    def _judge_copies(self, start: int, end: int) -> None:
-        """Holds acknowledgements to what is on the disks, where they are of that."""
+    def _judge_copies(self, leader: Process, start: int, end: int) -> None:
+        """Holds followers' acknowledgements to what is on the disks, where they are of that. The leader's own torn
+        batches were settled before its epoch began."""
         if self._is_unclean_pending:
             return
         now = partition_of(self._image)
         members = [self._image.brokers[node] for node in (*now.isr, *now.elr)]
         disks = [self._disks[one.storage] for one in members if _is_fsynced(self._image, one.epoch)]
         for offset in range(start, end):
-            torn = [disk.storage for disk in disks if offset in disk.torn]
+            torn = [disk.storage for disk in disks if offset in disk.torn and disk is not leader.disk]
             is_lost = all(offset in disk.faulty for disk in disks)
             self.require("a torn copy is none", not torn or is_lost, f"{offset} is committed, and torn on {torn}")
 

@@ -123,7 +123,8 @@ class World(Membership, ABC):
                 known = self.truth.committed[:at]
                 process.disk.start_over(at, [*known, *[(-1, -1)] * (at - len(known))])
         if process.following is not None:
-            self.react(process, process.following.step(isr.Truncated(len(process.disk.log))))
+            acknowledged = process.disk.acknowledged_end(process.following.high_watermark)
+            self.react(process, process.following.step(isr.Truncated(len(process.disk.log), acknowledged)))
 
     def _news(self, image: ClusterImage) -> isr.IsrChanged:
         epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}

@@ -78,7 +78,7 @@ def transcript(leader_rows: str, leader_end: int, follower_rows: str, follower_e
         (cut,) = follower.step(DivergingAt(correlation, verdict.epoch, verdict.end_offset))
         assert isinstance(cut, Truncate)
         said.append(f"truncate {cut.to}")
-        follower.step(Truncated(cut.to))
+        follower.step(Truncated(cut.to, cut.to))
     raise AssertionError(f"no end to {said}")
 
 

@@ -72,7 +72,7 @@ def test_nothing_is_asked_while_the_log_is_changed() -> None:
     assert follower.step(FetchDue(3)) == [Fetch(3, 10, 10, 2)]
     assert follower.step(DivergingAt(3, 1, 4)) == [Truncate(0)]
     assert follower.step(FetchDue(4)) == []
-    follower.step(Truncated(0))
+    follower.step(Truncated(0, 0))
     assert follower.step(FetchDue(5)) == [Fetch(5, 0, 0, None)]
 
 
@@ -91,7 +91,7 @@ def test_an_answer_counts_once() -> None:
     follower = new_follower()
     follower.step(FetchDue(1))
     assert follower.step(DivergingAt(1, 2, 8)) == [Truncate(8)]
-    follower.step(Truncated(8))
+    follower.step(Truncated(8, 8))
     assert follower.step(DivergingAt(1, 2, 8)) == []
 
 
@@ -105,7 +105,7 @@ def test_a_cut_takes_the_high_watermark_along() -> None:
     follower = new_follower(high_watermark=9)
     follower.step(FetchDue(1))
     follower.step(DivergingAt(1, 2, 8))
-    assert follower.step(Truncated(8)) == [FollowHighWatermark(8)]
+    assert follower.step(Truncated(8, 8)) == [FollowHighWatermark(8)]
     assert follower.step(FetchDue(2)) == [Fetch(2, 8, 8, 2)]
 
 
@@ -126,11 +126,21 @@ def test_the_log_start_follows_as_far_as_is_committed_and_on_the_disk() -> None:
     assert follower.step(Flushed(13)) == [DeleteRecords(11)]
 
 
+def test_a_truncation_does_not_acknowledge_what_a_power_cut_tore() -> None:
+    follower = new_follower()
+    follower.step(FetchDue(1))
+    follower.step(DivergingAt(1, 2, 9))
+    follower.step(Truncated(9, 8))
+    (fetch,) = follower.step(FetchDue(2))
+    assert isinstance(fetch, Fetch)
+    assert (fetch.fetch_offset, fetch.durable_offset) == (9, 8)
+
+
 def test_a_log_of_which_the_leader_keeps_nothing_starts_over() -> None:
     follower = new_follower()
     follower.step(FetchDue(1))
     assert follower.step(FetchOutOfRange(1, 20, 30)) == [StartOver(20)]
-    assert follower.step(Truncated(20)) == [FollowHighWatermark(20)]
+    assert follower.step(Truncated(20, 20)) == [FollowHighWatermark(20)]
     assert follower.step(FetchDue(2)) == [Fetch(2, 20, 20, None)]
 
 
@@ -162,7 +172,7 @@ def test_a_log_that_parts_from_the_leaders_before_its_start_asks_where_that_begi
     follower = IsrFollower(4, LogState(5, 10, 10, ((3, 0),)), 10)
     follower.step(FetchDue(1))
     assert follower.step(DivergingAt(1, 2, 3)) == [StartOver(0)]
-    assert follower.step(Truncated(0)) == [FollowHighWatermark(0)]
+    assert follower.step(Truncated(0, 0)) == [FollowHighWatermark(0)]
     assert follower.step(FetchDue(2)) == [Fetch(2, 0, 0, None)]
     assert follower.step(FetchOutOfRange(2, 2, 9)) == [StartOver(2)]
 
@@ -172,10 +182,10 @@ def test_an_emptied_log_whose_past_was_newer_than_the_leaders_forgets_it() -> No
     emptied = IsrFollower(4, LogState(10, 10, 10, ((3, 0),)), 10)
     emptied.step(FetchDue(1))
     assert emptied.step(Fetched(1, 10, 12, ((2, 10),), 12, 8)) == [StartOver(0)]
-    emptied.step(Truncated(0))
+    emptied.step(Truncated(0, 0))
     emptied.step(FetchDue(2))
     assert emptied.step(FetchOutOfRange(2, 8, 12)) == [StartOver(8)]
-    emptied.step(Truncated(8))
+    emptied.step(Truncated(8, 8))
     emptied.step(FetchDue(3))
     assert emptied.step(Fetched(3, 8, 12, ((2, 8),), 12, 8)) == [AppendFetched(12)]
     assert emptied.step(Appended(12)) == [FollowHighWatermark(12)]
