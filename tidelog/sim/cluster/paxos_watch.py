@@ -24,6 +24,7 @@ from tidelog.replication.paxos.events import (
     Jumped,
     Persist,
     Proposed,
+    Refused,
     Repaired,
     Send,
     Stored,
@@ -134,11 +135,10 @@ class PaxosWatch:
                 return effects
             if isinstance(event, Stored):
                 self._stored(seen, event.sequence)
-            elif isinstance(event, Elect):
-                reign = node._reign
-                self._judge(seen.log.asks, seen.actor, event.number, reign.quorum, reign.voters_position)
-            id_before = node.node
+            id_before, reign = node.node, node._reign
             effects = original(node, event)
+            if isinstance(event, Elect) and not any(isinstance(effect, Refused) for effect in effects):
+                self._judge(seen.log.asks, seen.actor, event.number, reign.quorum, reign.voters_position)
             if node.node != id_before:
                 seen.log.renamed(id_before, node.node)
             for effect in effects:
