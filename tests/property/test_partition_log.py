@@ -21,6 +21,7 @@ from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.repair import Repair
 from tidelog.storage.rows import Row
+from tidelog.storage.scan import BadEnd
 from tidelog.storage.segment import Segment
 from tidelog.storage.verify import verify
 
@@ -59,7 +60,9 @@ class PartitionLogMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         opened = OpenFiles(self.disk, self.handles)
-        self.log, self.report = load_log(opened, "log", IDENTITY, SETTINGS, new_incarnation="x", now_ms=0)
+        self.log, self.report = load_log(
+            opened, "log", IDENTITY, SETTINGS, new_incarnation="x", now_ms=0, bad_end=BadEnd.TRUNCATE
+        )
         self.flush = None
 
     @property

@@ -62,7 +62,7 @@ SHAPES: Mapping[str, Shape] = {
         "total_lag": int, "max_lag_consumer": LINK, "max_lag_partition": LINK,
     },
 }  # fmt: skip
-OWN_KINDS = {"KafkaReplicaVerification"}
+OWN_KINDS = {"KafkaReplicaVerification", "KafkaBrokerVerification"}
 DEAD_ENDS = ("/acls", "/partitions/0/reassignment", "/partitions/1/reassignment")
 """There are no ACLs, and what does not move has no reassignment."""
 GROUP = "watchers"

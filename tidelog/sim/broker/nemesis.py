@@ -19,6 +19,7 @@ from tidelog.sim.kit.history import History
 from tidelog.sim.kit.machine import ConnectionLost, Machine, Unreachable
 from tidelog.sim.kit.medium import CAPACITY_BYTES, Medium
 
+START_S_MAX = 60.0
 BOOTS_MAX = 4
 LIFE_S_MAX = 4.0
 STRANGER = "topics/" + "5" * 32 + "/0/00000000000000000000.log"
@@ -52,7 +53,8 @@ class Nemesis:
             if is_risky and remaining:
                 self._machine.disk.crash_at(self._rng.randint(1, 40))
             try:
-                await self._machine.boot()
+                async with asyncio.timeout(START_S_MAX):  # a broker that misses its metadata log waits for ever
+                    await self._machine.boot()
                 await self._machine.call(self._check_online)
             except (ConnectionLost, Unreachable):
                 self._history.counters["crash in recovery"] += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 FINDINGS: Mapping[str, str] = {
-    "are cut": "torn tail truncated",
+    "are truncated": "torn tail truncated",
     "follows a torn tail": "segment behind a torn tail dropped",
     "had no catalog row": "batch without row",
     "is missing": "one file of a segment missing",

@@ -24,7 +24,7 @@ from tidelog.sim.kit.outcome import count_logged
 DISK_ERRORS = (errno.EIO, errno.ENOSPC)
 
 LOGGED: Mapping[str, str] = {
-    "are cut": "torn tail truncated",
+    "are truncated": "torn tail truncated",
     "active controller": "controller takes office",
     "changing the voters": "voter change begun",
     "could not be changed now": "voter change failed",
