@@ -15,9 +15,9 @@ torn, and truncated. A sound row fits if it follows what was taken in, and ends 
 
 A write of several rows that a power cut tore in the middle looks like the last case, with sound rows behind. It was not
 acknowledged, or two faults have hit one entry. Nothing of it may be kept by a replica that others count on: a follower
-would acknowledge a batch that nobody can name, and a voter would vote without knowing which slot it has lost. Whoever
-only reads a log is shown what lies behind. A log that nobody else has, or that is written again from something else, is
-truncated at the first bad batch at D or beyond (`BadEnd`).
+would acknowledge a batch that nobody can name, and a voter would vote without knowing which slot it has lost. A log
+that nobody else has, or that is written again from something else, is truncated at the first bad batch at D or beyond
+(`BadEnd`).
 
 What is missing between two segments, row and batch, is judged by D in any log: the file ends there, so there would be
 no room to put a copy back. Again only two faults at once look like that in a log that no crash has cut short: if the
@@ -41,8 +41,6 @@ class BadEnd(Enum):
     """The treatment of a batch that does not verify, at D or beyond."""
 
     KEEP = "keep"
-    """All that sound rows tell of is kept: for reading."""
-    KEEP_NAMED = "keep named"
     """Other replicas can say what belongs there, and whether it was acknowledged, as long as the batch's row is sound.
     What has no sound row ends the log."""
     TRUNCATE = "truncate"
@@ -146,7 +144,7 @@ class Scan:
         if slot <= segment.body_slot:
             return segment.body_slot
         row = segment.row(slot - 1)
-        if row is None or row.kind == Kind.SEAL or not self._fits(row, self._tail, is_after_gap=True):
+        if row is None or row.kind == Kind.SEAL or not self._fits(row, is_after_gap=True):
             return segment.body_slot
         self._advance(row)
         return slot
@@ -154,11 +152,10 @@ class Scan:
     def _take_rows(self, slot: int) -> int:
         """Follows the catalog from a slot, then the log; returns the slot behind the last row taken."""
         segment, gap = self._segment, 0
-        kept_slots = self._count_kept(slot)
         for row in segment.rows(slot):
-            is_kept = slot < kept_slots
-            fits = row is not None and self._fits(row, self._tail, is_after_gap=gap > 0)
-            if row is not None and fits and (is_kept or self._is_believed(row)):
+            is_settled = segment.first_sequence + slot < self._durable
+            fits = row is not None and self._fits(row, is_after_gap=gap > 0)
+            if row is not None and fits and (is_settled or self._is_believed(row)):
                 self._close_gap(slot - gap, gap, row)
                 gap = 0
                 if row.kind == Kind.SEAL:
@@ -170,7 +167,7 @@ class Scan:
                 # A torn batch ends the log. What the gap before it held was on disk once.
                 self._settled_end = max(self._settled_end, row.first_offset)
                 return self._adopt(slot - gap, row.file_position)
-            elif is_kept or gap:
+            elif is_settled or gap:
                 gap += 1
             elif fits:
                 return slot
@@ -181,24 +178,8 @@ class Scan:
 
     def _is_believed(self, row: Row) -> bool:
         """Whether a sound row at D or beyond counts. A floor without its batch does not: nobody can give it again."""
-        is_kept = self._bad_end is BadEnd.KEEP or (self._bad_end is BadEnd.KEEP_NAMED and row.number != FLOOR_NUMBER)
+        is_kept = self._bad_end is BadEnd.KEEP and row.number != FLOOR_NUMBER
         return is_kept or row.kind != Kind.BATCH or self._segment.holds(row)
-
-    def _count_kept(self, slot: int) -> int:
-        """How many slots are kept whatever they hold: those below D, or all up to the last sound row that fits."""
-        segment, tail, has_gap = self._segment, self._tail, False
-        kept = self._durable - segment.first_sequence
-        if self._bad_end is not BadEnd.KEEP:
-            return kept
-        for row in segment.rows(slot):
-            slot += 1
-            if row is None or not self._fits(row, tail, is_after_gap=has_gap):
-                has_gap = True
-                continue
-            if row.kind == Kind.SEAL:
-                break  # it describes nothing, and is no evidence of what is missing before it
-            tail, has_gap, kept = self._behind(row, tail), False, max(kept, slot)
-        return kept
 
     def _judge(self, row: Row) -> None:
         """Reports a damaged batch at D or beyond, for it may not be committed; below D, whoever reads it finds it."""
@@ -207,7 +188,8 @@ class Scan:
             reason = "batch does not match its catalog row"
             self._report.damage.append(Damage(row.base_offset, row.next_offset, reason, row.epoch))
 
-    def _fits(self, row: Row, tail: Tail, *, is_after_gap: bool) -> bool:
+    def _fits(self, row: Row, *, is_after_gap: bool) -> bool:
+        tail = self._tail
         if is_after_gap:
             is_next = row.first_offset >= tail.offset and row.file_position >= tail.file_position
         else:
@@ -215,12 +197,9 @@ class Scan:
         return is_next and row.epoch >= tail.epoch and row.next_offset <= self._end_max
 
     def _advance(self, row: Row) -> None:
-        self._tail = self._behind(row, self._tail)
-
-    def _behind(self, row: Row, tail: Tail) -> Tail:
-        return Tail(
+        self._tail = Tail(
             self._segment.first_sequence, self._durable, row.epoch, row.next_offset, row.end_position,
-            row.running_max_timestamp, max(tail.log_start_offset, row.start_offset),
+            row.running_max_timestamp, max(self._tail.log_start_offset, row.start_offset),
         )  # fmt: skip
 
     # -- rows that are missing ------------------------------------------------------------------------------------

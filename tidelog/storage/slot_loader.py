@@ -80,7 +80,7 @@ def load_slots(
 ) -> tuple[PartitionLog, SlotIndex, StoredSlots]:
     """The journal in `directory`, made if there is none, where everything lies in it, and what the replica is told.
 
-    With `KEEP_NAMED`, an entry at the end that does not verify is a faulty slot, as any other: for whoever can end an
+    With `KEEP`, an entry at the end that does not verify is a faulty slot, as any other: for whoever can end an
     election among voters that have all lost the same entry, as a power cut of all may leave them. With `TRUNCATE` it
     ends the journal.
 

@@ -44,8 +44,8 @@ def fill(value: int) -> bytes:
 
 
 class Follower:
-    """One log, and what it may hold: a piece of `branch` with at least `least` batches. What is behind these may be
-    damaged, if the log has others to ask, and is of the branch nevertheless."""
+    """A follower of one log, and what that may hold: a piece of `branch` with at least `least` batches. What is behind
+    these may be damaged, if the log has others to ask, and is of the branch nevertheless."""
 
     bad_end = BadEnd.KEEP
 

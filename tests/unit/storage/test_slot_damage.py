@@ -155,7 +155,7 @@ def test_a_last_segment_that_is_missing_is_noticed_after_a_kill(files: Files) ->
 def kept_end(place: Place, *values: bytes) -> None:
     """A slot that a mark protects, and one for each of these values, durable, behind it; all in a store that keeps what
     has a sound row."""
-    place.bad_end = BadEnd.KEEP_NAMED
+    place.bad_end = BadEnd.KEEP
     place.store.put(1, 3, b"first", b"payload")
     place.flush()
     place.store.mark()

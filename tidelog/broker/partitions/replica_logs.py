@@ -109,7 +109,7 @@ class ReplicaLogs:
                 log_settings(config),
                 now_ms,
                 held=self._manager.held(since),
-                bad_end=BadEnd.TRUNCATE if is_alone else BadEnd.KEEP_NAMED,
+                bad_end=BadEnd.TRUNCATE if is_alone else BadEnd.KEEP,
             ),
         )
         if opened is None:
