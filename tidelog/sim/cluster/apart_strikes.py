@@ -42,12 +42,11 @@ class ApartStrikes:
         async with blackout(self._world, strike, rng, strike.nodes):
             for node in self._world.swarm.nodes:
                 rot.write_back(self._copies.medium(node))
-            ends = {one: self._draw(one, rng, is_journal=is_journal) for one in sorted(self._ledger.majorities.logs)}
-            found = [(one, copies) for one, copies in ends.items() if copies and self._copies.may_go(one, copies)]
-            if not found:
-                self._world.truth.saw("fault withheld")
+            drawn = {one: self._draw(one, rng, is_journal=is_journal) for one in sorted(self._ledger.majorities.logs)}
+            picked = self._copies.pick(drawn, rng)
+            if picked is None:
                 return
-            partition_id, copies = rng.choice(found)
+            partition_id, copies = picked
             for copy in copies:
                 damage(self._world, copy.extent, rng)
                 self._ledger.rots(copy.node, partition_id)

@@ -5,6 +5,8 @@ One good copy is enough to demand a record, whatever holds it: a log, or the jou
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidelog.model.ids import PartitionId
@@ -79,3 +81,13 @@ class GoodCopies:
             for batch in copy.batches
         }
         return all(others.issuperset(copy.batches) for copy in copies)
+
+    def pick(
+        self, drawn: Mapping[PartitionId, list[Copy]], rng: random.Random
+    ) -> tuple[PartitionId, list[Copy]] | None:
+        """Returns one of the partitions whose drawn copies may go, with these; None, noted as withheld, without any."""
+        found = [(one, copies) for one, copies in drawn.items() if copies and self.may_go(one, copies)]
+        if not found:
+            self._world.truth.saw("fault withheld")
+            return None
+        return rng.choice(found)

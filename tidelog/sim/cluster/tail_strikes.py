@@ -60,12 +60,11 @@ class TailStrikes:
         async with blackout(self._world, strike, rng, victims):
             for node in victims:
                 rot.write_back(self._copies.medium(node))
-            ends = {one: self._last_copies(one, victims, in_journals) for one in sorted(self._ledger.books)}
-            found = [(one, copies) for one, copies in ends.items() if copies and self._copies.may_go(one, copies)]
-            if not found:
-                self._world.truth.saw("fault withheld")
+            drawn = {one: self._last_copies(one, victims, in_journals) for one in sorted(self._ledger.books)}
+            picked = self._copies.pick(drawn, rng)
+            if picked is None:
                 return
-            partition_id, copies = rng.choice(found)
+            partition_id, copies = picked
             for copy in copies:
                 damage(self._world, copy.extent, rng)
                 self._ledger.rots(copy.node, partition_id)
