@@ -45,7 +45,7 @@ SAID: Final = {
     ISR: "logs are lost; what stands in for them is empty",
     PAXOS: "a journal has lost what it promised; this replica needs another id",
 }
-"""By a broker whose replica is gone."""
+"""The log line of a broker whose replica is gone."""
 
 PROTOCOLS = only(ISR, PAXOS)
 VICTIMS = pytest.mark.parametrize("victim", [LEADER, FOLLOWER], ids=["leader", "follower"])
@@ -67,7 +67,7 @@ def write(cluster: LocalCluster, *values: str) -> list[str]:
 
 
 def directory(cluster: LocalCluster, node_id: int) -> Path:
-    """Where a broker has its replica."""
+    """Returns the directory of a broker's replica."""
     (found,) = (cluster.broker(node_id).data_dir / "topics").iterdir()
     return found / "0"
 
@@ -81,7 +81,7 @@ def start_first(cluster: LocalCluster, victim: int) -> int:
     """Starts a broker, and the others when it had time to do harm. Returns the first one's process id."""
     cluster.broker(victim).begin()
     pid = cluster.broker(victim).pid
-    time.sleep(ALONE_S)
+    time.sleep(ALONE_S)  # its chance to do harm: no outcome waits for it
     for node_id in set(NODES) - {victim}:
         cluster.broker(node_id).begin()
     for node_id in NODES:
@@ -138,7 +138,7 @@ def copy_stopped(cluster: LocalCluster, victim: int, kept: Path) -> None:
 
 
 def copy_running(cluster: LocalCluster, victim: int, kept: Path) -> None:
-    """As a volume's snapshot does: all files of one moment, and the broker knows nothing of it."""
+    """Copies all files of one moment, as a volume's snapshot does: the broker knows nothing of it."""
     data = cluster.broker(victim).data_dir
     cluster.pause(victim)
     shutil.copytree(data, kept)

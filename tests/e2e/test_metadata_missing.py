@@ -52,7 +52,7 @@ def readiness(cluster: LocalCluster, node_id: int) -> str:
 
 @LOSSES
 def test_one_broker_is_healed_at_once_though_it_was_killed(cluster: LocalCluster, lose: object) -> None:
-    """Its session lasts nine seconds more, but its directory says that the disk before is dead."""
+    """A wiped broker is admitted at once: its directory says that the disk before is dead."""
     assert callable(lose)
     cluster_id = cluster.cluster_id
     cluster.kill(2)
@@ -92,7 +92,7 @@ def test_all_brokers_say_what_to_do_and_found_nothing_even_with_a_new_one(cluste
         until_it_says(cluster, node_id, f"holds data of cluster {cluster_id}")
     for node_id in (1, 2, 3):
         until_it_says(cluster, node_id, RECOVER)
-    time.sleep(3)  # a founding takes tenths of a second
+    time.sleep(3)  # its chance to found: it would take tenths of a second
     assert all(RECOVER in readiness(cluster, node_id) for node_id in (1, 2, 3))
 
 
@@ -112,7 +112,7 @@ def test_a_wiped_broker_that_starts_without_a_controller_waits_and_goes_on_by_it
     cluster.wipe(1)
     cluster.broker(2).begin()
     cluster.broker(1).begin()
-    time.sleep(20)  # two sessions and more without a controller
+    time.sleep(20)  # two sessions and more without a controller: its chance to give up
     cluster.broker(3).begin()
     for node_id in (1, 2, 3):
         cluster.broker(node_id).wait_until_ready(time.monotonic() + 40)

@@ -1,5 +1,5 @@
-"""What a workload is, and what a run of it measured: figures with their units in their names, the parameters beside
-them."""
+"""The description of a workload, and the measurements of its run: figures with their units in their names, parameters
+beside them."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def no_barrier() -> list[Patch]:
 
 
 def faulty_of_a_minority_is_chosen() -> list[Patch]:
-    """One that is faulty, with a name, is taken for a quorum's."""
+    """A fill takes one faulty slot with a name for a quorum's."""
 
     def is_chosen(self: Fill, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
         return number != NO_NUMBER and value != UNKNOWN and not self._reign.is_news(position, value)

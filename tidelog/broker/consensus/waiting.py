@@ -26,7 +26,7 @@ class Past:
     cluster_id: str = ""
     """The id of that cluster; empty if it is not known."""
     generation: int = 0
-    """Its generation, as far as the directory knows: the broker joins no older one."""
+    """The cluster's generation, as far as the directory knows: the broker joins no older one."""
 
     @property
     def remembers(self) -> str | None:

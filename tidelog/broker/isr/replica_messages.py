@@ -64,7 +64,7 @@ class FetchStatus(Enum):
 
 
 class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
-    """One partition's part of an answer; `size` bytes of batches, or of rows, belong to it."""
+    """Answers for one partition; `size` bytes of batches, or of rows, belong to it."""
 
     topic_id: str
     partition: int

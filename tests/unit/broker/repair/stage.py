@@ -42,7 +42,7 @@ class Replica:
     watchers: Watchers = field(default_factory=Watchers)
     is_readable: bool = True
     copies: dict[int, bytes] = field(default_factory=dict)
-    """What this replica keeps beside its log, by offset."""
+    """Copies that this replica keeps beside its log, by offset."""
 
     def on_flushed(self) -> None:
         """Nobody waits."""

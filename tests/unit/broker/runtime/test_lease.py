@@ -68,7 +68,7 @@ class Member:
         return 0
 
     async def mark_old(self) -> None:
-        """Nobody refuses it."""
+        """Nothing happens: no controller here takes a directory for old."""
 
     def report_applied(self, report: MetadataApplied) -> None:
         """Nobody listens."""
