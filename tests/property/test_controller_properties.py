@@ -5,6 +5,7 @@ The numbers are those of the invariants in docs/cluster.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import msgspec
@@ -33,13 +34,15 @@ from tidelog.controller.commands import (
     ReportRemoved,
     TakeSnapshot,
 )
-from tidelog.controller.records import MetadataRecord
+from tidelog.controller.partition_commands import AcceptLoss
+from tidelog.controller.records import LostRange, MetadataRecord
 from tidelog.controller.sessions import Sessions
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.controller.voting import ChangeVoters, next_step
 from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo, Voter
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId
+from tidelog.model.losses import LossStatement, LostRanges
 
 NODES = st.integers(1, 6)
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -199,6 +202,17 @@ class ClusterMachine(RuleBasedStateMachine):
         command = AlterTopicConfigs(name, {"retention.ms": value})
         self.again(command, self.ask(command))
 
+    @rule(name=NAMES, starts=st.lists(st.integers(0, 30), min_size=1, max_size=3), size=st.integers(0, 5))
+    def accept_loss(self, name: str, starts: list[int], size: int) -> None:
+        topic = self.image.topics.get(name)
+        ranges = tuple(LostRange(start, start + size, (LossStatement(1, "damaged"),)) for start in starts)
+        command = AcceptLoss("none" if topic is None else topic.topic_id, 0, ranges, "op", 1, self.image.position)
+        answer = self.ask(command)
+        self.again(command, answer)
+        if answer is not None and topic is not None:
+            lost = LostRanges(self.image.topics[name].partitions[0].losses)
+            assert all(lost.covers(one.start, one.end) for one in ranges)
+
     @rule()
     def allocate(self) -> None:
         taken = self.image.next_producer_id
@@ -276,6 +290,11 @@ class ClusterMachine(RuleBasedStateMachine):
 
 def _check_change(old: PartitionInfo, new: PartitionInfo) -> None:
     assert new.replicas == old.replicas
+    assert all(LostRanges(new.losses).covers(start, end) for start, end in LostRanges(old.losses))
+    assert [loss for loss in new.losses if loss in old.losses] == list(old.losses), "the audit record stays"
+    ends = [0, *(offset for loss in new.losses for offset in (loss.start, loss.end))]
+    assert ends == sorted(ends)
+    old, new = replace(old, losses=()), replace(new, losses=())
     assert new.partition_epoch - old.partition_epoch >= (new != old)
     assert new.leader_epoch - old.leader_epoch >= (new.leader != old.leader)
     assert set(new.isr) <= {*old.isr, *old.elr}, "nobody asked that others come in sync"

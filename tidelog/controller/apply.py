@@ -23,6 +23,7 @@ from tidelog.controller.records import (
     ClusterRecovered,
     ConfigsAltered,
     ControllerElected,
+    LossAccepted,
     MetadataRecord,
     MovesThrottled,
     PartitionChange,
@@ -49,6 +50,7 @@ from tidelog.model.cluster import (
     in_order,
 )
 from tidelog.model.ids import NodeId, TopicId
+from tidelog.model.losses import AcceptedLoss, with_loss
 
 DURABILITY = "ack.durability"
 RECOVERY_EPOCHS = 1 << 12
@@ -314,6 +316,7 @@ def _partition_of(change: PartitionChange, was: PartitionInfo, offset: int) -> P
         wanted=was.wanted if change.wanted is None else tuple(change.wanted),
         next_engine_id=was.next_engine_id if change.next_engine_id is None else change.next_engine_id,
         is_founding=was.is_founding and change.members is None,
+        losses=was.losses,
     )
     return _begun(now, {node: since for node, since in was.since if node not in change.renewed}, offset)
 
@@ -342,6 +345,25 @@ def _alter_configs(image: ClusterImage, record: ConfigsAltered) -> ClusterImage:
     return _with_topic(image, replace(topic, configs=in_order(configs), volatile_before=volatile_before))
 
 
+def _accept_loss(image: ClusterImage, record: LossAccepted) -> ClusterImage:
+    topic = image.topic_by_id(record.topic_id)
+    if topic is None or record.partition >= len(topic.partitions):
+        return image
+    info = topic.partitions[record.partition]
+    losses = info.losses
+    for lost in record.ranges:
+        accepted = AcceptedLoss(
+            lost.start, lost.end, record.at_ms, record.by, record.via, lost.statements, lost.digests
+        )
+        losses = with_loss(losses, accepted)
+    partitions = (
+        *topic.partitions[: info.partition],
+        replace(info, losses=losses),
+        *topic.partitions[info.partition + 1 :],
+    )
+    return _with_topic(image, replace(topic, partitions=partitions))
+
+
 def _with_topic(image: ClusterImage, topic: Topic) -> ClusterImage:
     return replace(image, topics=in_order({**image.topics, topic.name: topic}))
 
@@ -353,6 +375,8 @@ def _apply_others(image: ClusterImage, record: MetadataRecord) -> ClusterImage:
     match record:
         case BrokersStamped(stamps):
             return _stamp(image, stamps)
+        case LossAccepted():
+            return _accept_loss(image, record)
         case SnapshotTaken():
             return replace(image, snapshot_position=image.position)
         case SnapshotAgreed(position, _):

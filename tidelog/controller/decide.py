@@ -29,6 +29,7 @@ from tidelog.controller.commands import (
     TakeSnapshot,
 )
 from tidelog.controller.decide_brokers import fence, heartbeat, note_stamps, register, remove
+from tidelog.controller.decide_losses import accept_loss
 from tidelog.controller.decide_members import alter_members, report_leader, report_lost_votes
 from tidelog.controller.decide_offsets_topic import create_offsets_topic
 from tidelog.controller.decide_partitions import alter_partition, elect_leaders
@@ -43,6 +44,7 @@ from tidelog.controller.decide_topics import (
 from tidelog.controller.decide_unfit import report_lost, report_unfit
 from tidelog.controller.decision import Decision
 from tidelog.controller.partition_commands import (
+    AcceptLoss,
     AlterMembers,
     AlterPartition,
     AlterReassignments,
@@ -74,7 +76,14 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_topics(image, command, config)
         case RegisterBroker() | BrokerHeartbeat() | FenceBroker() | RemoveBroker() | ReportRemoved() | NoteStamps():
             return _about_brokers(image, command, config)
-        case AlterPartition() | ElectLeaders() | AlterReassignments() | ReportUnfitReplicas() | ReportLostReplicas():
+        case (
+            AlterPartition()
+            | ElectLeaders()
+            | AlterReassignments()
+            | AcceptLoss()
+            | ReportUnfitReplicas()
+            | ReportLostReplicas()
+        ):
             return _about_partitions(image, command, config)
         case AlterMembers() | ReportPaxosLeader() | ReportLostVotes():
             return _about_members(image, command, config)
@@ -129,7 +138,7 @@ def _about_brokers(
 
 def _about_partitions(
     image: ClusterImage,
-    command: AlterPartition | ElectLeaders | AlterReassignments | ReportUnfitReplicas | ReportLostReplicas,
+    command: AlterPartition | ElectLeaders | AlterReassignments | AcceptLoss | ReportUnfitReplicas | ReportLostReplicas,
     config: BrokerConfig,
 ) -> Decision:
     match command:
@@ -139,6 +148,8 @@ def _about_partitions(
             return elect_leaders(image, command, config)
         case AlterReassignments():
             return alter_reassignments(image, command, config)
+        case AcceptLoss():
+            return accept_loss(image, command)
         case ReportUnfitReplicas():
             return report_unfit(image, command, config)
         case ReportLostReplicas():

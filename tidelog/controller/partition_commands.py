@@ -9,6 +9,7 @@ import msgspec
 
 from tidelog.controller.commands import Command, CommandAnswer
 from tidelog.controller.member_steps import MemberSet
+from tidelog.controller.records import LostRange
 
 ANY_LIFE = -1
 """For a broker epoch: whichever the member is in the ISR with already."""
@@ -182,6 +183,19 @@ class ReportLostVotes(Command, frozen=True, tag=True):
     node_id: int
     broker_epoch: int
     votes: Sequence[LostVote]
+
+
+class AcceptLoss(Command, frozen=True, tag=True):
+    """An operator gives up ranges of a partition of which no copy is left, as the broker `via` has found by asking the
+    replicas. Answered by `Done`; what was given up before keeps its record."""
+
+    topic_id: str
+    partition: int
+    ranges: tuple[LostRange, ...]
+    """In order of offsets."""
+    by: str
+    via: int
+    at_ms: int
 
 
 class AlterReassignments(Command, frozen=True, tag=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.controller.commands import Stamped
 from tidelog.model.cluster import HTTP, Endpoint, PartitionMember
+from tidelog.model.losses import LossStatement
 
 
 class MetadataRecord(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
@@ -189,6 +190,27 @@ class PartitionsChanged(MetadataRecord, frozen=True, tag=True):
     changes: list[PartitionChange]
 
 
+class LostRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The offsets [start, end), what each replica said of them, and the digests of what lay there (`AcceptedLoss`)."""
+
+    start: int
+    end: int
+    statements: tuple[LossStatement, ...] = ()
+    digests: tuple[str, ...] = ()
+
+
+class LossAccepted(MetadataRecord, frozen=True, tag=True):
+    """An operator has given up ranges of a partition, of which no copy is left; readers pass them from now on. The
+    fields are those of `AcceptedLoss`."""
+
+    topic_id: str
+    partition: int
+    ranges: tuple[LostRange, ...]
+    at_ms: int
+    by: str
+    via: int
+
+
 class MovesThrottled(MetadataRecord, frozen=True, tag=True):
     """Replicas that move copy at most so many bytes per second, on each broker that sends and on each that receives,
     until nothing moves any more; 0: as fast as they can."""
@@ -226,6 +248,7 @@ AnyRecord = (
     | TopicRemoved
     | PartitionsAdded
     | PartitionsChanged
+    | LossAccepted
     | MovesThrottled
     | ConfigsAltered
     | ProducerIdsAllocated

@@ -16,10 +16,12 @@ from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, Part
 from tidelog.model.errors import InternalError
 from tidelog.model.ids import NodeId
 
-FORMAT = 6
+FORMAT = 7
+FORMAT_WITHOUT_LOSSES = 6
+"""The format of partitions that had no accepted losses; it is read, and never written."""
 FORMAT_WITHOUT_SINCE = 5
-"""The format of partitions that did not say since when their replicas are there, and of clusters without recoveries; it
-is read, and never written."""
+"""The format, besides, of partitions that did not say since when their replicas are there, and of clusters without
+recoveries; it is read, and never written."""
 FORMAT_WITHOUT_LISTENERS = 4
 """The format, besides, of brokers that had no address but the HTTP listener's; it is read, and never written."""
 
@@ -78,6 +80,11 @@ def encode_image(image: ClusterImage) -> bytes:
     return _ENCODER.encode(_Snapshot(FORMAT, _without_brokers(image), brokers))
 
 
+def _encode_in_format_6(image: ClusterImage) -> bytes:
+    snapshot = msgspec.json.decode(encode_image(image))
+    return _ENCODER.encode({**snapshot, "format": FORMAT_WITHOUT_LOSSES, "image": _without_losses(image)})
+
+
 def _encode_in_format_5(image: ClusterImage) -> bytes:
     snapshot = msgspec.json.decode(encode_image(image))
     for broker in snapshot["brokers"]:
@@ -91,9 +98,18 @@ def _encode_in_format_4(image: ClusterImage) -> bytes:
     return _ENCODER.encode(snapshot)
 
 
-def _without_since(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without brokers, and without the positions that older formats lack."""
+def _without_losses(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without brokers, and without the losses that older formats lack."""
     encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
+    for topic in encoded["topics"].values():
+        for partition in topic["partitions"]:
+            del partition["losses"]
+    return encoded
+
+
+def _without_since(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without all that formats before the sixth lack."""
+    encoded = _without_losses(image)
     for topic in encoded["topics"].values():
         for partition in topic["partitions"]:
             del partition["since"]
@@ -119,6 +135,10 @@ def decode_image(data: bytes) -> ClusterImage:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
             canonical = encode_image(image)
+        elif version == FORMAT_WITHOUT_LOSSES:
+            snapshot = msgspec.json.decode(data, type=_Snapshot)
+            image = _image_of(snapshot.image, snapshot.brokers)
+            canonical = _encode_in_format_6(image)
         elif version == FORMAT_WITHOUT_SINCE:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeVar, get_args
 import msgspec
 
 from tidelog.model.ids import NodeId, TopicId
+from tidelog.model.losses import AcceptedLoss
 from tidelog.model.names import is_internal
 
 K = TypeVar("K", NodeId, TopicId, str)
@@ -115,7 +116,8 @@ class PartitionInfo:
     """In sync: live, and holding everything that was ever acknowledged. Each commit waits for all of them. With Paxos:
     the live members, of which a commit waits for a majority of all members."""
     partition_epoch: int = 0
-    """Rises with every change of this entry: who asks for one names what it saw, and loses to a change in between."""
+    """Rises with every change of this entry, but of `losses`: who asks for one names what it saw, and loses to a change
+    in between."""
     elr: tuple[NodeId, ...] = ()
     """Eligible leader replicas (KIP-966): not in sync any more, but they still hold everything acknowledged, because
     nothing was committed since fewer than `min.insync.replicas` are in sync. Empty while enough are."""
@@ -139,6 +141,8 @@ class PartitionInfo:
     """For each replica, the position of the record that had its broker begin the replica: one that made it a replica,
     or that found its log lost. A broker that has begun it, and finds no log, has lost it. While a change is decided, a
     replica that is not here is to begin anew."""
+    losses: tuple[AcceptedLoss, ...] = ()
+    """Ranges that were given up, disjoint, in order of offsets (`losses.LostRanges` looks them up)."""
 
     @property
     def is_moving(self) -> bool:

@@ -25,6 +25,7 @@ from tidelog.controller.commands import (
     TopicPlaced,
 )
 from tidelog.controller.partition_commands import (
+    AcceptLoss,
     AlterMembers,
     AlterPartition,
     AlterReassignments,
@@ -53,6 +54,7 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
     AlterPartition,
     ElectLeaders,
     AlterReassignments,
+    AcceptLoss,
     ReportUnfitReplicas,
     ReportLostReplicas,
     AlterMembers,

@@ -1,0 +1,68 @@
+"""Deciding about accepted losses: ranges of a partition that an operator gives up.
+
+That no copy is left was found by a broker that asked the replicas; here only the bounds are kept, and what was given up
+already keeps its first record. So a command that comes twice, or two that overlap, end in the union.
+"""
+
+from __future__ import annotations
+
+from tidelog.controller.decision import Decision
+from tidelog.controller.partition_commands import AcceptLoss
+from tidelog.controller.records import LossAccepted, LostRange
+from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.errors import InvalidRequest, UnknownPartition, UnknownTopic
+from tidelog.model.losses import LOSSES_MAX, LostRanges
+
+RANGES_MAX = 64
+"""Ranges that one command may give up."""
+STATEMENTS_MAX = 100
+"""Replicas that a range may have statements of."""
+DIGESTS_MAX = 64
+"""Batches that a range may name."""
+WORD_CHARS_MAX = 256
+
+
+def accept_loss(image: ClusterImage, command: AcceptLoss) -> Decision:
+    """Raises `UnknownTopic`, `UnknownPartition`, or `InvalidRequest`: ranges that are none, or too many."""
+    info = _partition(image, command)
+    _check(command)
+    known = LostRanges(info.losses)
+    news = tuple(lost for lost in command.ranges if not known.covers(lost.start, lost.end))
+    parts = sum(len(list(known.rest(lost.start, lost.end))) for lost in news)
+    if len(info.losses) + parts > LOSSES_MAX:
+        raise InvalidRequest(
+            f"partition {command.partition} has {len(info.losses)} ranges that were given up, and can have at most "
+            f"{LOSSES_MAX}; nothing was given up now"
+        )
+    if not news:
+        return Decision()
+    return Decision((LossAccepted(command.topic_id, command.partition, news, command.at_ms, command.by, command.via),))
+
+
+def _partition(image: ClusterImage, command: AcceptLoss) -> PartitionInfo:
+    topic = image.topic_by_id(command.topic_id)
+    if topic is None:
+        raise UnknownTopic("the topic was deleted meanwhile; nothing was given up")
+    if not 0 <= command.partition < len(topic.partitions):
+        raise UnknownPartition(f"topic {topic.name} has no partition {command.partition}; nothing was given up")
+    return topic.partitions[command.partition]
+
+
+def _check(command: AcceptLoss) -> None:
+    if not 1 <= len(command.ranges) <= RANGES_MAX:
+        raise InvalidRequest(f"{len(command.ranges)} ranges are to be given up; one command takes 1 to {RANGES_MAX}")
+    if len(command.by) > WORD_CHARS_MAX:
+        raise InvalidRequest(f"the name of the user is longer than {WORD_CHARS_MAX} characters")
+    end = 0
+    for lost in command.ranges:
+        if not end <= lost.start < lost.end:
+            raise InvalidRequest(f"[{lost.start}, {lost.end}) is no range of offsets behind {end}")
+        _check_words(lost)
+        end = lost.end
+
+
+def _check_words(lost: LostRange) -> None:
+    words = [*lost.digests, *(said.status for said in lost.statements)]
+    is_bounded = len(lost.statements) <= STATEMENTS_MAX and len(lost.digests) <= DIGESTS_MAX
+    if not is_bounded or any(len(word) > WORD_CHARS_MAX for word in words):
+        raise InvalidRequest(f"too much is said of [{lost.start}, {lost.end})")

@@ -1,0 +1,96 @@
+"""Accepted losses: ranges of offsets that an operator has given up, since no disk holds their records any more.
+
+Readers pass such a range. The range rules, not what lies there: a good copy that turns up later stays out, or two
+readers of one offset would have seen different logs. The statements are the audit record: they say what each replica
+answered when the range was given up.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+LOSSES_MAX = 1_000
+"""Ranges that one partition keeps, with their statements. More damage than that is a lost partition."""
+
+
+class LossStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The answer of one replica about a range: its status is a word such as `damaged`, `missing` or `unreachable`."""
+
+    node_id: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedLoss:
+    """The offsets [start, end) of a partition, given up in one decision."""
+
+    start: int
+    end: int
+    at_ms: int
+    by: str
+    """The principal of whoever gave the command; `anonymous` without authentication."""
+    via: int
+    """Node id of the broker that was asked."""
+    statements: tuple[LossStatement, ...] = ()
+    """By node id."""
+    digests: tuple[str, ...] = ()
+    """The digests, in hex, of the batches that lay there, as far as a catalog row still names them."""
+
+
+class LostRanges:
+    """The accepted losses of one partition as readers need them: disjoint, in order, neighbours joined."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, losses: Iterable[AcceptedLoss] = ()) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        for loss in losses:
+            if self._ranges and self._ranges[-1][1] == loss.start:
+                self._ranges[-1] = (self._ranges[-1][0], loss.end)
+            else:
+                self._ranges.append((loss.start, loss.end))
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._ranges)
+
+    def from_offset(self, offset: int) -> tuple[int, int] | None:
+        """Returns the first range that ends behind `offset`; None if nothing is lost from there on."""
+        at = bisect_right(self._ranges, offset, key=_end)
+        return self._ranges[at] if at < len(self._ranges) else None
+
+    def past(self, offset: int) -> int:
+        """Returns the first offset from `offset` on that is not lost."""
+        found = self.from_offset(offset)
+        return offset if found is None or found[0] > offset else found[1]
+
+    def covers(self, start: int, end: int) -> bool:
+        """Tells whether all of [start, end) is lost."""
+        return self.past(start) >= end
+
+    def rest(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yields the parts of [start, end) that are not lost."""
+        while start < end:
+            found = self.from_offset(start)
+            if found is None or found[0] >= end:
+                yield start, end
+                return
+            if start < found[0]:
+                yield start, found[0]
+            start = found[1]
+
+
+def with_loss(losses: Sequence[AcceptedLoss], loss: AcceptedLoss) -> tuple[AcceptedLoss, ...]:
+    """The losses with another one. What was given up before keeps its record: only the rest of the range is added."""
+    parts = [replace(loss, start=start, end=end) for start, end in LostRanges(losses).rest(loss.start, loss.end)]
+    return tuple(sorted((*losses, *parts), key=lambda known: known.start))
+
+
+def _end(lost: tuple[int, int]) -> int:
+    return lost[1]
