@@ -7,6 +7,7 @@ Output is flushed with every batch, so that a pipe sees records as soon as they 
 from __future__ import annotations
 
 import asyncio
+import enum
 import math
 import os
 import re
@@ -37,6 +38,13 @@ RECORDS_MAX = 10_000
 """Records to decode and print at a time."""
 
 
+class OnLoss(enum.Enum):
+    """What to do at records that are lost for good."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
 def consume(
     topic: TopicName,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Begin with the oldest record.")] = False,
@@ -55,6 +63,9 @@ def consume(
     show_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object a line, with all a record has.")
     ] = False,
+    on_loss: Annotated[
+        OnLoss, typer.Option(help="Where records are lost, and an operator has accepted that: stop, or go on behind.")
+    ] = OnLoss.FAIL,
     group: Annotated[
         str | None, typer.Option(metavar="G", help="As one of this consumer group; go on where it is, and commit.")
     ] = None,
@@ -92,6 +103,7 @@ def consume(
         records_max=OFFSET_MAX if max_records is None else max_records,
         until_end=until_end,
         idle_s_max=math.inf if timeout_ms is None else timeout_ms / 1000,
+        on_loss=on_loss.value,
     )
     try:
         with Notices():
@@ -113,6 +125,7 @@ class _Reading:
     records_max: int
     until_end: bool
     idle_s_max: float
+    on_loss: str
 
     @property
     def has_end(self) -> bool:
@@ -130,6 +143,7 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
         group_id=reading.group,
         auto_offset_reset=reset,
         client_id="tidelog-consume",
+        on_loss=reading.on_loss,
     )
     async with connected(client, bootstrap) as consumer:
         await _seek(consumer, reading)

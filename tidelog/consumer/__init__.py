@@ -4,7 +4,9 @@ from tidelog.consumer.consumer import Consumer
 from tidelog.consumer.errors import CommitFailed, GroupNeeded, PollIntervalExceeded
 from tidelog.consumer.rebalance_listener import ConsumerRebalanceListener
 from tidelog.consumer.records import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
+from tidelog.model.errors import RecordsLost
 from tidelog.model.ids import TopicPartition
+from tidelog.model.lost_ranges import LostRange
 
 __all__ = [
     "CommitFailed",
@@ -12,8 +14,10 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "GroupNeeded",
+    "LostRange",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PollIntervalExceeded",
+    "RecordsLost",
     "TopicPartition",
 ]

@@ -10,7 +10,7 @@ from typing import Self
 from tidelog.adapters.system import SystemEntropy
 from tidelog.consumer.consumer_group import ConsumerGroup
 from tidelog.consumer.errors import GroupNeeded
-from tidelog.consumer.options import FetchOptions, GroupOptions, parse_reset
+from tidelog.consumer.options import FetchOptions, GroupOptions, parse_on_loss, parse_reset
 from tidelog.consumer.reader import PartitionReader
 from tidelog.consumer.rebalance_listener import ConsumerRebalanceListener
 from tidelog.consumer.records import OffsetAndMetadata
@@ -36,6 +36,8 @@ class Consumer(PartitionReader):
     - `max_partition_fetch_bytes`: size of one fetch; two are held per partition.
     - `fetch_buffer_bytes`: all fetches together; many partitions get smaller ones.
     - `check_crcs`: hold every batch against its checksum.
+    - `on_loss`: what to do where records are lost and an operator has accepted that. `fail` raises `RecordsLost` there,
+      and again until a `seek` goes around it; `skip` goes on behind them, says so in the log, and counts them (`lost`).
 
     Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`.
 
@@ -80,6 +82,7 @@ class Consumer(PartitionReader):
         max_partition_fetch_bytes: int = 1 << 20,
         fetch_buffer_bytes: int = 64 << 20,
         check_crcs: bool = True,
+        on_loss: str = "fail",
         request_timeout_ms: float = 30_000,
         metadata_max_age_ms: float = 300_000,
         entropy: Entropy | None = None,
@@ -101,7 +104,7 @@ class Consumer(PartitionReader):
             wait_ms=fetch_max_wait_ms,
             waits_for_topics=group_id is not None,
         )
-        super().__init__(session, options, check_crcs=check_crcs)
+        super().__init__(session, options, check_crcs=check_crcs, skips_losses=parse_on_loss(on_loss))
         self._discovery: asyncio.Task[None] | None = None
         if group_id is None:
             return

@@ -2,6 +2,9 @@
 
     fetched chunk -> iter_batches -> one batch decoded at a time -> records handed out -> position moves
 
+A range of offsets that is lost lies in a chunk like a batch. It stops the cursor, or the position moves over it, as the
+consumer's `LossPolicy` says, when everything before it has been handed out.
+
 Fetched bytes stay bytes until somebody wants their records, so prefetching costs memory but no CPU, and what a seek
 throws away was never decoded. The position moves when records are handed out, never when they arrive.
 
@@ -13,12 +16,15 @@ Pure: no clock, no tasks.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Literal
 
+from tidelog.consumer.losses import LossPolicy
 from tidelog.consumer.records import ConsumerRecord, consumer_records
 from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
-from tidelog.model.errors import DamagedBatch, InvalidBatch, TidelogError, TooLarge
-from tidelog.model.ids import TopicPartition
+from tidelog.model.errors import DamagedBatch, InvalidBatch, RecordsLost, TidelogError, TooLarge
+from tidelog.model.ids import OFFSET_MAX, TopicPartition
+from tidelog.model.lost_ranges import LostRange, within
 
 ResetPolicy = Literal["earliest", "latest"]
 
@@ -37,6 +43,7 @@ class Cursor:
     __slots__ = (
         "_chunks",
         "_index",
+        "_losses",
         "_position",
         "_records",
         "_records_end",
@@ -50,8 +57,11 @@ class Cursor:
         "reset",
     )
 
-    def __init__(self, partition: TopicPartition, reset: ResetPolicy | None, *, check_crcs: bool = True) -> None:
+    def __init__(
+        self, partition: TopicPartition, reset: ResetPolicy | None, losses: LossPolicy, *, check_crcs: bool = True
+    ) -> None:
         self.partition = partition
+        self._losses = losses
         self.check_crcs = check_crcs
         self.generation = 0
         self.is_paused = False
@@ -60,7 +70,7 @@ class Cursor:
         self.fetch_offset: int
         self.error: TidelogError | None
         self._position: int | None
-        self._chunks: deque[deque[RecordBatch]]
+        self._chunks: deque[deque[RecordBatch | LostRange]]
         self._records: list[ConsumerRecord]
         self._index: int
         self._records_end: int
@@ -108,18 +118,23 @@ class Cursor:
         """True if the next fetch, or the look-up of a reset, should begin."""
         return self.has_position and len(self._chunks) < CHUNKS_MAX and self.error is None and not self.is_paused
 
-    def add(self, generation: int, data: bytes) -> bool:
-        """Takes fetched batches in. False if they are not wanted any more, or hold no whole batch.
+    def add(self, generation: int, data: bytes, lost: Sequence[LostRange] = ()) -> bool:
+        """Takes fetched batches in, and the lost ranges that the fetch passed. False if they are not wanted any more,
+        or hold no whole batch.
 
         Raises `InvalidBatch` if they cannot be told apart.
         """
         if generation != self.generation or self.error is not None:
             return False
-        batches = deque(iter_batches(data))
-        if not batches or batches[-1].header.next_offset <= self.fetch_offset:
+        pieces: list[RecordBatch | LostRange] = list(iter_batches(data))
+        if lost:
+            pieces += within(lost, self.fetch_offset, OFFSET_MAX)
+            pieces.sort(key=_start)
+        end = max(map(_end, pieces), default=0)
+        if end <= self.fetch_offset:
             return False
-        self.fetch_offset = batches[-1].header.next_offset
-        self._chunks.append(batches)
+        self.fetch_offset = end
+        self._chunks.append(deque(pieces))
         return True
 
     def fail(self, generation: int, error: TidelogError) -> None:
@@ -160,28 +175,32 @@ class Cursor:
         """Decodes the next batch that has records from the position on; returns its size in bytes, 0 if there is none.
 
         A batch that turns out damaged is never passed over: it becomes this cursor's `error`, what follows it is
-        forgotten, and after the error was raised it is fetched anew.
+        forgotten, and after the error was raised it is fetched anew. So does a lost range, unless the policy skips it.
         """
         while self._index == len(self._records) and self._chunks:
-            batch = self._next_batch()
+            piece = self._next_piece()
             position = self.position
             assert position is not None
+            if isinstance(piece, LostRange):
+                if not self._passes(piece, position):
+                    return 0
+                continue
             try:
                 if self.check_crcs:
-                    verify_batch(batch.data)
-                records = consumer_records(self.partition, batch, position)
+                    verify_batch(piece.data)
+                records = consumer_records(self.partition, piece, position)
             except (InvalidBatch, TooLarge) as error:
                 self.seek(position)
                 self.error = DamagedBatch(
-                    f"{self.partition}: the batch at offset {batch.header.base_offset} is damaged ({error.message}); "
-                    f"seek to {batch.header.next_offset} to go on after it"
+                    f"{self.partition}: the batch at offset {piece.header.base_offset} is damaged ({error.message}); "
+                    f"seek to {piece.header.next_offset} to go on after it"
                 )
                 return 0
             self._records, self._index = records, 0
-            self._records_end = max(position, batch.header.next_offset)
+            self._records_end = max(position, piece.header.next_offset)
             self._position = position if records else self._records_end
             if records:
-                return batch.header.size
+                return piece.header.size
         return 0
 
     def take_error(self) -> TidelogError | None:
@@ -191,12 +210,26 @@ class Cursor:
         error, self.error = self.error, None
         return error
 
-    def _next_batch(self) -> RecordBatch:
-        batches = self._chunks[0]
-        batch = batches.popleft()
-        if not batches:
+    def _passes(self, lost: LostRange, position: int) -> bool:
+        """Moves the position behind what is lost, or stops before it."""
+        if lost.end <= position:
+            return True
+        try:
+            self._losses.meet(self.partition, lost)
+        except RecordsLost as error:
+            self.seek(position)
+            self.error = error
+            return False
+        self._records, self._index = [], 0
+        self._position = lost.end
+        return True
+
+    def _next_piece(self) -> RecordBatch | LostRange:
+        pieces = self._chunks[0]
+        piece = pieces.popleft()
+        if not pieces:
             self._chunks.popleft()
-        return batch
+        return piece
 
     def _clear(self, reset: ResetPolicy | None) -> None:
         self.reset = reset
@@ -207,3 +240,11 @@ class Cursor:
         self._records = []
         self._index = 0
         self._records_end = 0
+
+
+def _start(piece: RecordBatch | LostRange) -> int:
+    return piece.start if isinstance(piece, LostRange) else piece.header.base_offset
+
+
+def _end(piece: RecordBatch | LostRange) -> int:
+    return piece.end if isinstance(piece, LostRange) else piece.header.next_offset

@@ -120,7 +120,7 @@ class Fetcher:
         self._note(cursor, answer)
         if answer.error is not None:
             raise answer.error
-        if cursor.add(generation, answer.body):
+        if cursor.add(generation, answer.body, answer.lost):
             self._on_news()
         elif answer.body:
             raise InvalidBatch(f"{cursor.partition}: the answer at offset {cursor.fetch_offset} holds no whole batch")

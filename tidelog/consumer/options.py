@@ -43,6 +43,13 @@ def parse_reset(name: str) -> ResetPolicy | None:
     return policies[name]
 
 
+def parse_on_loss(name: str) -> bool:
+    """True if `on_loss` says to skip what is lost."""
+    if name not in ("fail", "skip"):
+        raise InvalidRequest(f"on_loss must be fail or skip, not {name!r}")
+    return name == "skip"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
     """How a consumer takes part in its group."""

@@ -17,11 +17,13 @@ from typing import Self
 from tidelog.consumer.consumer_group import ConsumerGroup
 from tidelog.consumer.cursor import Cursor, ResetPolicy
 from tidelog.consumer.fetcher import Fetcher
+from tidelog.consumer.losses import LossPolicy
 from tidelog.consumer.options import FetchOptions
 from tidelog.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from tidelog.consumer.subscription import Subscription
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
+from tidelog.model.lost_ranges import LostRange
 from tidelog.transport.errors import ClientClosed
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.session import ClusterSession
@@ -34,9 +36,10 @@ once is not faster, since the records outlive more rounds of the garbage collect
 class PartitionReader:
     """Hands out the records of the assigned partitions, and knows where it is in each."""
 
-    def __init__(self, session: ClusterSession, options: FetchOptions, *, check_crcs: bool) -> None:
+    def __init__(self, session: ClusterSession, options: FetchOptions, *, check_crcs: bool, skips_losses: bool) -> None:
         self._session = session
-        self._subscription = Subscription(check_crcs=check_crcs)
+        self._losses = LossPolicy(skips=skips_losses)
+        self._subscription = Subscription(self._losses, check_crcs=check_crcs)
         self._news = asyncio.Event()
         self._fetcher = Fetcher(session, options, self._news.set)
         self._group: ConsumerGroup | None = None
@@ -51,7 +54,7 @@ class PartitionReader:
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
         """The next record, of these partitions or of all; waits until there is one.
 
-        Raises what stopped a partition: `DamagedBatch`, `OffsetOutOfRange`, `UnknownTopic`, ... Asking again tries
+        Raises what stopped a partition: `DamagedBatch`, `RecordsLost`, `OffsetOutOfRange`, ... Asking again tries
         again; `seek` to go around it.
         """
         if not partitions and (record := self._next_of_current()) is not None:
@@ -212,6 +215,10 @@ class PartitionReader:
             for cursor in self._subscription.cursors()
             if cursor.high_watermark is not None and cursor.position is not None
         }
+
+    def lost(self) -> dict[TopicPartition, list[LostRange]]:
+        """The accepted losses that this consumer has skipped (`on_loss="skip"`), sorted, by partition."""
+        return self._losses.skipped()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Goes on at `offset`, which need not exist yet."""

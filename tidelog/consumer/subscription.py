@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidelog.consumer.cursor import Cursor, ResetPolicy
+from tidelog.consumer.losses import LossPolicy
 from tidelog.consumer.records import ConsumerRecord
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import TopicPartition
@@ -19,7 +20,8 @@ from tidelog.model.ids import TopicPartition
 class Subscription:
     """The assigned partitions and their cursors."""
 
-    def __init__(self, *, check_crcs: bool) -> None:
+    def __init__(self, losses: LossPolicy, *, check_crcs: bool) -> None:
+        self._losses = losses
         self._check_crcs = check_crcs
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._turns: list[Cursor] = []
@@ -48,7 +50,7 @@ class Subscription:
     def add(self, partitions: Iterable[TopicPartition], reset: ResetPolicy | None) -> list[Cursor]:
         """Assigns more partitions, to begin at `reset`; those that are assigned already stay as they are."""
         fresh = [
-            Cursor(TopicPartition(*partition), reset, check_crcs=self._check_crcs)
+            Cursor(TopicPartition(*partition), reset, self._losses, check_crcs=self._check_crcs)
             for partition in dict.fromkeys(partitions)
             if partition not in self._cursors
         ]
@@ -74,10 +76,12 @@ class Subscription:
 
     def next_cursor(self, partitions: Sequence[TopicPartition] = ()) -> Cursor | None:
         """A cursor that has a record to hand out now, of these partitions or of all. Raises as `take`."""
-        for cursor in self._in_turn(partitions):
+        cursors = self._in_turn(partitions)
+        for cursor in cursors:
             if cursor.has_record or cursor.decode():
                 self._served(cursor)
                 return cursor
+        _raise_error(cursors)
         return None
 
     def take(
@@ -88,7 +92,8 @@ class Subscription:
         Raises what stopped one of the partitions, once all before it has been handed out.
         """
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for cursor in self._in_turn(partitions):
+        cursors = self._in_turn(partitions)
+        for cursor in cursors:
             records = cursor.take(records_max)
             while len(records) < records_max and bytes_max > 0 and (size := cursor.decode()):
                 bytes_max -= size
@@ -99,6 +104,8 @@ class Subscription:
                 records_max -= len(records)
             if not records_max or bytes_max <= 0:
                 break
+        if not found:
+            _raise_error(cursors)  # decoding met it just now; nobody would be woken for it
         return found
 
     def _in_turn(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
@@ -113,12 +120,18 @@ class Subscription:
         for cursor in chosen:
             if not cursor.has_position:
                 raise InvalidRequest(f"{cursor.partition} has no position, and auto_offset_reset is none: `seek` first")
-            error = cursor.take_error()
-            if error is not None:
-                raise error.with_traceback(None)
+        _raise_error(chosen)
         return chosen
 
     def _served(self, cursor: Cursor) -> None:
         """Something was taken from this cursor: it goes to the back."""
         self._turns.remove(cursor)
         self._turns.append(cursor)
+
+
+def _raise_error(cursors: Iterable[Cursor]) -> None:
+    """Raises what stopped one of them, if all before it has been handed out."""
+    for cursor in cursors:
+        error = cursor.take_error()
+        if error is not None:
+            raise error.with_traceback(None)

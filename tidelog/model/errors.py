@@ -22,6 +22,7 @@ Kafka's clients are told apart. `docs/errors.md`, generated from these classes, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tidelog.model.kafka_codes import KafkaCode
@@ -305,6 +306,23 @@ class StaleCommit(TidelogError):
     kafka = KafkaCode.INVALID_UPDATE_VERSION
 
 
+class RecordsLost(TidelogError):
+    """The records at these offsets are lost, and an operator has accepted that (`tidelog log losses`). Whoever reads
+    says whether to go on behind them (`on_loss`), or seeks."""
+
+    code = 41001
+    kafka = KafkaCode.INVALID_RECORD
+
+    def __init__(
+        self, message: str, topic: str = "", partition: int = -1, ranges: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.ranges = tuple(ranges)
+        """Each begins with its first offset and ends before its second one; none if the error came over the wire."""
+
+
 class LengthRequired(TidelogError):
     """The request needs a body, with its length or in chunks."""
 
@@ -410,7 +428,9 @@ class NotEnoughReplicas(LeaderNotAvailable):
 
 
 class DamagedBatch(TidelogError):
-    """The batch at this offset is damaged on this broker's disk; nothing else is (`log verify` tells more)."""
+    """The batch at this offset is damaged on this broker's disk; nothing else is. It is repaired as soon as another
+    replica shows a good copy; `log verify --cluster` tells whether there is one, and docs/repair.md what to do if not.
+    """
 
     code = 50303
     kafka = KafkaCode.KAFKA_STORAGE_ERROR

@@ -25,8 +25,9 @@ from aiohttp.payload import Payload
 from yarl import URL
 
 from tidelog.model.errors import TidelogError
+from tidelog.model.lost_ranges import LostRange
 from tidelog.model.ports import Buffer
-from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, error_from_answer
+from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, error_from_answer, lost_from_answer
 
 BATCHES_TYPE = "application/vnd.tidelog.batches"
 KEEPALIVE_S = 20.0
@@ -47,6 +48,12 @@ class Answer:
     def error(self) -> TidelogError | None:
         """The exception this answer stands for; None for a success. Redirects are no success: nobody sends them."""
         return None if self.status < 300 else error_from_answer(self.status, self.headers, self.body)
+
+    @property
+    def lost(self) -> tuple[LostRange, ...]:
+        """The accepted losses that a read has passed. Raises `NoAnswer` if they cannot be read: whoever took the answer
+        without them would skip records in silence."""
+        return lost_from_answer(self.headers)
 
     @property
     def retry_after_s(self) -> float:

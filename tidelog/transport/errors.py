@@ -31,6 +31,7 @@ from tidelog.model.errors import (
     TimedOutAfterAppend,
     TooLarge,
 )
+from tidelog.model.lost_ranges import LOST_HEADER, LostRange, parse_lost
 
 T = TypeVar("T")
 
@@ -112,6 +113,14 @@ def decode_answer(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         return decoder.decode(body)
     except msgspec.DecodeError as error:
         raise NoAnswer(f"the answer makes no sense ({error}); is this a tidelog broker?") from error
+
+
+def lost_from_answer(headers: Mapping[str, str]) -> tuple[LostRange, ...]:
+    """The accepted losses that a read has passed. Raises `NoAnswer` if the header makes no sense."""
+    try:
+        return parse_lost(headers.get(LOST_HEADER, ""))
+    except InvalidRequest as error:
+        raise NoAnswer(f"the answer makes no sense ({error.message})") from error
 
 
 def error_from_code(code: int, message: str, headers: Mapping[str, str] = MappingProxyType({})) -> TidelogError:

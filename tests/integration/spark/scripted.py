@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -21,6 +22,8 @@ class Script:
     is_cut: bool = False
     closes: bool = False
     """The connection, without a word about it, after the answer."""
+    delay_s: float = 0.0
+    """Before the answer: a long poll."""
 
 
 def error(code: int, message: str = "because", **headers: str) -> Script:
@@ -76,6 +79,11 @@ def scripted_broker() -> Iterator[ScriptedBroker]:
 
         def do_GET(self) -> None:
             script = broker.answer(self.path)
+            time.sleep(script.delay_s)
+            with suppress(ConnectionError):  # a client that has gone needs no answer
+                self._say(script)
+
+        def _say(self, script: Script) -> None:
             self.send_response(script.status)
             for name, value in script.headers.items():
                 self.send_header(name.replace("_", "-"), value)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import pytest
 
 from tidelog.consumer.cursor import CHUNKS_MAX, Cursor
+from tidelog.consumer.losses import LossPolicy
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import RecordBatch, parse_header, stamp_append_time
 from tidelog.model.errors import DamagedBatch, InvalidBatch, UnknownTopic
 from tidelog.model.ids import TopicPartition
 
 T0 = TopicPartition("t", 0)
+FAILS = LossPolicy(skips=False)
 
 
 def batch(base_offset: int, count: int = 3) -> bytearray:
     return encode_batch([(1000 + n, None, b"%d" % (base_offset + n)) for n in range(count)], base_offset=base_offset)
 
 
-def cursor(position: int | None = 0) -> Cursor:
-    it = Cursor(T0, None)
+def cursor(position: int | None = 0, losses: LossPolicy = FAILS) -> Cursor:
+    it = Cursor(T0, None, losses)
     if position is not None:
         it.seek(position)
     return it
@@ -143,7 +145,7 @@ def test_a_seek_forgets_what_was_fetched_and_what_is_on_its_way() -> None:
 
 
 def test_a_reset_has_no_position_until_it_is_resolved() -> None:
-    it = Cursor(T0, "latest")
+    it = Cursor(T0, "latest", FAILS)
     assert it.has_position
     assert it.position is None
     assert it.resolve_reset(it.generation, 42)
@@ -151,7 +153,7 @@ def test_a_reset_has_no_position_until_it_is_resolved() -> None:
 
 
 def test_a_reset_that_a_seek_overtook_is_dropped() -> None:
-    it = Cursor(T0, "latest")
+    it = Cursor(T0, "latest", FAILS)
     before = it.generation
     it.seek(7)
     assert not it.resolve_reset(before, 42)
@@ -205,7 +207,7 @@ def test_records_before_the_position_of_a_damaged_batch_are_not_handed_out_twice
 
 
 def test_without_crc_checks_only_structure_is_damage() -> None:
-    it = Cursor(T0, None, check_crcs=False)
+    it = Cursor(T0, None, FAILS, check_crcs=False)
     it.seek(0)
     flipped = batch(0)
     flipped[-2] ^= 0x01  # the last value's last byte

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.consumer.losses import LossPolicy
 from tidelog.consumer.subscription import Subscription
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.errors import InvalidRequest, UnknownTopic
@@ -13,7 +14,7 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 def subscription(*partitions: TopicPartition) -> Subscription:
-    it = Subscription(check_crcs=True)
+    it = Subscription(LossPolicy(skips=False), check_crcs=True)
     for cursor in it.add(partitions, None):
         cursor.seek(0)
     return it
@@ -119,7 +120,7 @@ def test_trouble_of_one_partition_is_raised_and_costs_no_record_of_another() -> 
 
 
 def test_a_partition_without_a_committed_offset_to_begin_is_pointed_out() -> None:
-    it = Subscription(check_crcs=True)
+    it = Subscription(LossPolicy(skips=False), check_crcs=True)
     it.add([T0], None)
     with pytest.raises(InvalidRequest, match="t-0 has no position"):
         it.take((), 1, 1)

@@ -1,0 +1,71 @@
+"""A consumer of a broker whose answers pass an accepted loss: it stops there, or goes on and says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.spark.scripted import Script, ScriptedBroker, scripted_broker
+from tidelog.consumer import Consumer, LostRange, RecordsLost, TopicPartition
+from tidelog.model.batch_codec import encode_batch
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    """It has records 0 to 2 and 6 to 8; those between are lost."""
+    with scripted_broker() as broker:
+        before, behind = (bytes(encode_batch([(1, None, b"v")] * 3, base_offset=start)) for start in (0, 6))
+        end, lost = {"Tidelog-High-Watermark": "9"}, {"Tidelog-Lost": "3-5"}
+        broker.always = {
+            "offset=0&": Script(200, before + behind, end | lost),
+            "offset=3&": Script(200, behind, end | lost),
+            "offset=6&": Script(200, behind, end),
+            "offset=9&": Script(200, b"", end, delay_s=0.2),
+        }
+        yield broker
+
+
+async def take(consumer: Consumer, count: int) -> list[int]:
+    async with asyncio.timeout(10):
+        return [(await consumer.getone()).offset for _ in range(count)]
+
+
+@pytest.mark.parametrize("is_one_by_one", [True, False])
+async def test_reading_fails_at_a_loss_until_a_seek(broker: ScriptedBroker, is_one_by_one: bool) -> None:
+    async with Consumer(bootstrap_servers=broker.url, auto_offset_reset="none") as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        assert await take(consumer, 3) == [0, 1, 2]
+        for _ in range(3):
+            async with asyncio.timeout(10):
+                with pytest.raises(RecordsLost, match="seek to 6") as caught:
+                    await (consumer.getone() if is_one_by_one else consumer.getmany(timeout_ms=9000))
+            assert (caught.value.topic, caught.value.partition, caught.value.ranges) == ("t", 0, ((3, 6),))
+        assert await consumer.position(T0) == 3
+        consumer.seek(T0, 6)
+        assert await take(consumer, 3) == [6, 7, 8]
+        assert consumer.lost() == {}
+
+
+async def test_skipping_goes_on_and_says_what_was_lost(broker: ScriptedBroker) -> None:
+    async with Consumer(bootstrap_servers=broker.url, auto_offset_reset="none", on_loss="skip") as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        assert await take(consumer, 3) == [0, 1, 2]
+        assert consumer.lost() == {}
+        assert await take(consumer, 3) == [6, 7, 8]
+        assert consumer.lost() == {T0: [LostRange(3, 6)]}
+
+
+async def test_a_loss_that_cannot_be_read_is_no_leave_to_skip(broker: ScriptedBroker) -> None:
+    broken = Script(200, broker.always["offset=6&"].body, {"Tidelog-Lost": "soon"})
+    broker.always["offset=3&"] = broken
+    async with Consumer(bootstrap_servers=broker.url, auto_offset_reset="none", on_loss="skip") as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 3)
+        assert await consumer.getmany(timeout_ms=500) == {}
+        assert await consumer.position(T0) == 3
