@@ -26,7 +26,7 @@ from tidelog.cli.options import Bootstrap, KeySeparator, TopicName, separator_by
 from tidelog.cli.record_text import Show, as_json, as_line
 from tidelog.cli.terminal import EXIT_INTERRUPTED, Notices, ReaderGone, UsageError, counted
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
-from tidelog.model.errors import UnknownPartition
+from tidelog.model.errors import RecordsLost, UnknownPartition
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
@@ -148,8 +148,12 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
     async with connected(client, bootstrap) as consumer:
         await _seek(consumer, reading)
         with _reader_watched():
-            async for records in _batches(consumer, reading):
-                await _write(b"".join(map(show, records)))
+            try:
+                async for records in _batches(consumer, reading):
+                    await _write(b"".join(map(show, records)))
+            except RecordsLost as error:
+                error.add_note("hint: --on-loss skip goes on behind what is lost")
+                raise
         if reading.group is not None:
             await consumer.commit()
 

@@ -20,7 +20,7 @@ HINTS: Final = MappingProxyType(
         40401: "`tidelog topic list` shows the topics there are; `tidelog topic create` makes one",
         40402: "`tidelog topic describe TOPIC` shows the partitions it has",
         40405: "`tidelog group list` shows the groups there are",
-        41001: "--on-loss skip goes on behind what is lost; `tidelog log losses` shows who gave it up, and when",
+        41001: "`tidelog log losses` shows who gave these records up, and when",
         50302: "the partition has no leader, or too few replicas, at the moment; try again shortly",
         50303: "`tidelog log verify --cluster` shows whether a good copy is left; docs/repair.md says what then",
         50380: "is a broker running there? `tidelog start` runs one; --bootstrap or TIDELOG_BOOTSTRAP names another",

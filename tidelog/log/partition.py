@@ -16,8 +16,16 @@ from urllib.parse import quote
 import msgspec
 
 from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
-from tidelog.model.errors import DamagedBatch, InvalidBatch, InvalidRequest, TidelogError, UnknownPartition
-from tidelog.model.ids import ProducerId
+from tidelog.model.errors import (
+    DamagedBatch,
+    InvalidBatch,
+    InvalidRequest,
+    RecordsLost,
+    TidelogError,
+    UnknownPartition,
+)
+from tidelog.model.ids import OFFSET_MAX, ProducerId
+from tidelog.model.lost_ranges import within
 from tidelog.model.ports import Buffer, Entropy
 from tidelog.transport.connections import Pieces
 from tidelog.transport.errors import DeliveryExpired, DeliveryUnknown, NoAnswer, decode_answer
@@ -199,15 +207,27 @@ class LogPartition:
         return Extent(beginning, ending, found.log_end_offset)
 
     async def fetch(self, offset: int, timeout_s: float, *, bytes_max: int, wait_s: float) -> list[RecordBatch]:
-        """One try: committed batches from the one with `offset` on; none if none came within `wait_s`.
+        """One try: committed batches from the one with `offset` on, up to what is lost; none if none came within
+        `wait_s`.
 
-        Raises `OffsetOutOfRange`, `DamagedBatch`, and whatever a request may end with.
+        Raises `OffsetOutOfRange`, `DamagedBatch`, `RecordsLost`, and whatever a request may end with.
         """
         query = f"?offset={offset}&max_bytes={bytes_max}&wait_ms={int(1000 * wait_s)}"
         answer = await self._session.attempt("GET", self._leader(), f"{self._path}/batches{query}", timeout_s=timeout_s)
         if answer.error is not None:
             raise answer.error
+        lost = within(answer.lost, offset, OFFSET_MAX)
         batches = list(iter_batches(answer.body))
+        if lost:
+            batches = [batch for batch in batches if batch.header.base_offset < lost[0].start]
+        if lost and (not batches or batches[-1].header.next_offset <= offset):
+            raise RecordsLost(
+                f"{self}: the entries {lost[0]} are lost, and that was accepted; without them nobody knows the state "
+                f"that the log leads to. To read what is behind them, begin at {lost[0].end}",
+                self._topic,
+                self._partition,
+                lost[:1],
+            )
         try:
             for batch in batches:
                 verify_batch(batch.data)

@@ -103,6 +103,8 @@ class Reader:
 
         Raises `OffsetOutOfRange` if what is at `start` has been truncated: begin anew at `beginning`; or if the log
         does not reach `to` within `timeout_ms`. `DamagedBatch` if an entry stays damaged on the leader's disk so long.
+        `RecordsLost` at entries that are lost for good, which an operator has accepted: nobody knows the state that the
+        log leads to without them.
         """
         if not 0 <= start <= to:
             raise InvalidRequest(f"entries from {start} to {to}: give a range, from 0 on")

@@ -21,9 +21,10 @@ from tidelog.model.arrow import decode_to_arrow
 from tidelog.model.batch_header import BatchHeader, iter_batches
 from tidelog.model.errors import DamagedBatch, TidelogError
 from tidelog.model.ids import KEYED_PRODUCER_BIT
+from tidelog.model.lost_ranges import LostRange
 from tidelog.model.producers import SEQUENCES
 from tidelog.spark.cluster import Cluster
-from tidelog.spark.errors import LossRule
+from tidelog.spark.errors import DataLoss, LossRule
 from tidelog.spark.planner import OffsetRange
 from tidelog.spark.range_reader import read_range
 from tidelog.transport.errors import decode_answer
@@ -52,7 +53,7 @@ class ReplicaTask:
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """What is wrong at an offset: `gap`, `duplicate` or `disorder`."""
+    """What is wrong at an offset: `gap`, `duplicate`, `disorder`, or `lost`: the loss was accepted."""
 
     kind: str
     offset: int
@@ -70,9 +71,16 @@ class ReplicaReport:
     damaged: list[DamagedOffsets] = field(default_factory=list)
     unread: list[DamagedOffsets] = field(default_factory=list)
     """Damaged, and not repaired while it was waited for."""
+    lost: list[LostRange] = field(default_factory=list)
+    """Nobody has these any more, and an operator has accepted that."""
     anomalies: list[Anomaly] = field(default_factory=list)
     anomaly_count: int = 0
     error: str | None = None
+
+    @property
+    def passed(self) -> list[int]:
+        """Where reading went on behind what it could not read."""
+        return [one.end_offset for one in self.unread] + [lost.end for lost in self.lost]
 
     def note(self, kind: str, offset: int, what: str) -> None:
         """One more anomaly."""
@@ -134,6 +142,14 @@ def _pieces(cluster: Cluster, task: ReplicaTask, report: ReplicaReport) -> Itera
                 continue  # repaired this moment
             report.unread.append(lost[0])
             position = lost[0].end_offset
+        except DataLoss as error:
+            if error.lost is None:
+                raise
+            report.lost.append(error.lost)
+            report.note(
+                "lost", error.lost.start, f"the records up to {error.lost.end - 1} are lost, and that was accepted"
+            )
+            position = error.lost.end
 
 
 def _end_of(piece: memoryview) -> int:
@@ -185,7 +201,7 @@ class _Reader:
         self._next_offset, self._leader_epoch = header.next_offset, header.leader_epoch
 
     def _is_expected_gap(self, offset: int) -> bool:
-        return self._task.has_gaps or any(one.end_offset == offset for one in self._report.unread)
+        return self._task.has_gaps or offset in self._report.passed
 
     def _check_producer(self, header: BatchHeader) -> None:
         producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
@@ -205,5 +221,5 @@ class _Reader:
         elif epoch < known[0]:
             self._report.note("disorder", header.base_offset, f"{who}: after epoch {known[0]}")
             self._producers[producer_id] = known
-        elif not any(one.end_offset <= header.base_offset for one in self._report.unread):
+        elif not any(end <= header.base_offset for end in self._report.passed):
             self._report.note("gap", header.base_offset, f"{who}: expected {known[1] if epoch == known[0] else 0}")

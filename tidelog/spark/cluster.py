@@ -21,9 +21,17 @@ import msgspec
 
 from tidelog.adapters.system import SystemEntropy
 from tidelog.model.errors import TidelogError
+from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S
 from tidelog.transport.backoff import Backoff
-from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, error_from_answer, no_broker_answers
+from tidelog.transport.errors import (
+    ConnectFailed,
+    NoAnswer,
+    decode_answer,
+    error_from_answer,
+    lost_from_answer,
+    no_broker_answers,
+)
 from tidelog.transport.metadata import ClusterMetadata
 from tidelog.transport.offsets import JSON_HEADERS, PARTITIONS_MAX, OffsetQuery, OffsetsAnswer, PartitionOffsets
 
@@ -200,6 +208,11 @@ class Stream:
         """A header that holds a number; -1 if it is not there."""
         text = self._response.headers.get(header, "")
         return int(text) if text.isascii() and text.isdigit() else -1
+
+    @property
+    def lost(self) -> tuple[LostRange, ...]:
+        """The accepted losses that the answer passes. Raises `NoAnswer` if they make no sense."""
+        return lost_from_answer(self._response.headers.get(LOST_HEADER))
 
     def read_into(self, buffer: memoryview) -> int:
         """Fills the buffer with the next bytes, as far as there are any; how many. Raises `NoAnswer` if the answer is

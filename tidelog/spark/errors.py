@@ -6,15 +6,21 @@ import logging
 from dataclasses import dataclass
 
 from tidelog.model.errors import TidelogError
+from tidelog.model.lost_ranges import LostRange
 
 logger = logging.getLogger(__name__)
 
 
 class DataLoss(TidelogError):
-    """Records that a query was to read are gone: deleted by retention, or with their topic (Spark's Kafka source:
-    `KafkaIllegalStateException` under `failOnDataLoss`)."""
+    """Records that a query was to read are gone: deleted by retention, or with their topic, or lost on all disks, which
+    an operator has accepted (Spark's Kafka source: `KafkaIllegalStateException` under `failOnDataLoss`)."""
 
     code = 41080
+
+    def __init__(self, message: str, lost: LostRange | None = None) -> None:
+        super().__init__(message)
+        self.lost = lost
+        """The accepted loss that was met, if it is one."""
 
 
 class NotRepeatable(TidelogError):
@@ -29,8 +35,8 @@ class LossRule:
 
     fails: bool = True
 
-    def lost(self, what: str) -> None:
+    def lost(self, what: str, accepted: LostRange | None = None) -> None:
         """Raises `DataLoss`, or warns: the query then goes on with what is there."""
         if self.fails:
-            raise DataLoss(f"{what}. To go on with what is there, set failOnDataLoss to false")
+            raise DataLoss(f"{what}. To go on with what is there, set failOnDataLoss to false", accepted)
         logger.warning("%s: going on with what is there (failOnDataLoss is false)", what)

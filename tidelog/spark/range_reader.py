@@ -5,6 +5,9 @@ ends early, the leader changed, its broker died, or it is not yet known there th
 leads now is asked for the rest, from the next offset that is missing; local Spark never repeats a task, so it is done
 here. Without progress for `timeout_s` the last error is raised.
 
+An answer that would pass offsets whose loss was accepted says so before its first byte. Then only what lies before them
+is asked for, so that their loss is told, or raised, when everything before it has been handed out.
+
 A batch that lies across the range's start or end is handed out whole. Where it stops is decided by offsets, not by
 counting: compaction and the Paxos log leave gaps.
 """
@@ -16,6 +19,7 @@ from urllib.parse import quote
 
 from tidelog.model.batch_header import HEADER_BYTES, check_header, parse_header
 from tidelog.model.errors import LeaderNotAvailable, OffsetOutOfRange, TidelogError, UnknownPartition, UnknownTopic
+from tidelog.model.lost_ranges import LostRange, within
 from tidelog.spark.cluster import Cluster, Patience, Stream
 from tidelog.spark.errors import LossRule
 from tidelog.spark.planner import OffsetRange
@@ -44,6 +48,8 @@ class _RangeReader:
         self._cluster, self._range, self._loss = cluster, one, loss
         self._address, self._replica = replica or leader, replica
         self._position = one.start
+        self._ahead: LostRange | None = None
+        """An accepted loss that is to be met before anything behind it is read."""
 
     def read(self) -> Iterator[memoryview]:
         patience = self._cluster.patience()
@@ -62,26 +68,38 @@ class _RangeReader:
                 patience.pause(error)
 
     def _read_once(self, patience: Patience) -> Iterator[memoryview]:
-        one = self._range
+        one, lost = self._range, self._ahead
+        if lost is not None and lost.start <= self._position:
+            self._meet(lost)
+            return
         if self._address is None:
             self._address = self._find_leader()
+        end = one.end if lost is None else lost.start
         copy = "" if self._replica is None else "&replica=local"
         target = (
             f"/topics/{quote(one.topic, safe='')}/partitions/{one.partition}/batches"
-            f"?offset={self._position}&to={one.end}{copy}"
+            f"?offset={self._position}&to={end}{copy}"
         )
         stream = self._cluster.open(self._address, target)
         try:
+            ahead = within(stream.lost, self._position, end)
+            if ahead:
+                self._ahead = ahead[0]
+                return
             for piece, next_offset in split_stream(stream):
                 patience.progress()
                 self._position = next_offset
                 yield piece
-            if stream.number("Tidelog-High-Watermark") >= one.end:
-                self._position = one.end  # it ends in a gap
+            if stream.number("Tidelog-High-Watermark") >= end:
+                self._position = max(self._position, end)  # it ends in a gap
         finally:
             stream.close()
-        if self._position < one.end:
+        if self._position < end:
             raise LeaderNotAvailable(f"{one}: not known to be committed beyond {self._position} where it was read")
+
+    def _meet(self, lost: LostRange) -> None:
+        self._loss.lost(f"{self._range}: records {lost} are lost, and an operator has accepted that", lost)
+        self._position, self._ahead = max(self._position, lost.end), None
 
     def _find_leader(self) -> str:
         """Raises `LeaderNotAvailable` while there is none, `UnknownTopic` if the topic is another one now."""

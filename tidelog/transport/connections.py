@@ -25,7 +25,7 @@ from aiohttp.payload import Payload
 from yarl import URL
 
 from tidelog.model.errors import TidelogError
-from tidelog.model.lost_ranges import LostRange
+from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.model.ports import Buffer
 from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, error_from_answer, lost_from_answer
 
@@ -51,9 +51,8 @@ class Answer:
 
     @property
     def lost(self) -> tuple[LostRange, ...]:
-        """The accepted losses that a read has passed. Raises `NoAnswer` if they cannot be read: whoever took the answer
-        without them would skip records in silence."""
-        return lost_from_answer(self.headers)
+        """The accepted losses that a read has passed. Raises `NoAnswer` if they make no sense."""
+        return lost_from_answer(self.headers.get(LOST_HEADER))
 
     @property
     def retry_after_s(self) -> float:

@@ -31,7 +31,7 @@ from tidelog.model.errors import (
     TimedOutAfterAppend,
     TooLarge,
 )
-from tidelog.model.lost_ranges import LOST_HEADER, LostRange, parse_lost
+from tidelog.model.lost_ranges import LostRange, parse_lost
 
 T = TypeVar("T")
 
@@ -115,10 +115,11 @@ def decode_answer(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         raise NoAnswer(f"the answer makes no sense ({error}); is this a tidelog broker?") from error
 
 
-def lost_from_answer(headers: Mapping[str, str]) -> tuple[LostRange, ...]:
-    """The accepted losses that a read has passed. Raises `NoAnswer` if the header makes no sense."""
+def lost_from_answer(header: str | None) -> tuple[LostRange, ...]:
+    """The accepted losses that a read has passed, by the header of its answer. Raises `NoAnswer` if that makes no
+    sense: whoever took the answer without it would skip records in silence."""
     try:
-        return parse_lost(headers.get(LOST_HEADER, ""))
+        return parse_lost(header or "")
     except InvalidRequest as error:
         raise NoAnswer(f"the answer makes no sense ({error.message})") from error
 

@@ -72,6 +72,14 @@ def test_a_whole_replica(broker: ScriptedBroker) -> None:
     assert broker.asked[1].endswith("?offset=0&to=30&replica=local")
 
 
+def test_an_accepted_loss_is_named_and_what_lies_around_it_is_read(broker: ScriptedBroker) -> None:
+    before, behind = batch(0, producer=(5, 0, 0)), batch(20, producer=(5, 0, 20))
+    passing = Script(200, before + behind, {"Tidelog-High-Watermark": "30", "Tidelog-Lost": "10-19"})
+    broker.answers = [verified(30), passing, batches(before, 30), batches(behind, 30)]
+    report = audited(broker, 30)
+    assert (report.records, report.error, kinds(report)) == (20, None, [("lost", 10)])
+
+
 @pytest.mark.parametrize(
     ("log", "found"),
     [

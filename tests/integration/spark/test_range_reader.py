@@ -123,6 +123,51 @@ def test_records_that_were_deleted_meanwhile(broker: ScriptedBroker) -> None:
     assert read(broker, 10, 25, fails=False) == []
 
 
+def passing(data: bytes, high_watermark: int, lost: str) -> Script:
+    """An answer that passes accepted losses."""
+    script = batches(data, high_watermark)
+    script.headers["Tidelog-Lost"] = lost
+    return script
+
+
+def test_an_accepted_loss_fails_behind_what_was_there(broker: ScriptedBroker) -> None:
+    broker.answers = [passing(log(0, 10) + log(20, 50), 50, "10-19"), batches(log(0, 10), 50)]
+    cluster, one = Cluster([broker.url], timeout_s=20), OffsetRange("t", 0, 0, 50, "id")
+    pieces = read_range(cluster, one, broker.url, LossRule())
+    assert bytes(next(pieces)) == log(0, 10)
+    with pytest.raises(DataLoss, match=r"records 10-19 are lost.*set failOnDataLoss to false") as caught:
+        next(pieces)
+    assert caught.value.lost == (10, 20)
+    assert [path.partition("?")[2] for path in broker.asked] == ["offset=0&to=50", "offset=0&to=10"]
+    cluster.close()
+
+
+def test_accepted_losses_are_passed_with_a_warning_each(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.answers = [
+        passing(log(0, 10) + log(20, 30) + log(40, 50), 60, "10-19, 30-39, 50-59"),
+        batches(log(0, 10), 60),
+        passing(log(20, 30) + log(40, 50), 60, "30-39, 50-59"),
+        error(50302),
+        batches(log(20, 30), 60),
+        passing(log(40, 50), 60, "50-59"),
+        batches(log(40, 50), 60),
+    ]
+    assert read(broker, 5, 60, fails=False) == [*range(5, 10), *range(20, 30), *range(40, 50)]
+    assert broker.answers == []
+    lost = [line.getMessage().partition(" are lost")[0] for line in caplog.records if "are lost" in line.getMessage()]
+    assert lost == [f"t-0 [5, 60): records {each}" for each in ("10-19", "30-39", "50-59")]
+
+
+def test_only_a_loss_within_the_range_is_one(broker: ScriptedBroker) -> None:
+    broker.answers = [passing(log(10, 20), 50, "0-9, 20-29")]
+    assert read(broker, 10, 20) == [*range(10, 20)]
+    broker.answers = [passing(log(20, 30), 50, "10-19")]
+    with pytest.raises(DataLoss, match="records 15-19 are lost"):
+        read(broker, 15, 30)
+
+
 def test_a_topic_that_is_gone_or_another_one(broker: ScriptedBroker) -> None:
     broker.answers = [error(40401)]
     with pytest.raises(DataLoss, match="the topic is gone"):
