@@ -15,6 +15,7 @@ from tidelog.cli.log_cluster import verify_cluster
 from tidelog.cli.log_read import read
 from tidelog.cli.log_replica import init, replica
 from tidelog.cli.log_slots import Objects, batch_records, explained, payload_objects
+from tidelog.cli.log_truncate import truncate
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.tables import byte_progress, print_table
 from tidelog.cli.terminal import EXIT_ERROR, CommandError, UsageError, counted, print_json
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command()(init)
 app.command()(replica)
 app.command()(read)
+app.command()(truncate)
 app.command()(benchmark)
 
 DEFAULT_DATA_DIR = "tidelog-data"

@@ -149,7 +149,7 @@ def _learned(log: StoredLog, asked: Range) -> Iterator[LearnedEntry]:
             asked.lacking.append(f"this replica has lost entries: {stored.report.findings[-1]}")
         slots = stored_log(stored, Metadata(""))
         view = LogView(slots.floor, {slot.position: slot for slot in slots.slots})
-        view.extend()
+        view.extend(slots.floor)
         for position in asked.within(view.begin, view.end):
             digest = view.slot(position).value.digest
             payload = _payload(store, position, digest) if digest else None
@@ -194,5 +194,9 @@ async def _read_from(client: LogClient, servers: Sequence[Address], asked: Range
         print(f"notice: {silent} did not answer; the log may go on behind what is shown", file=sys.stderr)
     best = sorted(extents, key=lambda server: -extents[server].end)
     wanted = asked.within(extents[best[0]].begin, extents[best[0]].end)
+    following = wanted.start
     async for one in client.read(best, wanted.start, wanted.stop):
         asked.show(one, entry_objects(one.entry.kind, one.payload) if one.payload else [])
+        following = one.entry.position + 1
+    if following < wanted.stop:  # the log was truncated meanwhile, or its servers have stopped
+        asked.lacking.append(f"positions {following} to {wanted.stop - 1} are not to be had from any server any more")

@@ -13,7 +13,15 @@ from tidelog.broker.consensus.messages import DescribeQuorum, QuorumDescribed
 from tidelog.model.errors import ControllerLost, InvalidRequest, NotController, Overloaded, TidelogError
 from tidelog.model.ports import Clock, Entropy, Network
 from tidelog.standalone.entries import LogEntry
-from tidelog.standalone.messages import STANDALONE_MESSAGES, Appended, AppendToLog, LogPart, ReadLog
+from tidelog.standalone.messages import (
+    STANDALONE_MESSAGES,
+    Appended,
+    AppendToLog,
+    LogPart,
+    ReadLog,
+    Truncated,
+    TruncateLog,
+)
 from tidelog.transport.peer import Answer, CallingEnd, Hello, PeerLost, PeerNode, PeerUnreachable
 
 ASK_S_MAX = 2.0
@@ -72,12 +80,30 @@ class LogClient:
 
         Raises `NotController` if nobody takes it in time: it is surely not in the log; `ControllerLost` if it may be.
         """
+        answer = await self._ask_leader(AppendToLog(), (payload,), deadline_s, "the entry is in the log")
+        assert isinstance(answer, Appended)
+        return answer.position
+
+    async def truncate(self, begin: int, *, deadline_s: float) -> int:
+        """Has the log begin at `begin`, if it does not begin later; returns where it begins.
+
+        Raises as `append`, and surely without effect `InvalidRequest` if the log ends before, `LeaderNotAvailable` if a
+        voter may lack something below.
+        """
+        answer = await self._ask_leader(TruncateLog(begin), (), deadline_s, "the log is truncated")
+        assert isinstance(answer, Truncated)
+        return answer.begin
+
+    async def _ask_leader(
+        self, message: msgspec.Struct, payloads: Sequence[bytes], deadline_s: float, effect: str
+    ) -> msgspec.Struct:
+        """The answer of whoever leads; asks one server after the other."""
         until_s = asyncio.get_running_loop().time() + deadline_s
         refusals = 0
         while (remaining_s := until_s - asyncio.get_running_loop().time()) > 0:
             try:
                 end = await self._connected(remaining_s)
-                answer = await end.request(AppendToLog(), (payload,), remaining_s)
+                answer = await end.request(message, payloads, remaining_s)
             except (NotController, PeerUnreachable, Overloaded):
                 self._turn_away()
                 refusals += 1
@@ -86,9 +112,9 @@ class LogClient:
                 continue
             except (PeerLost, TimeoutError) as error:
                 self._turn_away()
-                raise ControllerLost(f"whether the entry is in the log is unknown: {error}") from error
-            assert isinstance(answer.message, Appended)
-            return answer.message.position
+                raise ControllerLost(f"whether {effect} is unknown: {error}") from error
+            assert answer.message is not None
+            return answer.message
         raise NotController("no server leads the log; a majority of them must run")
 
     async def _connected(self, deadline_s: float) -> CallingEnd:

@@ -70,8 +70,12 @@ class LogView:
         """The first position that is not learned here."""
         return self._prefix.position
 
-    def extend(self) -> None:
-        """As far as everything is learned."""
+    def extend(self, floor: Prefix) -> None:
+        """Takes in what is learned, as far as everything is, of a log that begins at `floor` now."""
+        self.begin = floor.position
+        if floor.position > self._prefix.position:
+            self._prefix = floor
+            self._epochs = [(floor.position, floor.epoch)]
         while (slot := self._slots.get(self._prefix.position)) is not None and slot.learned:
             before = self._prefix.epoch
             self._prefix, _ = fold(self._prefix, slot.value)

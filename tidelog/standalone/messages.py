@@ -9,6 +9,7 @@ import msgspec
 
 from tidelog.broker.consensus.messages import QUORUM_MESSAGES
 from tidelog.standalone.entries import LogEntry
+from tidelog.standalone.own_state import OwnState
 
 
 class AppendToLog(msgspec.Struct, frozen=True, tag=True):
@@ -20,6 +21,42 @@ class Appended(msgspec.Struct, frozen=True, tag=True):
     """The entry is in the log, for good."""
 
     position: int
+
+
+class TruncateLog(msgspec.Struct, frozen=True, tag=True):
+    """Asks the leader to have the log begin at a position. Answered by `Truncated`; raises `InvalidRequest`,
+    `NotEnoughReplicas`, `NotController` (surely not truncated) or `ControllerLost` (unknown)."""
+
+    begin: int
+
+
+class Truncated(msgspec.Struct, frozen=True, tag=True):
+    """The log begins here, at the leader and soon everywhere."""
+
+    begin: int
+
+
+class AskDurable(msgspec.Struct, frozen=True, tag=True):
+    """Asks a voter whether all below a position is learned there, on disk. Answered by `LearnedDurably`."""
+
+    end: int
+
+
+class LearnedDurably(msgspec.Struct, frozen=True, tag=True):
+    """How far the voter has the log: on its disk, if that is as far as it was asked for."""
+
+    end: int
+
+
+class AskOwnState(msgspec.Struct, frozen=True, tag=True):
+    """Asks any replica for the log's own state where its journal begins. Answered by `OwnStateAt`."""
+
+
+class OwnStateAt(msgspec.Struct, frozen=True, tag=True):
+    """The log's own state at a position."""
+
+    position: int
+    state: OwnState
 
 
 class ReadLog(msgspec.Struct, frozen=True, tag=True):
@@ -53,5 +90,19 @@ class JoinNoted(msgspec.Struct, frozen=True, tag=True):
     """The next step is done, or this is not the time for it. What the log says counts, not this."""
 
 
-STANDALONE_MESSAGES = (*QUORUM_MESSAGES, AppendToLog, Appended, ReadLog, LogPart, JoinLog, JoinNoted)
+STANDALONE_MESSAGES = (
+    *QUORUM_MESSAGES,
+    AppendToLog,
+    Appended,
+    TruncateLog,
+    Truncated,
+    AskDurable,
+    LearnedDurably,
+    AskOwnState,
+    OwnStateAt,
+    ReadLog,
+    LogPart,
+    JoinLog,
+    JoinNoted,
+)
 """All messages of such a log: a peer node has to know them."""

@@ -10,7 +10,9 @@ writes it down, and may vote under it. When he has caught up, the leader changes
 (`ElectedLog.change_voters`): the new disk in the place of that node's old one. A leader takes one entry, or one change,
 at a time, as Mesos' does.
 
-The log begins at 0 for ever: there is no state machine whose snapshot could stand for its head.
+The log begins at 0 until somebody has it truncated. Entries mean something to whoever wrote them, so nothing goes
+unasked; and every voter must have what goes on its disk first. So no voter ever needs what is gone, but for disks that
+join: those are told what the log itself had noted there (`own_state`).
 """
 
 from __future__ import annotations
@@ -26,25 +28,34 @@ from tidelog.broker.consensus.elected_log import ElectedLog
 from tidelog.broker.consensus.founding import Address, NamedVoter, ask_member, find_origin
 from tidelog.broker.consensus.log_member import LogContext, LogMember, facts_of
 from tidelog.broker.consensus.messages import DescribeQuorum, ElectionFrame, PaxosFrame, QuorumDescribed
+from tidelog.broker.consensus.waiting import Past
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.controller.records import VoterAssigned
 from tidelog.model.cluster import Voter
-from tidelog.model.errors import InvalidRequest, NotController, TidelogError, TooLarge
+from tidelog.model.errors import InvalidRequest, NotController, NotEnoughReplicas, TidelogError, TooLarge
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Network
 from tidelog.replication.election_settings import ElectionSettings
-from tidelog.replication.paxos.voters import VoterSet
+from tidelog.replication.paxos.state import Prefix
+from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters
 from tidelog.standalone.directory import DirectoryRefused, ReplicaDirectory
 from tidelog.standalone.entries import LogEntry, LogView, own_entry, split_entry, users_entry
 from tidelog.standalone.messages import (
     STANDALONE_MESSAGES,
     Appended,
     AppendToLog,
+    AskDurable,
+    AskOwnState,
     JoinLog,
     JoinNoted,
+    LearnedDurably,
     LogPart,
+    OwnStateAt,
     ReadLog,
+    Truncated,
+    TruncateLog,
 )
+from tidelog.standalone.own_state import LogFloor, OwnState, OwnStateHistory, decode_floor
 from tidelog.transport.peer import Answer, Hello, PeerNode
 
 ENTRY_BYTES_MAX = 4_000_000
@@ -56,6 +67,15 @@ BEHIND_MAX = 64
 JOIN_S_MAX = 12.0
 """Longer than a change of voters may take."""
 JOIN_PAUSE_S = 0.1
+ASK_S_MAX = 2.0
+"""For a flush, or the log's own state, of another replica."""
+BEHIND_S = 0.02
+NEW_LOG = Past(
+    log="the log",
+    remedy="if no other disk of the log comes back, nothing can be appended to it any more: read what is left with "
+    "`tidelog log read`, and found another log with that",
+)
+"""A log by itself has no other data, so it has no past without its journal."""
 
 
 class LogReplica:
@@ -92,8 +112,8 @@ class LogReplica:
         self._may_found = False
         self._log: ElectedLog | None = None
         self._view: LogView
-        self._assigned: dict[tuple[int, str], int] = {}
-        """The ids that the log has noted, by node and incarnation."""
+        self._history: OwnStateHistory
+        self._fetching: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -140,24 +160,52 @@ class LogReplica:
         me, others = self._named[self.node_id - 1], [voter.address for voter in self._others()]
         named, contacts = (self._named, ()) if is_initialised else ((), others)
         incarnation, ask = self._member.incarnation, partial(ask_member, self._peers)
-        origin = await find_origin(me, incarnation, named, contacts, ask, self._entropy, named_by="--servers")
+        origin = await find_origin(
+            me, incarnation, named, contacts, ask, self._entropy, named_by="--servers", past=NEW_LOG
+        )
         self._may_found = origin.is_founder
         await self._member.begin(origin, self._writer)
 
     def _take_part(self) -> None:
-        self._log = log = ElectedLog(self._member, self._member.membership(), self._context, self, self)
+        member = self._member
+        stored = member.stored.floor
+        floor = LogFloor() if stored is None else decode_floor(stored[1])
+        membership = _membership(member, floor)
+        state = floor.state
+        if floor.position == 0:
+            state = OwnState(encode_voters(membership.voters) if membership.is_known else b"")
+        self._history = OwnStateHistory(floor.position, state)
+        delivered = 0 if state is None else floor.position
+        encode = self._encode_floor
+        self._log = log = ElectedLog(
+            member, membership, self._context, self, self, delivered=delivered, encode_floor=encode
+        )
         replica = log.engine.node.replica
         self._view = LogView(replica.floor, replica.slots)
         self._spawn(log.disk.run())
+        self._enlist()
         log.start()
+        self.lacks_snapshot()
+        if floor.voters:
+            self._go_by(membership.voters)
         self._spawn(self._join())
+
+    def _encode_floor(self, prefix: Prefix) -> bytes:
+        return msgspec.msgpack.encode(self._history.floor(prefix, self._known().delivery.position))
+
+    def _enlist(self) -> None:
+        """Votes under the id that the log has noted for this disk, if it has."""
+        noted = self._history.assigned.get((self.node_id, self._member.incarnation))
+        if noted is not None:
+            self._known().leadership.enlist(noted)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
@@ -185,11 +233,15 @@ class LogReplica:
     def applied(self, payload: bytes, offset: int, position: int) -> None:
         noted = split_entry(payload)
         if isinstance(noted, VoterAssigned):
-            self._assigned[noted.node_id, noted.storage] = noted.voter_id
+            self._history.note(position, noted)
             if (noted.node_id, noted.storage) == (self.node_id, self._member.incarnation):
                 self._known().leadership.enlist(noted.voter_id)
 
     def voters_applied(self, voters: VoterSet, position: int) -> None:
+        self._history.note(position, voters)
+        self._go_by(voters)
+
+    def _go_by(self, voters: VoterSet) -> None:
         self._known().set_learners([voter.node_id for voter in self._named])
         if voters.find(self.node_id, self._member.incarnation) is not None:
             self.has_voted_in.set()
@@ -207,7 +259,43 @@ class LogReplica:
         self._fail("the disk has failed; see what it was, then start this replica again")
 
     def lacks_snapshot(self) -> None:
-        self._fail("the log of the other servers begins later than this one ends")
+        """The log begins later than this replica knows it: another one tells what the log had noted before."""
+        is_lacking = self._known().delivery.needs_snapshot is not None
+        if is_lacking and (self._fetching is None or self._fetching.done()):
+            self._fetching = self._spawn(self._fetch_state())
+
+    async def _fetch_state(self) -> None:
+        log = self._known()
+        while (needed := log.delivery.needs_snapshot) is not None:
+            told = await self._ask_state(needed)
+            while told.position > log.applied_position:  # noqa: ASYNC110 - its log may begin later than what came here
+                await asyncio.sleep(BEHIND_S)
+            if told.position > log.delivery.position:
+                self._install(told.position, told.state)
+
+    def _install(self, position: int, state: OwnState) -> None:
+        log = self._known()
+        voters = decode_voters(state.voters)
+        self._history.install(position, state)
+        self._member.contacts = voters
+        log.install(position, voters, state.voters_position)
+        log.disk.rewrite_floor(log.engine.node.replica.floor)
+        log.disk.refresh(log.engine.node.replica.metadata)
+        self._enlist()
+        self._go_by(log.membership.voters)
+
+    async def _ask_state(self, at_least: int) -> OwnStateAt:
+        """Asks one after the other until one has it."""
+        while True:
+            for other in self._others():
+                try:
+                    answer = await self._peers.request(other.node_id, AskOwnState(), deadline_s=ASK_S_MAX)
+                except (TidelogError, TimeoutError):
+                    continue
+                assert isinstance(answer.message, OwnStateAt)
+                if answer.message.position >= at_least:
+                    return answer.message
+            await asyncio.sleep(JOIN_PAUSE_S * self._entropy.uniform(1, 2))
 
     @property
     def learned_end(self) -> int:
@@ -225,6 +313,12 @@ class LogReplica:
                 return self._read(message)
             case AppendToLog():
                 return Answer(Appended(await self.append(bytes(payload))))
+            case TruncateLog():
+                return Answer(Truncated(await self.truncate(message.begin)))
+            case AskDurable():
+                return Answer(await self._learned_durably(message.end))
+            case AskOwnState():
+                return Answer(self._own_state())
             case JoinLog():
                 await self._admit(caller.node_id, message)
                 return Answer(JoinNoted())
@@ -250,7 +344,7 @@ class LogReplica:
 
     def _read(self, asked: ReadLog) -> Answer:
         log, view = self._known(), self._view
-        view.extend()
+        view.extend(log.engine.node.replica.floor)
         entries: list[LogEntry] = []
         payloads: list[bytes] = []
         total = 0
@@ -279,12 +373,72 @@ class LogReplica:
         async with self._turn:
             return (await log.append(users_entry(payload), 1)).position
 
+    # -- truncation --------------------------------------------------------------------------------------------------
+
+    async def truncate(self, begin: int) -> int:
+        """Has the log begin at `begin`, if it does not begin later; returns where it begins.
+
+        Raises, surely without effect: `InvalidRequest` beyond what is known here, `NotEnoughReplicas` if a voter does
+        not have all of it on its disk, `NotController`, `Overloaded`. With an effect or not: `ControllerLost`.
+        """
+        log = self._known()
+        if not log.is_leading:
+            raise NotController("this replica does not lead the log")
+        replica = log.engine.node.replica
+        if begin > log.delivery.position:
+            raise InvalidRequest(f"the log ends at {log.delivery.position}; it cannot begin at {begin}")
+        if begin <= replica.begin:
+            return replica.begin
+        voters = log.membership.voters
+        await asyncio.gather(*(self._check_durable(voter, begin) for voter in voters.voters))
+        async with self._turn:
+            if log.membership.voters != voters:
+                raise NotController("the voters have changed meanwhile; nothing was truncated")
+            await log.truncate(begin)
+        return replica.begin
+
+    async def _check_durable(self, voter: Voter, end: int) -> None:
+        """Raises `NotEnoughReplicas` unless this voter has all below `end` on its disk."""
+        name = f"server {voter.node_id} ({voter.host}:{voter.port})"
+        if voter.node_id == self.node_id:
+            learned = await self._learned_durably(end)
+        else:
+            try:
+                answer = await self._peers.request(voter.node_id, AskDurable(end), deadline_s=ASK_S_MAX)
+            except (TidelogError, TimeoutError) as error:
+                raise NotEnoughReplicas(
+                    f"{name} does not tell what it has, and every voter must have what is truncated; nothing was"
+                ) from error
+            assert isinstance(answer.message, LearnedDurably)
+            learned = answer.message
+        if learned.end < end:
+            raise NotEnoughReplicas(
+                f"{name} has the log up to {learned.end} only, and every voter must have what is truncated; nothing was"
+            )
+
+    async def _learned_durably(self, end: int) -> LearnedDurably:
+        """How far this replica has the log; on its disk, if that is as far as `end`. Raises `NotController`."""
+        log = self._known()
+        learned = log.delivery.position
+        if learned >= end and not await log.disk.flush():
+            raise NotController("the disk of this replica takes nothing now")
+        return LearnedDurably(learned)
+
+    def _own_state(self) -> OwnStateAt:
+        """Raises `NotController` if it is not known here."""
+        begin = self._known().engine.node.replica.begin
+        state = self._history.at(begin)
+        if state is None or not state.voters or begin > self._known().delivery.position:
+            raise NotController("this replica does not know what the log has noted")
+        return OwnStateAt(begin, state)
+
     # -- voters ------------------------------------------------------------------------------------------------------
 
     async def _join(self) -> None:
         """Asks for a vote, until this disk has one."""
         log = self._known()
         while log.membership.voters.find(self.node_id, self._member.incarnation) is None:
+            await self._keep_state()
             asked = JoinLog(self._member.incarnation, log.voting_id, log.applied_position)
             for voter in self._others():
                 try:
@@ -293,6 +447,13 @@ class LogReplica:
                     continue
                 break
             await asyncio.sleep(JOIN_PAUSE_S * self._entropy.uniform(1, 2))
+
+    async def _keep_state(self) -> None:
+        """Waits until the log's own state where it begins is known here, and on the disk: a voter can tell others."""
+        log = self._known()
+        replica = log.engine.node.replica
+        while self._history.at(replica.begin) is None or not await log.disk.flush():  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(JOIN_PAUSE_S)
 
     async def _admit(self, node_id: int, asked: JoinLog) -> None:
         """The next step for a replica that wants to vote."""
@@ -305,11 +466,21 @@ class LogReplica:
                 raise NotController("this replica does not lead the log")
             if voters.find(node_id, asked.incarnation) is not None or asked.applied + BEHIND_MAX < log.applied_position:
                 return
-            voter_id = self._assigned.get((node_id, asked.incarnation), 0)
+            if asked.applied < log.engine.node.replica.begin:
+                return  # a voter never needs what is truncated
+            assigned = self._history.assigned
+            voter_id = assigned.get((node_id, asked.incarnation), 0)
             if voter_id < voters.next_voter_id:
-                next_id = max([voters.next_voter_id, *(known + 1 for known in self._assigned.values())])
+                next_id = max([voters.next_voter_id, *(known + 1 for known in assigned.values())])
                 await log.append(own_entry(VoterAssigned(node_id, asked.incarnation, next_id)), 1)
             elif asked.voting_id == voter_id:
                 host, port = self._named[node_id - 1].address
                 old = next((voter.voter_id for voter in voters.voters if voter.node_id == node_id), None)
                 await log.change_voters(add=Voter(voter_id, node_id, asked.incarnation, host, port), remove=old)
+
+
+def _membership(member: LogMember, floor: LogFloor) -> Membership:
+    """The voters where the log begins: by its floor, if that names them, or those who founded it."""
+    if floor.voters:
+        return Membership(decode_voters(floor.voters), floor.voters_position)
+    return member.membership()

@@ -205,3 +205,45 @@ def test_a_killed_and_wiped_replica_is_not_initialised_but_joins(
     assert replicas.stop() == [0, 0]
     own = entries(offline("log", "read", "--path", "r2", "--json").out)
     assert own and own.items() <= read.items(), "the new disk has the log from its beginning"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_truncated_log_outlives_kills_and_a_lost_disk(offline: Cli, replicas: Replicas, tmp_path: Path) -> None:
+    for node in (1, 2, 3):
+        offline.succeed("log", "init", "--path", f"r{node}")
+        replicas.start(node)
+    for node in (1, 2, 3):
+        replicas.voting(node)
+    writer = Writer(replicas)
+    writer.start()
+    writer.has_written(20)
+    begin = max(writer.acknowledged)
+    truncate = ("log", "truncate", "--servers", replicas.servers, "--to")
+    assert offline.succeed(*truncate, str(begin)) == f"the log begins at position {begin}\n".encode()
+
+    replicas.kill(2)
+    shutil.rmtree(tmp_path / "r2")
+    (error,) = offline.fail(*truncate, str(begin + 1))
+    assert "server 2" in error and "every voter must have what is truncated; nothing was" in error
+    replicas.start(2)
+    replicas.voting(2)
+    writer.has_written(20)
+    for node in (1, 3):
+        replicas.kill(node)
+        replicas.start(node)
+        replicas.voting(node)
+    writer.has_written(20)
+    writer.end()
+
+    (error,) = offline.fail(*truncate, str(max(writer.acknowledged) + 1_000))
+    assert "it cannot begin at" in error
+    ran = offline("log", "read", "--servers", replicas.servers, "--from", str(begin), "--json")
+    assert (ran.status, ran.err) == (0, "")
+    acknowledged = {position: text for position, text in writer.acknowledged.items() if position >= begin}
+    assert acknowledged and acknowledged.items() <= entries(ran.out).items()
+    assert replicas.stop() == [0, 0, 0]
+    for path in ("r1", "r2", "r3"):
+        ran = offline("log", "read", "--path", path, "--from", "0", "--to", str(begin), "--json")
+        assert ran.status == 1 and f"positions 0 to {begin - 1} are truncated" in ran.err
+        assert list(entries(ran.out)) == [begin]

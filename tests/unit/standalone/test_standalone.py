@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.broker.consensus.founding import Address
 from tidelog.config.errors import ConfigError
-from tidelog.model.errors import NotController, TooLarge
+from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, NotController, TooLarge
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.standalone.client import LogClient
 from tidelog.standalone.directory import DirectoryRefused
@@ -225,13 +226,12 @@ async def test_two_wiped_of_three_never_begin_a_log_of_their_own(group: Group) -
     with pytest.raises(NotController):
         await group.client().append(b"b", deadline_s=1.0)
     assert await group.voter_ids() == [0, 0, 0]
-    await group.begin(3)
-    for node in (1, 2, 3):
-        await group.started(node)
-    assert {replica.log_id for replica in group.replicas.values()} == {group.replicas[3].log_id}
-    await until(
-        lambda: all(replica.learned_end >= group.replicas[3].learned_end for replica in group.replicas.values())
-    )
+    with capture_logs() as lines:
+        await group.begin(3)
+        await group.started(3)
+        await until(lambda: any("nodes 1, 2 lost the log" in line.get("waits", "") for line in lines))
+    assert any("read what is left with `tidelog log read`" in line.get("waits", "") for line in lines)
+    assert [replica.log_id for replica in group.replicas.values()] == ["", "", group.replicas[3].log_id]
     assert await group.texts() == ["a"], (
         "what is left can be read, and no more: a majority of the voters' disks is lost"
     )
@@ -305,3 +305,83 @@ async def test_a_replica_that_forgot_its_promises_is_not_run(group: Group) -> No
         await group.begin(1)
     with pytest.raises(DirectoryRefused, match="what is left"):
         initialise_directory(str(group.directory(1)))
+
+
+# -- truncation --------------------------------------------------------------------------------------------------------
+
+
+async def positions(group: Group, node: int) -> tuple[int, int]:
+    """Where the log begins and ends at this replica."""
+    part = (await group.client().extents())[group.servers[node - 1]]
+    return part.begin, part.end
+
+
+async def texts_from(group: Group, begin: int) -> list[str]:
+    client = group.client()
+    extents = await client.extents()
+    best = max(extents, key=lambda server: extents[server].end)
+    found = [one async for one in client.read([best], begin, extents[best].end)]
+    return [one.payload[1:].decode() for one in found if one.payload is not None and one.payload[:1] == b"\0"]
+
+
+async def truncated(group: Group, begin: int) -> None:
+    """Has the log truncated; returns when every replica has done so."""
+    assert await group.client().truncate(begin, deadline_s=WAIT_S) == begin
+    async with asyncio.timeout(WAIT_S):
+        while any(part.begin < begin for part in (await group.client().extents()).values()):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_truncated_log_begins_where_it_was_told(group: Group) -> None:
+    await group.found(3)
+    *_, third, fourth = await group.append("a", "b", "c", "d")
+    await truncated(group, third)
+    assert await texts_from(group, third) == ["c", "d"]
+    assert await group.client().truncate(0, deadline_s=WAIT_S) == third, "a log never begins earlier again"
+    with pytest.raises(InvalidRequest, match="it cannot begin at"):
+        await group.client().truncate(fourth + 100, deadline_s=WAIT_S)
+
+
+async def test_replicas_start_again_from_the_floor_of_a_truncated_log(group: Group) -> None:
+    await group.found(3)
+    await truncated(group, (await group.append("a", "b", "c"))[-1])
+    for node in (1, 2, 3):
+        await group.stop(node)
+    for node in (1, 2, 3):
+        await group.begin(node)
+    await asyncio.gather(*map(group.voting, (1, 2, 3)))
+    (fourth,) = await group.append("d")
+    assert await group.voter_ids() == [1, 2, 3]
+    begin, end = await positions(group, await group.leader())
+    assert begin > 0 and end > fourth
+    assert await texts_from(group, begin) == ["c", "d"]
+
+
+async def test_wiped_replicas_join_a_truncated_log_one_after_the_other(group: Group) -> None:
+    """In the end nobody is left that has read the log's head: what it noted there was handed on."""
+    await group.found(3)
+    await truncated(group, (await group.append("a", "b"))[-1])
+    for node in (1, 2, 3):
+        await group.wipe(node)
+        await group.begin(node)
+        await group.voting(node)
+    assert sorted(await group.voter_ids()) == [4, 5, 6]
+    for node in (1, 2, 3):
+        await group.stop(node)
+    for node in (1, 2, 3):
+        await group.begin(node)
+    await asyncio.gather(*map(group.voting, (1, 2, 3)))
+    (third,) = await group.append("c")
+    await truncated(group, third)
+    assert await texts_from(group, third) == ["c"]
+
+
+async def test_nothing_is_truncated_that_a_voter_may_lack(group: Group) -> None:
+    await group.found(3)
+    leader = await group.leader()
+    away = leader % 3 + 1
+    await group.stop(away)
+    _, second = await group.append("a", "b")
+    with pytest.raises(LeaderNotAvailable, match=f"server {away} .* does not tell"):
+        await group.client().truncate(second, deadline_s=WAIT_S)
+    assert await group.texts() == ["a", "b"]

@@ -1,10 +1,11 @@
-"""A log by itself whose machines crash, pause, lose their disks and each other, in virtual time: what was acknowledged
-is where it was said to be, on every replica, and nothing is there twice."""
+"""A log by itself whose machines crash, pause, lose their disks and each other, in virtual time, and whose head is
+truncated: what was acknowledged behind it is where it was said to be, on every replica, and nothing is there twice."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 from msgspec import structs
@@ -14,7 +15,7 @@ from tidelog.broker.consensus.founding import Address
 from tidelog.broker.consensus.log_member import LogMember
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import Voter
-from tidelog.model.errors import ControllerLost, NotController
+from tidelog.model.errors import ControllerLost, LeaderNotAvailable, NotController
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.state import Status
 from tidelog.replication.paxos.voters import Membership, VoterSet
@@ -31,7 +32,7 @@ from tidelog.standalone.replica import LogReplica
 
 PORT = 5050
 NODES = (1, 2, 3)
-SEED_WITH_AMNESIA = 27
+SEED_WITH_AMNESIA = 1
 """Here a disk is wiped that a majority needs: if it voted all the same, two values would be chosen."""
 QUICK = (0, SEED_WITH_AMNESIA)
 SEEDS = range(60)
@@ -84,6 +85,7 @@ class Story:
     def __init__(self, seed: int, quiet_s_max: float) -> None:
         self._quiet_s_max = quiet_s_max
         self.rng = stream(seed, "story")
+        self._truncating = stream(seed, "truncation")
         self.network = SimNetwork(stream(seed, "network"))
         self.servers = [(f"10.0.0.{node}", PORT) for node in NODES]
         self.machines = [LogMachine(f"{seed}", node, self.servers, self.network) for node in NODES]
@@ -91,6 +93,8 @@ class Story:
         self.unknown: set[bytes] = set()
         self.seen: Counter[str] = Counter()
         self.is_over = False
+        self.truncated = 0
+        """Where the log was asked to begin."""
 
     def client(self) -> LogClient:
         clock = SimClock(asyncio.get_running_loop())
@@ -112,6 +116,20 @@ class Story:
                 assert position > max(self.acknowledged, default=-1)
                 self.acknowledged[position] = content
             await asyncio.sleep(self.rng.uniform(0.0, 0.2))
+        await client.close()
+
+    async def truncate(self) -> None:
+        """Has the log begin at an entry of the last ones, now and then."""
+        client = self.client()
+        while not self.is_over:
+            await asyncio.sleep(self._truncating.expovariate(0.3))
+            if not self.acknowledged:
+                continue
+            begin = self._truncating.choice(list(self.acknowledged)[-20:])
+            self.truncated = max(self.truncated, begin)
+            with suppress(ControllerLost, NotController, LeaderNotAvailable):
+                await client.truncate(begin, deadline_s=10.0)
+                self.seen["truncated"] += 1
         await client.close()
 
     def is_settled(self) -> bool:
@@ -162,14 +180,14 @@ class Story:
         for machine in self.machines:
             await machine.initialise()
             await machine.boot()
-        writer = asyncio.create_task(self.write())
+        clients = [asyncio.create_task(self.write()), asyncio.create_task(self.truncate())]
         for _ in range(STEPS):
             await asyncio.sleep(self.rng.expovariate(1.0))
             await self.misfortune()
         self.network.heal()
         await self.revive()
         self.is_over = True
-        await writer
+        await asyncio.gather(*clients)
         async with asyncio.timeout(self._quiet_s_max):
             while not self.is_settled():
                 await asyncio.sleep(0.1)
@@ -178,19 +196,24 @@ class Story:
             await machine.kill()
 
     async def check(self) -> None:
-        logs = [await self.read(server) for server in self.servers]
+        client = self.client()
+        begin = max(part.begin for part in (await client.extents()).values())
+        await client.close()
+        assert begin <= self.truncated
+        logs = [await self.read(server, begin) for server in self.servers]
         assert logs[0] == logs[1] == logs[2]
-        assert self.acknowledged and self.acknowledged.items() <= logs[0].items()
+        acknowledged = {position: content for position, content in self.acknowledged.items() if position >= begin}
+        assert self.acknowledged and acknowledged.items() <= logs[0].items()
         contents = list(logs[0].values())
         assert len(contents) == len(set(contents)), "something is there twice"
         assert set(contents) - set(self.acknowledged.values()) <= self.unknown
 
-    async def read(self, server: Address) -> dict[int, bytes]:
+    async def read(self, server: Address, begin: int) -> dict[int, bytes]:
         """The users' entries at one replica."""
         client = self.client()
         end = (await client.extents())[server].end
-        found = [one async for one in client.read([server], 0, end)]
-        assert [one.entry.position for one in found] == list(range(end))
+        found = [one async for one in client.read([server], begin, end)]
+        assert [one.entry.position for one in found] == list(range(begin, end))
         await client.close()
         entries = {
             one.entry.position: split_entry(one.payload or b"")

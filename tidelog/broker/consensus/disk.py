@@ -103,6 +103,8 @@ class ReplicaDisk:
         self._facts_stored = 0
         self._has_facts = asyncio.Event()
         self._facts_written = asyncio.Event()
+        self._flushed = asyncio.Event()
+        """Set by each flush, and when the disk fails."""
         self._has_failed = False
         self._unwritten: deque[_Unwritten] = deque()
         self._retry: asyncio.TimerHandle | None = None
@@ -195,6 +197,19 @@ class ReplicaDisk:
         self._newest = self._encode_facts(metadata)
         self._facts_asked += 1
         self._has_facts.set()
+
+    async def flush(self) -> bool:
+        """Writes what was put off, and returns when all that was persisted so far is durable. False if it cannot be:
+        there is no room, or the disk has failed."""
+        self.resume()
+        if self._unwritten:
+            return False
+        end = self._end
+        while self._store.durable_end < end and not self._has_failed:
+            self._flushed.clear()
+            self._log_writer.submit(self)
+            await self._flushed.wait()
+        return not self._has_failed
 
     async def end(self, metadata: Metadata) -> None:
         """Writes what waits, and then these facts, which tell of an end in good order. If that fails, or takes too
@@ -294,6 +309,7 @@ class ReplicaDisk:
 
     def on_flushed(self) -> None:
         """The log writer's report."""
+        self._flushed.set()
         if self._store.offline_reason is not None:
             self.fail(self._store.offline_reason)
         else:
@@ -313,6 +329,7 @@ class ReplicaDisk:
         """The disk has failed, for good: nothing that was not reported can be relied on."""
         if not self._has_failed:
             self._has_failed = True
+            self._flushed.set()
             self._writes.clear()
             self._unwritten.clear()
             self._store.journal.take_offline(reason)

@@ -11,7 +11,9 @@ machine. A leader appends; all others, voters and learners alike, follow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
 
 from tidelog.broker.consensus.delivery import Delivery
 from tidelog.broker.consensus.disk import ReplicaDisk
@@ -49,7 +51,7 @@ from tidelog.replication.paxos.events import (
 from tidelog.replication.paxos.messages import PromiseRequest, WriteRequest
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.numbers import NODE_MAX
-from tidelog.replication.paxos.state import Kind, Status
+from tidelog.replication.paxos.state import Kind, Prefix, Status
 from tidelog.replication.paxos.voters import (
     InvalidVoters,
     Membership,
@@ -94,12 +96,13 @@ class ElectedLog:
         leader: LeaderListener,
         *,
         delivered: int = 0,
+        encode_floor: Callable[[Prefix], bytes] = msgspec.msgpack.encode,
     ) -> None:
         """`membership` tells who voted where the log begins; the state machine stands at the position `delivered`, by
-        its snapshot."""
+        its snapshot, or by what `encode_floor` keeps beside the floor."""
         self.node_id = member.node_id
         self.routes = Routes(context.notify)
-        self.disk = ReplicaDisk(member.store, context.log_writer, member.encode_facts)
+        self.disk = ReplicaDisk(member.store, context.log_writer, member.encode_facts, floor=encode_floor)
         self._member = member
         self._listener = listener
         me = membership.voter_of(member.node_id, member.incarnation)

@@ -27,6 +27,10 @@ class Past:
     """The id of that cluster; empty if it is not known."""
     generation: int = 0
     """The cluster's generation, as far as the directory knows: the broker joins no older one."""
+    log: str = "the metadata log"
+    """The name of the log that is founded or joined."""
+    remedy: str = RECOVER
+    """The operator's way out if what is lost does not come back."""
 
     @property
     def remembers(self) -> str | None:
@@ -50,13 +54,13 @@ def waiting_for(past: Past, answers: Sequence[QuorumDescribed], silent: Sequence
     if without:
         parts.append(f"{_nodes(without)} lost the metadata log of a cluster, too")
     if lost:
-        parts.append(f"{_nodes(lost)} lost the metadata log, so the voters that are left are no majority")
+        parts.append(f"{_nodes(lost)} lost {past.log}, so the voters that are left are no majority")
     if silent:
         parts.append(f"it waits for the brokers at {', '.join(silent)}, which do not answer")
     elif not answers:
         parts.append("it knows no other broker: name one with --join (cluster.join)")
     if without or lost or not past.may_found:
-        parts.append(RECOVER)
+        parts.append(past.remedy)
     return "; ".join(parts) or "it waits for the other voters to agree on a new cluster"
 
 

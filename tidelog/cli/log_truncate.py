@@ -1,0 +1,49 @@
+"""`tidelog log truncate`: gives up the head of a log by itself, which nobody needs any more.
+
+Only whoever writes a log knows what of it is of no more use: what an entry behind it says again, as a snapshot does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.imports import imported
+from tidelog.cli.log_replica import Address, Servers, parse_servers
+from tidelog.cli.terminal import CommandError
+from tidelog.model.errors import TidelogError
+
+TRUNCATE_S_MAX = 30.0
+
+
+def truncate(
+    begin: Annotated[int, typer.Option("--to", min=0, metavar="P", help="The first position that is kept.")],
+    servers: Servers = None,
+) -> None:
+    """Give up the entries of a replicated log before a position, for good.
+
+    Every voter must run, and must have these entries on its disk; otherwise nothing is given up, and the exit status is
+    1. A log that begins later already stays as it is. Replicas that join afterwards have the log from there on. Space
+    on the disks is given back a segment of the journal (32 MiB) at a time.
+
+    \b
+    Examples:
+      tidelog log truncate --servers a:5050,b:5050,c:5050 --to 100000
+    """
+    try:
+        begins = asyncio.run(_truncate(parse_servers(servers), begin))
+    except TidelogError as error:
+        raise CommandError(f"the log cannot be truncated: {error.message}") from None
+    print(f"the log begins at position {begins}")
+
+
+async def _truncate(servers: Sequence[Address], begin: int) -> int:
+    client = imported("tidelog.standalone.process").make_client(servers)
+    try:
+        begins: int = await client.truncate(begin, deadline_s=TRUNCATE_S_MAX)
+        return begins
+    finally:
+        await client.close()
