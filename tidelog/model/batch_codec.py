@@ -86,6 +86,17 @@ def encode_batch(
     return batch
 
 
+def empty_batch(base_offset: int, next_offset: int, leader_epoch: int) -> bytes:
+    """A sound batch without records, that takes the offsets [base_offset, next_offset)."""
+    batch = bytearray(HEADER_BYTES)
+    HEADER.pack_into(
+        batch, 0, base_offset, HEADER_BYTES - 12, leader_epoch, MAGIC, 0, Compression.NONE,
+        next_offset - base_offset - 1, -1, -1, -1, -1, -1, 0,
+    )  # fmt: skip
+    seal(batch)
+    return bytes(batch)
+
+
 def spread_control_batch(
     key: bytes | None,
     value: Buffer | None,

@@ -36,7 +36,7 @@ class AcceptedLoss:
     via: int
     """Node id of the broker that was asked."""
     statements: tuple[LossStatement, ...] = ()
-    """By node id."""
+    """They are in order of node ids."""
     digests: tuple[str, ...] = ()
     """The digests, in hex, of the batches that lay there, as far as a catalog row still names them."""
 

@@ -1,10 +1,16 @@
-"""The damage that a log knows of, until it is repaired or truncated."""
+"""The damage that a log knows of, until it is repaired, truncated or given up.
+
+What an operator has given up (`LostRanges`) counts as damaged no more: nobody looks for copies of it, and readers pass
+it.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import replace
 
+from tidelog.model.losses import LostRanges
 from tidelog.storage.segment import Damage
 
 RANGES_MAX = 4_096
@@ -16,6 +22,8 @@ class DamageList:
 
     def __init__(self) -> None:
         self._ranges: list[Damage] = []
+        self.lost = LostRanges()
+        """The ranges that are given up."""
         self.on_news: Callable[[], None] = _nobody
         """Called when something is found damaged that was not known to be."""
 
@@ -26,9 +34,19 @@ class DamageList:
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
+    def give_up(self, lost: LostRanges) -> None:
+        """Takes other ranges for given up."""
+        self.lost = lost
+        for start, end in lost:
+            self.forget(start, end)
+
     def note(self, damage: Damage) -> None:
-        """Remembers a range, in the place of what was known about its offsets, if there is room, and tells if it is
-        news."""
+        """Remembers a range, but for what is given up, in the place of what was known about its offsets, if there is
+        room, and tells if it is news."""
+        for start, end in self.lost.rest(damage.start, damage.end):
+            self._note(damage if (start, end) == (damage.start, damage.end) else replace(damage, start=start, end=end))
+
+    def _note(self, damage: Damage) -> None:
         at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
         if at < len(self._ranges) and self._ranges[at] == damage:
             return

@@ -4,13 +4,28 @@ producers where one of them begins."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
+from tidelog.model.batch_codec import empty_batch
 from tidelog.model.errors import DamagedBatch
+from tidelog.model.ports import Buffer
 from tidelog.model.producers import ProducerState
 from tidelog.storage.log_state import LogState
 from tidelog.storage.segment import Damage, Entry, Extent, Segment
 from tidelog.storage.trails import read_trails
+
+FILLER_OFFSETS_MAX = (1 << 31) - 1
+"""A batch can take so many offsets."""
+
+
+class PassingRead(NamedTuple):
+    """A read that passes what was given up."""
+
+    extent: Extent
+    lost: tuple[int, int] | None
+    """The offsets [start, end) that were passed before the first batch."""
 
 
 class LogReader:
@@ -71,6 +86,54 @@ class LogReader:
             raise self._damaged(extent.damage)
         return extent
 
+    def read_passing(self, offset: int, bytes_max: int, end_offset: int) -> PassingRead:
+        """Reads as `read` does, but goes on behind what was given up, whatever lies there. So readers are shown the
+        log. The range that holds `offset` is passed first; the read ends where another one begins."""
+        self._state.require_in_range(offset, self._state.tail.offset)
+        lost = self._state.damage.lost
+        begin = min(lost.past(offset), max(end_offset, offset))
+        following = lost.from_offset(begin)
+        limit = end_offset if following is None else min(end_offset, following[0])
+        passed = (offset, begin) if begin > offset else None
+        if begin >= limit:
+            return PassingRead(Extent(b"", begin, None), passed)
+        return PassingRead(self.read(begin, bytes_max, limit), passed)
+
+    def read_filling(self, offset: int, bytes_max: int, end_offset: int) -> Sequence[Buffer]:
+        """Reads for another replica's log: of what was given up it gets batches without records, so that its
+        offsets and epochs are those of this log."""
+        lost = self._state.damage.lost
+        begin = min(lost.past(offset), end_offset)
+        if begin > offset:
+            return tuple(self.fillers(offset, begin))
+        return (self.read_passing(offset, bytes_max, end_offset).extent.data,)
+
+    def fillers(self, start: int, end: int) -> Iterator[bytes]:
+        """Yields batches without records that take the offsets [start, end), each of the leader epoch that this log
+        has there."""
+        lineage = self._state.lineage
+        while start < end:
+            following = bisect_right(lineage, start, key=lambda begun: begun[1])
+            epoch = lineage[max(following - 1, 0)][0] if lineage else self._state.tail.epoch
+            stop = min(end, start + FILLER_OFFSETS_MAX)
+            if following < len(lineage):
+                stop = min(stop, lineage[following][1])
+            yield empty_batch(start, stop, epoch)
+            start = stop
+
+    def has_bytes_passing(self, offset: int, size: int, end_offset: int) -> bool:
+        """Tells what `has_bytes` does, of what `read_passing` shows: it has nothing to wait for where a range begins
+        that was given up. Raises `OffsetOutOfRange`."""
+        self._state.require_in_range(offset, self._state.tail.offset)
+        lost = self._state.damage.lost
+        begin = lost.past(offset)
+        if begin >= end_offset:
+            return False
+        following = lost.from_offset(begin)
+        if following is not None and following[0] < end_offset:
+            return True
+        return size <= 1 or self.has_bytes(begin, size, end_offset)
+
     def has_bytes(self, offset: int, size: int, end_offset: int) -> bool:
         """True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read` names.
 
@@ -88,12 +151,16 @@ class LogReader:
         return False
 
     def batch_since(self, timestamp_ms: int, end_offset: int) -> Extent | None:
-        """The first batch below `end_offset` with a record of that timestamp or later.
+        """The first batch below `end_offset` with a record of that timestamp or later. Passes what was given up.
 
         Raises `DamagedBatch` if it is damaged, or if one right before it is, which may have been it.
         """
-        start = self._state.log_start_offset
+        lost = self._state.damage.lost
+        start = lost.past(self._state.log_start_offset)
         entry = self._first_since(start, timestamp_ms)
+        while entry is not None and lost.past(max(start, _start(entry))) > max(start, _start(entry)):
+            start = lost.past(max(start, _start(entry)))
+            entry = self._first_since(start, timestamp_ms)
         if isinstance(entry, Damage):
             raise self._damaged(entry)
         if entry is None or entry.next_offset > end_offset:
@@ -129,7 +196,13 @@ class LogReader:
         return list(trails.producers.items() if trails.has_checkpoint else state.producers.states_before(offset))
 
     def _damaged(self, damage: Damage) -> DamagedBatch:
+        kept = next(self._state.damage.lost.rest(damage.start, damage.end), (damage.start, damage.end))
+        damage = replace(damage, start=kept[0], end=kept[1])
         return DamagedBatch(
             f"offsets {damage.start} to {damage.end - 1} of partition {self._state.identity} are damaged on this "
             f"broker ({damage.reason}); other offsets are not affected"
         )
+
+
+def _start(entry: Entry) -> int:
+    return entry.start if isinstance(entry, Damage) else entry.base_offset

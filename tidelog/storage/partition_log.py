@@ -45,6 +45,8 @@ class PartitionLog(LogState):
         # The parts' methods are the log's own: bound here, so that no call costs two frames.
         self.parts, self.entries, self.extent, self.read = reader.parts, reader.entries, reader.extent, reader.read
         self.has_bytes, self.batch_since = reader.has_bytes, reader.batch_since
+        self.read_passing, self.has_bytes_passing = reader.read_passing, reader.has_bytes_passing
+        self.read_filling, self.fillers = reader.read_filling, reader.fillers
         self.producers_before = reader.producers_before
         self.append, self.roll, self.mark = appender.append, appender.roll, appender.mark
         self.begin_anew = appender.begin_anew
@@ -52,7 +54,7 @@ class PartitionLog(LogState):
         self.delete_records = deleter.delete_records
         self.truncate_to, self.start_over = truncator.truncate_to, truncator.start_over
         self.look_again, self.mend, self.repair = mender.look_again, mender.mend, mender.repair
-        self.damaged_ranges = self.damage.ranges
+        self.damaged_ranges, self.give_up = self.damage.ranges, self.damage.give_up
 
     @property
     def is_dirty(self) -> bool:

@@ -7,6 +7,8 @@ asked to, or, with `to`, as one streamed answer for a whole range.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiohttp import web
 from msgspec import Struct
 
@@ -21,8 +23,9 @@ from tidelog.broker.http.media import BATCHES_TYPE, check_batches
 from tidelog.broker.http.produce import refuse_other_content
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
-from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
+from tidelog.model.errors import DamagedBatch, InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.ids import NO_PRODUCER
+from tidelog.model.losses import LostRanges
 from tidelog.model.ports import Buffer
 
 
@@ -117,6 +120,8 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
     call.answer_bytes += piece_bytes
     fetched = await partition.read(offset, bytes_max=piece_bytes)
     end = min(end, fetched.high_watermark)
+    announced = _lost_in(context, call, offset, end)
+    fetched = replace(fetched, lost=tuple(dict.fromkeys((*fetched.lost, *announced))))
     response = web.StreamResponse(headers={"Content-Type": BATCHES_TYPE, **position_headers(call, fetched)})
     await open_stream(call, response)
     try:
@@ -126,10 +131,19 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
             if offset < end:
                 context.admission.refuse_if_ending()
                 fetched = await partition.read(offset, bytes_max=piece_bytes)
+                if not set(fetched.lost) <= set(announced):
+                    raise DamagedBatch("what was given up since the answer began cannot be told in its headers")
     except TidelogError:
-        cut(call)  # a range that stops early must not look complete
+        cut(call)  # a range that stops early, or has a hole that was not told, must not look complete
         raise ConnectionAbortedError("the range cannot be read to its end") from None
     return response
+
+
+def _lost_in(context: Context, call: Call, offset: int, end: int) -> list[tuple[int, int]]:
+    """What of a range was given up, as reads of it tell that piece by piece."""
+    partition = context.face.cluster.topic(call.topic_name()).partitions[call.partition_number()]
+    overlaps = ((max(start, offset), min(stop, end)) for start, stop in LostRanges(partition.losses))
+    return [(start, stop) for start, stop in overlaps if start < stop]
 
 
 def _before(fetched: FetchedBatches, end: int) -> Buffer:

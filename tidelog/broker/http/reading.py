@@ -57,14 +57,16 @@ async def wait_for_data(
 
 
 def position_headers(call: Call, fetched: FetchedBatches) -> dict[str, str]:
-    """Where the log begins and ends, and what is committed, at the moment of a read; and whose copy was read, if the
-    client chose."""
+    """Where the log begins and ends, and what is committed, at the moment of a read; what was given up and is passed by
+    it; and whose copy was read, if the client chose."""
     headers = {
         "Tidelog-High-Watermark": str(fetched.high_watermark),
         "Tidelog-Log-Start-Offset": str(fetched.log_start_offset),
         "Tidelog-Log-End-Offset": str(fetched.log_end_offset),
         "Tidelog-Leader-Epoch": str(fetched.leader_epoch),
     }
+    if fetched.lost:
+        headers["Tidelog-Lost"] = ", ".join(f"{start}-{end - 1}" for start, end in fetched.lost)
     if "replica" in call.query:
         headers["Tidelog-Replica"] = str(fetched.replica)
     return headers

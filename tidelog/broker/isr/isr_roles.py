@@ -18,6 +18,7 @@ from tidelog.broker.isr.follower import Follower, acknowledged_end
 from tidelog.broker.isr.isr_inputs import isr_changed, isr_settings, log_state
 from tidelog.broker.isr.partition import IsrContext, Partition
 from tidelog.broker.isr.settling import Settling, begin_settling, verify_end
+from tidelog.broker.partitions.committed import fill_lost_end
 from tidelog.broker.partitions.replica_logs import is_lost, log_settings
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
 from tidelog.broker.runtime.mapping_union import MappingUnion
@@ -161,6 +162,12 @@ class IsrRoles:
 
     def _lead(self, assigned: Assignment, log: PartitionLog, image: ClusterImage) -> None:
         partition_id, topic, info, config = assigned
+        try:
+            fill_lost_end(log, info.leader_epoch, self._clock.wall_ms())
+        except TidelogError as error:
+            logger.error("a log cannot be filled up", partition=str(partition_id), error=str(error))
+            self._logs.troubled[partition_id] = None
+            return
         core = IsrLeader(
             self._node_id,
             info.leader_epoch,
@@ -174,6 +181,8 @@ class IsrRoles:
             topic.name, partition_id, info.leader_epoch, log, core, config, self._node_id, self._shared
         )
         self.partitions[partition_id] = partition
+        if log.is_dirty:
+            self._log_writer.submit(partition)
         self._tasks.spawn(partition_id, partition.run())
 
     def _follow(self, assigned: Assignment, log: PartitionLog) -> None:

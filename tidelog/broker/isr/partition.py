@@ -214,14 +214,14 @@ class Partition(LedPartition):
     def read_for_follower(self, offset: int, bytes_max: int) -> Sequence[Buffer]:
         """Whole batches from `offset`, committed or not: at most `bytes_max`, but at least one; none at the end.
 
-        From memory, if they were appended lately. Raises as `PartitionLog.read`.
+        From memory, if they were appended lately. Raises as `PartitionLog.read_filling`.
         """
         if offset >= self.log.log_end_offset or bytes_max <= 0:
             return ()
         if recent := self._recent.since(offset, bytes_max):
-            return recent
+            return recent  # if it was given up, it is whole in memory: followers may have it, and show it no more
         self._stats.replica_log_reads += 1
-        return (self.log.read(offset, bytes_max, self.log.log_end_offset).data,)
+        return self.log.read_filling(offset, bytes_max, self.log.log_end_offset)
 
     def producers_for_follower(self) -> bytes:
         """Returns PRODUCER rows of what was known where the log begins: for a follower that begins there, too.

@@ -6,10 +6,10 @@ import asyncio
 from typing import Protocol
 
 from tidelog.broker.runtime.purgatory import Purgatory, Watchers
-from tidelog.model.batch_codec import decode_batch
-from tidelog.model.batch_header import iter_batches
+from tidelog.model.batch_codec import decode_batch, empty_batch
+from tidelog.model.batch_header import RecordBatch, iter_batches, parse_header
+from tidelog.storage.log_reader import FILLER_OFFSETS_MAX, PassingRead
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.segment import Extent
 
 LOOKUP_BYTES = 1 << 20
 REPAIR_S_MAX = 1.0
@@ -26,16 +26,18 @@ class Damageable(Protocol):
 
 async def read_when_repaired(
     replica: Damageable, purgatory: Purgatory, offset: int, bytes_max: int, high_watermark: int
-) -> Extent:
-    """`PartitionLog.read` at a damaged offset, once it is repaired. Raises as that, and `Overloaded`."""
+) -> PassingRead:
+    """`PartitionLog.read_passing` at a damaged offset, once it is repaired, or given up. Raises as that, and
+    `Overloaded`."""
     log = replica.log
 
     def is_repaired() -> bool:
-        return all(not damage.start <= offset < damage.end for damage in log.damaged_ranges())
+        at = log.damage.lost.past(offset)
+        return all(not damage.start <= at < damage.end for damage in log.damaged_ranges())
 
     deadline_s = asyncio.get_running_loop().time() + REPAIR_S_MAX
     await purgatory.wait([replica.watchers], is_repaired, deadline_s)
-    return log.read(offset, bytes_max, high_watermark)
+    return log.read_passing(offset, bytes_max, high_watermark)
 
 
 def has_bytes(log: PartitionLog, offset: int, bytes_min: int, high_watermark: int) -> bool:
@@ -44,7 +46,7 @@ def has_bytes(log: PartitionLog, offset: int, bytes_min: int, high_watermark: in
         return True
     if offset >= high_watermark:
         return False
-    return bytes_min <= 1 or log.has_bytes(offset, bytes_min, high_watermark)
+    return log.has_bytes_passing(offset, bytes_min, high_watermark)
 
 
 def first_since(log: PartitionLog, timestamp_ms: int, high_watermark: int) -> tuple[int, int] | None:
@@ -55,5 +57,15 @@ def first_since(log: PartitionLog, timestamp_ms: int, high_watermark: int) -> tu
             for record in decode_batch(batch):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= log.log_start_offset:
                     return record.offset, record.timestamp_ms
-        extent = log.read(extent.next_offset, LOOKUP_BYTES, high_watermark)
+        extent = log.read_passing(extent.next_offset, LOOKUP_BYTES, high_watermark).extent
     return None
+
+
+def fill_lost_end(log: PartitionLog, leader_epoch: int, now_ms: int) -> None:
+    """Has a log end behind all that was given up, before its broker leads: a replica that never had that, and leads
+    nevertheless, must not give those offsets to records that nobody would be shown. Raises as `PartitionLog.append`."""
+    end = max((end for _, end in log.damage.lost), default=0)
+    while log.log_end_offset < end:
+        stop = min(end, log.log_end_offset + FILLER_OFFSETS_MAX)
+        data = empty_batch(log.log_end_offset, stop, leader_epoch)
+        log.append([RecordBatch(parse_header(data), memoryview(data))], now_ms)

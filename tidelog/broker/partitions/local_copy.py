@@ -68,10 +68,10 @@ class LocalCopy:
         high_watermark = self.replica.high_watermark
         try:
             try:
-                read = log.read(offset, bytes_max, high_watermark)
+                read, lost = log.read_passing(offset, bytes_max, high_watermark)
             except DamagedBatch:
                 self.stats.damaged_reads += 1
-                read = await read_when_repaired(self.replica, self.purgatory, offset, bytes_max, high_watermark)
+                read, lost = await read_when_repaired(self.replica, self.purgatory, offset, bytes_max, high_watermark)
         except OffsetOutOfRange as error:
             error.high_watermark, error.leader_epoch = high_watermark, self.replica.leader_epoch
             raise
@@ -84,6 +84,7 @@ class LocalCopy:
             log.log_end_offset,
             self.replica.leader_epoch,
             self.node_id,
+            () if lost is None else (lost,),
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:

@@ -50,6 +50,8 @@ class FetchedBatches:
     leader_epoch: int
     replica: int
     """Node id of the broker whose copy was read."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """Offsets [start, end) that were given up, and that this read has passed."""
 
 
 class ReadHandle(Protocol):

@@ -12,7 +12,7 @@ nothing, until the metadata have the replica begin anew and its leader has fille
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
@@ -26,6 +26,7 @@ from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.losses import AcceptedLoss, LostRanges
 from tidelog.model.ports import Clock
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
@@ -62,6 +63,7 @@ class ReplicaLogs:
         self.troubled: dict[PartitionId, None] = {}
         self.high_watermarks: dict[PartitionId, int] = {}
         """Of the open logs, when they last changed roles."""
+        self._lost: dict[PartitionId, LostRanges] = {}
         self._manager = manager
         self._clock = clock
         self._stats = stats
@@ -69,6 +71,20 @@ class ReplicaLogs:
 
     def is_open(self, partition_id: PartitionId) -> bool:
         return partition_id in self._manager.logs
+
+    def give_up(self, partition_id: PartitionId, losses: Sequence[AcceptedLoss]) -> bool:
+        """Takes for given up what the metadata says of a partition, in the open log, and in one that is opened; False
+        if that is nothing new."""
+        if not losses and partition_id not in self._lost:
+            return False
+        lost = LostRanges(losses)
+        if list(lost) == list(self._lost.get(partition_id, ())):
+            return False
+        self._lost[partition_id] = lost
+        log = self._manager.logs.get(partition_id)
+        if log is not None:
+            log.give_up(lost)
+        return True
 
     def stands_in(self, partition_id: PartitionId, since: int) -> bool:
         """True if the open log is there in place of one that was begun at this position, and is lost."""
@@ -147,6 +163,7 @@ class ReplicaLogs:
             self.troubled[partition_id] = None
         self._report(f"{topic}-{partition_id.partition}", report)
         self.high_watermarks[partition_id] = report.high_watermark
+        log.give_up(self._lost.get(partition_id, LostRanges()))
         log.damage.on_news = partial(self._found_damage, partition_id)
 
     def check(self, partition_id: PartitionId, log: PartitionLog) -> None:
@@ -174,6 +191,7 @@ class ReplicaLogs:
         """It is removed."""
         self.high_watermarks.pop(partition_id, None)
         self.troubled.pop(partition_id, None)
+        self._lost.pop(partition_id, None)
 
     def _found_damage(self, partition_id: PartitionId) -> None:
         self._stats.damaged_batches += 1

@@ -73,7 +73,7 @@ class PaxosService:
         log = replica.log
         offset = max(asked.offset, log.log_start_offset)
         end = replica.high_watermark
-        data = log.read(offset, size, end).data if offset < end else b""
+        data = b"".join(log.read_filling(offset, size, end)) if offset < end else b""
         producers = b""
         if asked.offset < log.log_start_offset:
             first = parse_header(data).base_offset if data else log.log_start_offset

@@ -1,4 +1,5 @@
-"""Verifying one replica while it serves: every batch below the high watermark is read and checked, a range at a time.
+"""Verifying one replica while it serves: every batch below the high watermark is read and checked, a range at a time;
+what was given up is passed over, for replicas may hold different things there.
 
 The answer tells what is damaged, and a checksum of what the catalog names there. Two replicas with the same checksum of
 a range hold the same batches in it, or know what they should hold; so a few bytes for each range compare a whole
@@ -82,7 +83,8 @@ class Verifier:
         await self._make_durable(holder, end)
         found = await self._read(holder, start, end)
         checksum = xxh3_128()
-        for row in found.rows:
+        rows = [row for row in found.rows if not log.damage.lost.covers(row.base_offset, row.next_offset)]
+        for row in rows:
             checksum.update(row.digest)
         damaged = [one for one in log.damaged_ranges() if one.start < found.next_offset and one.end > start]
         return VerifyReply(
@@ -92,7 +94,7 @@ class Verifier:
             found.size,
             checksum.digest(),
             tuple(DamagedRange(one.start, one.end, one.reason) for one in damaged),
-            tuple(NamedBatch(row.base_offset, row.next_offset, row.epoch, row.digest) for row in found.rows)
+            tuple(NamedBatch(row.base_offset, row.next_offset, row.epoch, row.digest) for row in rows)
             if asked.names_batches
             else (),
         )

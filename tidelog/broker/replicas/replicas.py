@@ -103,6 +103,7 @@ class Replicas:
             await self._stop(partition_id)
         for partition_id, (topic, info) in wanted.items():
             roles = self._roles[topic.commit_protocol]
+            self._give_up(partition_id, info)
             if await roles.serve(self._assignment(partition_id, topic, info), image):
                 await asyncio.sleep(0)
         for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
@@ -110,6 +111,13 @@ class Replicas:
         await self._note_held(wanted, image)
         self.position = image.position
         self._on_metadata_applied()
+
+    def _give_up(self, partition_id: PartitionId, info: PartitionInfo) -> None:
+        """Tells the log what of it is given up, and whoever waits for a repair of that."""
+        if self._logs.give_up(partition_id, info.losses) and partition_id in self.holders:
+            holder = self.holders[partition_id]
+            holder.watchers.wake_all()
+            holder.on_flushed()
 
     async def _note_held(self, wanted: Mapping[PartitionId, tuple[Topic, PartitionInfo]], image: ClusterImage) -> None:
         """Before this image counts as in force here: from then on a log of it that is missing is lost."""

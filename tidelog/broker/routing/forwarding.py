@@ -125,6 +125,7 @@ class ForwardedRequests:
             fetched.log_end_offset,
             fetched.leader_epoch,
             fetched.replica,
+            fetched.lost,
         )
         return Answer(message, (fetched.data,) if fetched.data else ())
 

@@ -76,6 +76,7 @@ class BatchesRead(msgspec.Struct, frozen=True, tag=True):
     log_end_offset: int
     leader_epoch: int
     replica: int
+    lost: tuple[tuple[int, int], ...] = ()
 
 
 class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):

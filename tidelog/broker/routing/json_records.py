@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -53,8 +54,11 @@ async def read_records(
     """The records from `offset` on, up to `bytes_max` but at least one. Steps over batches that have none to show:
     control batches, and what compaction emptied. Raises as `ReadHandle.read`, or `FormatMismatch` for a batch that
     cannot be opened, if it is the first."""
+    lost: tuple[tuple[int, int], ...] = ()
     while True:
         fetched = await partition.read(offset, bytes_max=bytes_max)
+        lost = (*lost, *fetched.lost)
+        fetched = replace(fetched, lost=lost)
         records: list[StoredRecord] = []
         size = 0
         for batch in iter_batches(fetched.data):

@@ -169,6 +169,7 @@ class PeerPartition:
             read.log_end_offset,
             read.leader_epoch,
             read.replica,
+            read.lost,
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
