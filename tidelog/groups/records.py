@@ -10,7 +10,7 @@ it would have another group than the one before it had.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -50,6 +50,8 @@ class InstanceKey(Key, frozen=True, tag="instance"):
     instance: str
 
 
+MEMBER_KEYS: Final = (MemberKey, TargetKey, CurrentKey)
+"""The kinds that say something of one member."""
 AnyKey: TypeAlias = GroupKey | MemberKey | TargetKey | CurrentKey | OffsetKey | InstanceKey
 
 # -- values ----------------------------------------------------------------------------------------------------------

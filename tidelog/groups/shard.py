@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from tidelog.groups.group import Group
-from tidelog.groups.records import AnyKey, Gone, GroupLogRecord, InstanceKey, InstanceRecord
+from tidelog.groups.records import MEMBER_KEYS, AnyKey, Gone, GroupLogRecord, InstanceKey, InstanceRecord
 
 
 class Shard:
@@ -43,6 +45,16 @@ class Shard:
             group.remove(key)
             if group.is_nothing:
                 del self.groups[key.group]
+
+    def forget_members(self, now_ms: int) -> None:
+        """Takes all members out of all groups, as they may not be what the log has told: a part of it is lost. The
+        epochs rise, so that no member of before is taken for one that comes."""
+        for group in self.groups.values():
+            for key in list(group.live_keys()):
+                if isinstance(key, MEMBER_KEYS):
+                    group.remove(key)
+            if group.record is not None and group.record.empty_since_ms is None:
+                group.apply(msgspec.structs.replace(group.record, epoch=group.record.epoch + 1, empty_since_ms=now_ms))
 
     def live_records(self) -> Iterator[GroupLogRecord]:
         """All that there is. The shard may change meanwhile: each record is what its key has when it is asked for, so

@@ -138,6 +138,8 @@ class InstanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     fetch_bytes_min: int = 1
     request_timeout_ms: int = 1000
     """How long a read waits for records, if it does not say."""
+    on_loss: Literal["fail", "skip"] = "fail"
+    """What a read does where records are lost, and an operator has accepted that (`on.loss`)."""
 
 
 class CreateInstance(GroupRequest, frozen=True, tag=True, kw_only=True):

@@ -64,8 +64,8 @@ def load_without_a_claim() -> Iterator[None]:
     async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
         return (await partition.extent()).high_watermark
 
-    async def all_there_is(partition: LedPartition, claimed: int) -> Loaded:
-        loaded = await load(partition, claimed)
+    async def all_there_is(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
+        loaded = await load(partition, claimed, now_ms)
         return Loaded(loaded.shard, partition.log.log_end_offset)
 
     with patched(coordinator, "claim", claim), patched(coordinator, "load", all_there_is):

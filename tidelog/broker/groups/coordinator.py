@@ -32,6 +32,7 @@ from tidelog.model.errors import (
     TidelogError,
 )
 from tidelog.model.groups import AnyGroupRequest, Heartbeat
+from tidelog.model.lost_ranges import format_lost
 from tidelog.model.ports import Entropy
 from tidelog.transport.backoff import Backoff
 
@@ -143,15 +144,23 @@ class Coordinator:
         began_s = around.clock.monotonic_s()
         if self._claimed is None:
             self._claimed = await claim(self.partition, around.node_id, around.clock.wall_ms())
-        state = CoordinatorState(self.partition, await load(self.partition, self._claimed), around, self._changed)
+        loaded = await load(self.partition, self._claimed, around.clock.wall_ms())
+        state = CoordinatorState(self.partition, loaded, around, self._changed)
         self._claimed = None
+        if loaded.lost:
+            logger.error(
+                "records of groups are lost, and that was accepted: members join again, and committed offsets may be "
+                "older ones",
+                partition=f"{self.partition.topic}-{self.partition.partition}",
+                offsets=format_lost(loaded.lost),
+            )
         around.stats.group_loads += 1
         around.stats.group_load_seconds += around.clock.monotonic_s() - began_s
         return state
 
     async def _serve(self, state: CoordinatorState) -> None:
         """Until it fails, which it raises."""
-        chores, copying = Chores(state, self._context), CopyForward(state, self._context.stats)
+        chores, copying = Chores(state, self._context), CopyForward(state, self._context.stats, is_due=bool(state.lost))
         self._backoff.reset()
         self._trouble = None
         self._state, self._chores = state, chores

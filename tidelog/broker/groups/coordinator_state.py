@@ -93,6 +93,7 @@ class CoordinatorState:
     ) -> None:
         self.partition = partition
         self.shard = loaded.shard
+        self.lost = loaded.lost
         self.end_offset = loaded.end
         """Where the log ends, as far as it is committed: the next append must be there."""
         silent_from_s = _silent_from_s(loaded.predecessor, context)

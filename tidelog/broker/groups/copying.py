@@ -42,10 +42,11 @@ class Piece(NamedTuple):
 
 
 class CopyForward:
-    """Of one state. `run` is its task."""
+    """Of one state. `run` is its task. With `is_due` it copies at once, however short the log is."""
 
-    def __init__(self, state: CoordinatorState, stats: Stats) -> None:
+    def __init__(self, state: CoordinatorState, stats: Stats, *, is_due: bool = False) -> None:
         self._state = state
+        self._is_due_anyway = is_due
         self._stats = stats
         self._look_at = LENGTH_MIN
         """The length at which it is worth counting what is live."""
@@ -53,9 +54,10 @@ class CopyForward:
     async def run(self) -> None:
         """Copies whenever it is due, until cancelled."""
         while True:
-            if self._is_due():
+            if self._is_due_anyway or self._is_due():
                 try:
                     await self._copy()
+                    self._is_due_anyway = False
                 except TidelogError as error:
                     logger.warning("the groups' log stays long for now", error=error.message)
                     self._look_at = 2 * self._length

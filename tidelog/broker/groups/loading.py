@@ -6,11 +6,17 @@ of the one before (`expected_end`), so that it learns at once if the log has got
 
 A batch that is damaged is never passed over: without it the groups would be others. It is waited for, as it is
 repaired from another replica's copy. Reading is done in pieces, between which others have their turn.
+
+What an operator has given up is passed, since nobody would coordinate these groups again otherwise. Committed offsets,
+groups and REST consumers are then what the rest of the log says, so that some committed offsets may be older ones. Of
+members nothing is kept, for who holds a partition cannot be told from a part of the records: whoever is there joins
+again. The log is copied forward at once, and is whole again without the lost part.
 """
 
 from __future__ import annotations
 
 import asyncio
+from itertools import starmap
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,11 +24,12 @@ import msgspec
 from tidelog.broker.groups.outbox import Entry
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.proposals import ACKS_ALL
-from tidelog.groups.records import UnknownGroupRecord, decode
+from tidelog.groups.records import MEMBER_KEYS, UnknownGroupRecord, decode
 from tidelog.groups.shard import Shard
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, parse_header
 from tidelog.model.errors import DamagedBatch, InvalidBatch
+from tidelog.model.lost_ranges import LostRange, within
 from tidelog.model.records import Record
 
 CLAIM_KEY: Final = b'{"kind":"claim"}'
@@ -45,6 +52,8 @@ class Loaded(NamedTuple):
     end: int
     predecessor: int | None = None
     """Node id of the coordinator before; None if the log does not say."""
+    lost: tuple[LostRange, ...] = ()
+    """Accepted losses that were passed."""
 
 
 async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
@@ -73,22 +82,26 @@ async def append(
     return receipt.base_offset
 
 
-async def load(partition: LedPartition, claimed: int) -> Loaded:
+async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
     """What the log says before the claim. Raises `DamagedBatch`, or as `LedPartition.read`."""
     shard, predecessor = Shard(), None
+    lost: list[LostRange] = []
     offset = (await partition.extent()).log_start_offset
     while offset < claimed:
         fetched = await partition.read(offset, bytes_max=PIECE_BYTES)
         assert fetched.next_offset > offset, "all before the claim is committed"
+        lost += within(starmap(LostRange, fetched.lost), offset, claimed)
         for batch in iter_batches(fetched.data):
             if batch.header.base_offset < claimed:
-                predecessor = await _replay(shard, batch, offset) or predecessor
+                predecessor = await _replay(shard, batch, offset, has_members=not lost) or predecessor
         offset = fetched.next_offset
-    return Loaded(shard, claimed + 1, None if predecessor is None else predecessor.node_id)
+    if lost:
+        shard.forget_members(now_ms)
+    return Loaded(shard, claimed + 1, None if predecessor is None else predecessor.node_id, tuple(lost))
 
 
-async def _replay(shard: Shard, batch: RecordBatch, begin: int) -> Claim | None:
-    """Returns the batch's last claim."""
+async def _replay(shard: Shard, batch: RecordBatch, begin: int, *, has_members: bool) -> Claim | None:
+    """Applies the records of a batch, without those of members unless it `has_members`. Returns its last claim."""
     found: Claim | None = None
     try:
         for count, record in enumerate(decode_batch(batch)):
@@ -97,7 +110,9 @@ async def _replay(shard: Shard, batch: RecordBatch, begin: int) -> Claim | None:
             if record.key == CLAIM_KEY:
                 found = msgspec.json.decode(record.value or b"", type=Claim)
             elif record.offset >= begin:
-                shard.apply(decode(record.key or b"", record.value))
+                known = decode(record.key or b"", record.value)
+                if has_members or not isinstance(known.key, MEMBER_KEYS):
+                    shard.apply(known)
     except (InvalidBatch, UnknownGroupRecord, msgspec.DecodeError) as error:
         raise DamagedBatch(f"the batch at offset {batch.header.base_offset} cannot be read: {error}") from error
     return found

@@ -28,6 +28,7 @@ T = TypeVar("T", bound=str)
 
 _FORMATS: Final[tuple[RecordForm, ...]] = ("binary", "json", "text")
 _RESETS: Final[tuple[Literal["earliest", "latest", "none"], ...]] = ("earliest", "latest", "none")
+_ON_LOSS: Final[tuple[Literal["fail", "skip"], ...]] = ("fail", "skip")
 
 
 class NewConsumer(Body, kw_only=True):
@@ -45,6 +46,7 @@ class NewConsumer(Body, kw_only=True):
     fetch_bytes_min_too: int | str | None = field(default=None, name="responseMinBytes")
     request_timeout_ms: int | str | None = field(default=None, name="consumer.request.timeout.ms")
     request_timeout_ms_too: int | str | None = field(default=None, name="requestWaitMs")
+    on_loss: str | None = field(default=None, name="on.loss")
     client_id: Ignored = field(default_factory=Raw, name="client.id")
     isolation_level: Ignored = field(default_factory=Raw, name="isolation.level")
     metadata_refresh_ms: Ignored = field(default_factory=Raw, name="topic.metadata.refresh.interval.ms")
@@ -68,6 +70,7 @@ class NewConsumer(Body, kw_only=True):
             auto_commit=self._commits_by_itself(),
             fetch_bytes_min=max(1, fetch_bytes_min or 1),
             request_timeout_ms=request_timeout_ms if timeout_ms is None else timeout_ms,
+            on_loss=_one_of("on.loss", self.on_loss, _ON_LOSS, "fail"),
         )
 
     def named(self, made_up: str) -> str:

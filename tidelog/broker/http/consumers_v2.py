@@ -53,6 +53,7 @@ from tidelog.broker.http.media import Embedded, check_document, embedded_wanted
 from tidelog.broker.http.topics_v2 import ANSWER_TYPE
 from tidelog.model.errors import InvalidRequest, UnknownPartition
 from tidelog.model.groups import check_group_name, pairs
+from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 
 T = TypeVar("T")
 A = TypeVar("A", bound=msgspec.Struct)
@@ -174,10 +175,16 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
             return json_answer([], content_type=(wanted or Embedded.BINARY).value)
         assert isinstance(answer.message, RecordsRead)
         form = Embedded[answer.message.format.upper()]
-        return await send_records(context, call, answer.body, {}, form.value)
+        return await send_records(context, call, answer.body, _lost_header(answer.message), form.value)
     except BaseException:
         consumers.abandon(request)
         raise
+
+
+def _lost_header(read: RecordsRead) -> dict[str, str]:
+    """A read of several partitions names them, other than one of a single partition."""
+    ranges = [f"{topic}-{partition}:{LostRange(start, end)}" for topic, partition, start, end in read.lost]
+    return {LOST_HEADER: ", ".join(ranges)} if ranges else {}
 
 
 def _form_wanted(call: Call) -> Embedded | None:

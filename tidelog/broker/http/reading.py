@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import starmap
 
 from tidelog.broker.face.partitions import FetchedBatches, ReadHandle
 from tidelog.broker.http import params
@@ -11,6 +12,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.produce import check_partition
 from tidelog.model.errors import InvalidRequest, NotAReplica
 from tidelog.model.ids import PartitionId
+from tidelog.model.lost_ranges import LOST_HEADER, LostRange, format_lost
 
 
 def readable_partition(context: Context, call: Call) -> ReadHandle:
@@ -66,7 +68,7 @@ def position_headers(call: Call, fetched: FetchedBatches) -> dict[str, str]:
         "Tidelog-Leader-Epoch": str(fetched.leader_epoch),
     }
     if fetched.lost:
-        headers["Tidelog-Lost"] = ", ".join(f"{start}-{end - 1}" for start, end in fetched.lost)
+        headers[LOST_HEADER] = format_lost(starmap(LostRange, fetched.lost))
     if "replica" in call.query:
         headers["Tidelog-Replica"] = str(fetched.replica)
     return headers

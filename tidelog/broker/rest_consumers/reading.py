@@ -24,9 +24,11 @@ from tidelog.model.errors import (
     FormatMismatch,
     OffsetOutOfRange,
     Overloaded,
+    RecordsLost,
     TidelogError,
 )
-from tidelog.model.records import RecordForm
+from tidelog.model.groups import InstanceSettings
+from tidelog.model.lost_ranges import LostRange
 
 READ_BYTES_MAX: Final = 8 << 20
 """Of one answer, whatever the settings say: JSON is built in memory, and in one go."""
@@ -34,6 +36,8 @@ DECODED_BYTES_MAX: Final = 64 << 20
 """What one stored batch may decompress to."""
 BUDGET_BYTES: Final = 64 << 20
 """Record data that reads of all instances of a broker have in hand."""
+LOSSES_TOLD_MAX: Final = 16
+"""Accepted losses that one read skips, or few more: they are told in a header, which clients bound."""
 LOOK_AGAIN_S: Final = 0.25
 """When a partition that could not be asked is asked again."""
 
@@ -73,6 +77,8 @@ class Collected:
     records: list[RecordShown] = field(default_factory=list)
     advanced: dict[Partition, int] = field(default_factory=dict)
     size: int = 0
+    lost: list[tuple[str, int, int, int]] = field(default_factory=list)
+    """Accepted losses that were skipped: topic and partition, and offsets [start, end)."""
     taken_bytes: int = 0
     """Of the budget; the caller gives it back when it has let go of the records."""
 
@@ -109,15 +115,16 @@ class Reader:
         instance.lives.update({handle.topic: handle.topic_id for _, handle, _ in asked})
         return look
 
-    async def collect(self, ready: Sequence[Ready], bytes_max: int, form: RecordForm) -> Collected:
+    async def collect(self, ready: Sequence[Ready], bytes_max: int, settings: InstanceSettings) -> Collected:
         """Records of these partitions, up to `bytes_max` but at least one if there is one. On `Overloaded`, on records
-        that cannot be shown, and on damage it ends with what it has; raises that if it has nothing."""
+        that cannot be shown, on damage, and on losses that are not to be skipped it ends with what it has; raises that
+        if it has nothing."""
         found = Collected()
         for partition, handle, offset in ready:
             try:
-                await self._collect_one(found, partition, handle, offset, bytes_max, form)
-            except (FormatMismatch, DamagedBatch, Overloaded):
-                if not found.records:
+                await self._collect_one(found, partition, handle, offset, bytes_max, settings)
+            except (FormatMismatch, DamagedBatch, RecordsLost, Overloaded):
+                if not (found.records or found.lost):
                     self.budget.give_back(found.taken_bytes)
                     raise
                 break
@@ -128,7 +135,7 @@ class Reader:
             except BaseException:
                 self.budget.give_back(found.taken_bytes)
                 raise
-            if found.size >= bytes_max:
+            if found.size >= bytes_max or len(found.lost) >= LOSSES_TOLD_MAX:
                 break
         return found
 
@@ -139,18 +146,23 @@ class Reader:
         handle: PartitionHandle,
         offset: int,
         bytes_max: int,
-        form: RecordForm,
+        settings: InstanceSettings,
     ) -> None:
         fetched, records = await read_records(handle, offset, bytes_max - found.size, DECODED_BYTES_MAX)
+        if fetched.lost and settings.on_loss == "fail":
+            raise _records_lost(partition, LostRange(*fetched.lost[0]))
         self.budget.take(len(fetched.data))
         found.taken_bytes += len(fetched.data)
+        found.lost += [(*partition, *lost) for lost in fetched.lost]
+        if fetched.lost:
+            found.advanced[partition] = max(end for _, end in fetched.lost)
         if not records:
             found.advanced[partition] = fetched.next_offset
         for record in records:
             size = size_of(record)
             if found.records and found.size + size > bytes_max:
                 break
-            found.records.append(show(*partition, record, form))
+            found.records.append(show(*partition, record, settings.format))
             found.size += size
             found.advanced[partition] = record.offset + 1
 
@@ -176,3 +188,12 @@ def _in_turn(instance: Instance) -> list[tuple[Partition, int]]:
     first = instance.turn % len(positions)
     instance.turn += 1
     return positions[first:] + positions[:first]
+
+
+def _records_lost(partition: Partition, lost: LostRange) -> RecordsLost:
+    return RecordsLost(
+        f"{partition[0]}-{partition[1]}: the records at offsets {lost} are lost, and that was accepted; go on behind "
+        f"them with POST .../positions and offset {lost.end}, or create the instance with on.loss=skip",
+        *partition,
+        (lost,),
+    )

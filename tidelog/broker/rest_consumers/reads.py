@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,16 @@ from tidelog.model.errors import CoordinatorNotAvailable, FencedMember, FormatMi
 from tidelog.transport.peer import Answer
 
 NOTHING: Final = b"[]"
+
+
+class Shown(NamedTuple):
+    """Records as JSON, and the accepted losses that were skipped on the way to them."""
+
+    text: bytes = NOTHING
+    lost: tuple[tuple[str, int, int, int], ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.text != NOTHING or bool(self.lost)
 
 
 class Reads:
@@ -51,27 +61,27 @@ class Reads:
         while True:
             is_last = loop.time() >= deadline_s
             try:
-                look, text = await self._look(instance, request, 1 if is_last else settings.fetch_bytes_min)
+                look, found = await self._look(instance, request, 1 if is_last else settings.fetch_bytes_min)
             except (UnknownMember, FencedMember):  # expelled, just now: it joins again in its next turn
                 if is_last:
                     raise
                 continue
-            if look.lost and not text and not has_reset:
+            if look.lost and not found and not has_reset:
                 has_reset = True  # there may be something where it begins now
                 continue
-            if text or is_last or instance.read != request.attempt:
-                return Answer(RecordsRead(settings.format), (text or NOTHING,))
+            if found or is_last or instance.read != request.attempt:
+                return Answer(RecordsRead(settings.format, found.lost), (found.text,))
             if look.ready or look.lost:
                 look.is_whole = False  # there is something, which cannot be had now, or is not enough yet
             await self._reader.wait(instance, look, deadline_s)
 
-    async def _look(self, instance: Instance, request: ReadRecords, bytes_min: int) -> tuple[Look, bytes]:
+    async def _look(self, instance: Instance, request: ReadRecords, bytes_min: int) -> tuple[Look, Shown]:
         """What there is, and the records as JSON, if they are enough; nothing, if a newer read has come."""
         async with self._turns.of(request) as found:
             if found is not instance:
                 raise CoordinatorNotAvailable(f"consumer instance {instance.name} has begun anew; read again")
             if instance.read != request.attempt:
-                return Look(), b""
+                return Look(), Shown()
             instance.require_reading()
             await self._beginnings.find(instance)
             look = await self._reader.look(instance)
@@ -90,20 +100,20 @@ class Reads:
         instance.read = request.attempt
         instance.wake()
 
-    async def _records(self, instance: Instance, ready: Sequence[Ready], bytes_max: int, bytes_min: int) -> bytes:
-        """The records as JSON, which are thereby returned; empty if there are none, or too few."""
+    async def _records(self, instance: Instance, ready: Sequence[Ready], bytes_max: int, bytes_min: int) -> Shown:
+        """The records as JSON, which are thereby returned; none if there are none, or too few. A loss that is skipped
+        is told at once, however few they are."""
         if not ready:
-            return b""
-        form = instance.what.settings.format
-        found = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), form)
+            return Shown()
+        found = await self._reader.collect(ready, min(bytes_max, READ_BYTES_MAX), instance.what.settings)
         try:
-            if found.size < bytes_min and found.size < bytes_max:
-                return b""
-            text = msgspec.json.encode(found.records) if found.records else b""
+            if found.size < bytes_min and found.size < bytes_max and not found.lost:
+                return Shown()
+            text = msgspec.json.encode(found.records) if found.records else NOTHING
         finally:
             self._reader.budget.give_back(found.taken_bytes)
         instance.positions.move(found.advanced)
-        return text
+        return Shown(text, tuple(found.lost))
 
     def take_back(self, request: TakeBack) -> None:
         """The records of an attempt never arrived."""

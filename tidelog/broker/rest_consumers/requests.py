@@ -78,7 +78,8 @@ class ReadRecords(InstanceRequest, frozen=True, tag=True, kw_only=True):
     """The next records. Answered by `RecordsRead`, and the records as JSON text. A newer read ends one that waits.
 
     Raises `IllegalState` for one that reads nothing; `FormatMismatch` if the records are wanted in another form than
-    that of the instance, or one of them cannot be shown in it."""
+    that of the instance, or one of them cannot be shown in it; `RecordsLost` at an accepted loss, unless the instance
+    skips those."""
 
     attempt: str
     wait_ms: int | None = None
@@ -89,9 +90,11 @@ class ReadRecords(InstanceRequest, frozen=True, tag=True, kw_only=True):
 
 
 class RecordsRead(msgspec.Struct, frozen=True, tag=True):
-    """The form of the records that follow."""
+    """The form of the records that follow, and the accepted losses that the read has skipped."""
 
     format: RecordForm
+    lost: tuple[tuple[str, int, int, int], ...] = ()
+    """Topic and partition, and offsets [start, end)."""
 
 
 class CommitPositions(InstanceRequest, frozen=True, tag=True, kw_only=True):

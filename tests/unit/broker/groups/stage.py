@@ -107,7 +107,7 @@ class Stage:
 
     async def replayed(self) -> Shard:
         """Returns what the log says, to whoever reads it now."""
-        return (await load(self.partition, self.partition.high_watermark)).shard
+        return (await load(self.partition, self.partition.high_watermark, 0)).shard
 
 
 def soon(seconds: float = 20) -> float:

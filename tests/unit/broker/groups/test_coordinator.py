@@ -318,10 +318,10 @@ def test_silence_counts_when_nobody_else_may_have_heard_the_member(predecessor: 
 def test_the_log_says_who_coordinated_before() -> None:
     async def story(stage: Stage) -> None:
         await stage.commit(0, 1)
-        assert (await load(stage.partition, 0)).predecessor is None
-        assert (await load(stage.partition, stage.partition.high_watermark)).predecessor == 1
+        assert (await load(stage.partition, 0, 0)).predecessor is None
+        assert (await load(stage.partition, stage.partition.high_watermark, 0)).predecessor == 1
         await claim(stage.partition, 9, 0)
-        assert (await load(stage.partition, stage.partition.high_watermark)).predecessor == 9
+        assert (await load(stage.partition, stage.partition.high_watermark, 0)).predecessor == 9
 
     play(story)
 
