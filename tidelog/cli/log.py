@@ -11,7 +11,8 @@ import typer
 
 from tidelog.cli.data_dir import StoredLog, containing, stored
 from tidelog.cli.log_benchmark import benchmark
-from tidelog.cli.log_cluster import verify_cluster
+from tidelog.cli.log_cluster import broker_document, print_brokers, verify_cluster
+from tidelog.cli.log_files import check_files
 from tidelog.cli.log_read import read
 from tidelog.cli.log_replica import init, replica
 from tidelog.cli.log_slots import Objects, batch_records, explained, payload_objects
@@ -85,7 +86,8 @@ def verify(
     """Read everything there is and check it.
 
     Nothing is changed. Exit status 1 if anything is damaged. What a crash cut short is none: it was never
-    acknowledged, and the next start of the broker puts it in order.
+    acknowledged, and the next start of the broker puts it in order. Metainfo, snapshots of the metadata and the
+    directory's identity are read as well, in both copies where there are two.
 
     With --cluster, brokers that run read and check their replicas up to the high watermark, and what these hold is
     compared. Brokers repair what is found damaged, as long as one good copy is left; what is whole again within ten
@@ -108,11 +110,14 @@ def verify(
     with stored(data_dir) as logs, byte_progress() as progress:
         bar = progress.add_task("verifying", total=sum(log.log_bytes() for log in logs))
         checks = [_check(log, lambda size: progress.advance(bar, size)) for log in logs]
+        files = check_files(logs)
     if as_json:
-        print_json([{**asdict(check), "is_whole": check.is_whole} for check in checks])
+        print_json([*({**asdict(check), "is_whole": check.is_whole} for check in checks), broker_document(files)])
     else:
         _print_checks(checks)
-    if not all(check.is_whole for check in checks):
+        print()
+        print_brokers([files])
+    if not (files.is_whole and all(check.is_whole for check in checks)):
         raise typer.Exit(EXIT_ERROR)
 
 

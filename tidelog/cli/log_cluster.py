@@ -73,10 +73,11 @@ def _in_order(found: PartitionDescription) -> list[int]:
 
 
 def _documents(found: _Found) -> list[dict[str, Any]]:
-    return [*map(_document, found.partitions), *map(_broker_document, found.brokers)]
+    return [*map(_document, found.partitions), *map(broker_document, found.brokers)]
 
 
-def _broker_document(check: BrokerCheck) -> dict[str, Any]:
+def broker_document(check: BrokerCheck) -> dict[str, Any]:
+    """Returns what `--json` shows of a broker."""
     return {
         "broker_id": check.broker_id,
         "is_whole": check.is_whole,
@@ -116,10 +117,10 @@ def _print(found: _Found) -> None:
     _print_partitions(found.partitions)
     if found.brokers:
         print()
-        _print_brokers(found.brokers)
+        print_brokers(found.brokers)
 
 
-def _print_brokers(checks: Sequence[BrokerCheck]) -> None:
+def print_brokers(checks: Sequence[BrokerCheck]) -> None:
     """Tells what is sound in numbers, the rest by name."""
     rows = [
         [check.broker_id, len(check.checked), sum(one.bytes for one in check.checked), _broker_state(check)]

@@ -64,7 +64,7 @@ class LogClient:
         """For `PeerNode`."""
 
     async def describe(self) -> list[QuorumDescribed | None]:
-        """What each server says of itself; None if it does not answer, or knows nothing."""
+        """Asks each server for what it knows; None if it does not answer, or knows nothing."""
         return list(await asyncio.gather(*map(self._describe, self._servers)))
 
     async def _describe(self, address: Address) -> QuorumDescribed | None:
@@ -132,7 +132,7 @@ class LogClient:
         self._leader += 1
 
     async def extents(self) -> dict[Address, LogPart]:
-        """Where the log begins and ends at each server that answers."""
+        """Asks each server where its log begins and ends; returns those that answer."""
         parts = await asyncio.gather(*(self._part(server, 1 << 62) for server in self._servers))
         return {server: part[0] for server, part in zip(self._servers, parts, strict=True) if part is not None}
 
@@ -149,7 +149,7 @@ class LogClient:
             position = found[-1].entry.position + 1
 
     async def _next(self, servers: Sequence[Address], position: int) -> list[LearnedEntry]:
-        """What follows, of the first server that has it whole; else of one that knows what is there."""
+        """Reads what follows, of the first server that has it whole; else of one that knows what is there."""
         damaged: list[LearnedEntry] = []
         for server in servers:
             part = await self._part(server, position)

@@ -21,7 +21,7 @@ OWN = b"\x01"
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One position."""
+    """An entry of the log, as one replica knows it."""
 
     position: int
     kind: str
@@ -37,17 +37,17 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 def users_entry(payload: bytes) -> bytes:
-    """What is stored of somebody's entry."""
+    """Encodes somebody's entry for the log."""
     return USERS + payload
 
 
 def own_entry(record: VoterAssigned) -> bytes:
-    """What is stored when a disk gets an id."""
+    """Encodes the note that a disk got an id."""
     return OWN + encode_record(record)
 
 
 def split_entry(payload: bytes) -> VoterAssigned | bytes:
-    """What was stored: the log's own note, or somebody's bytes."""
+    """Decodes an entry: the log's own note, or somebody's bytes."""
     if payload[:1] != OWN:
         return payload[1:]
     record = decode_record(payload[1:])
@@ -83,12 +83,12 @@ class LogView:
                 self._epochs.append((self._prefix.position, self._prefix.epoch))
 
     def slot(self, position: int) -> Slot:
-        """Of a position from `begin` to before `end`."""
+        """Returns the slot of a position from `begin` to before `end`."""
         assert self.begin <= position < self.end
         return self._slots[position]
 
     def entry(self, position: int, payload: bytes | None) -> LogEntry:
-        """What stands there; `payload` is None if it cannot be read."""
+        """Describes the entry there; `payload` is None if it cannot be read."""
         slot = self.slot(position)
         value = slot.value
         epoch = self._epochs[bisect_right(self._epochs, position, key=lambda known: known[0]) - 1][1]

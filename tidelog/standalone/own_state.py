@@ -30,7 +30,7 @@ class OwnState(msgspec.Struct, frozen=True):
 
 
 class LogFloor(Prefix, frozen=True):
-    """Where the journal of a log by itself begins. What `log dump` shows of it has the names of a partition's floor."""
+    """The beginning of the journal of a log by itself. Fields are named as in a partition's floor."""
 
     voters: bytes = b""
     voters_position: int = -1

@@ -90,6 +90,10 @@ class DirectoryIdentityStore:
         identity. Blocking. Raises as there."""
         return 0 if self.current is None else self._copies.mend(self.current)
 
+    def count_bad(self) -> int:
+        """Returns how many copies cannot be used; 0 for a directory that never had an identity. Raises as there."""
+        return 0 if self.current is None and not self.is_lost else self._copies.count_bad()
+
     def change(self, **facts: Any) -> None:
         """Replaces some facts, as `store`. The directory must have an identity."""
         self.store(msgspec.structs.replace(self.given, **facts))

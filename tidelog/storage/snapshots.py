@@ -183,6 +183,19 @@ class SnapshotStore:
         stems = [(p, v) for p, v in sorted(self._versions()) if any(_stem(p, v) + s in names for s in HEADERS)]
         return dict(stems)
 
+    def count_bad(self) -> tuple[int, int]:
+        """Returns how many headers and chunks of the snapshots here are bad, and how many bytes there are to read."""
+        bad = size = 0
+        for position, version in self._newest_versions().items():
+            stem = _stem(position, version)
+            copies = [self._header(stem + suffix) for suffix in HEADERS]
+            bad += copies.count(None)
+            header = copies[0] or copies[1]
+            if header is not None:
+                bad += len(damaged_chunks(header, self._blocks(stem, header)))
+                size += header.size
+        return bad, size
+
     def headers(self) -> list[SnapshotHeader]:
         """Returns those of the snapshots here, the newest first."""
         return [header for _, header in self._headers()]

@@ -67,6 +67,10 @@ class TwoCopyStore(Generic[Facts]):
         good = sum(1 for sequence, _ in found.values() if sequence == self._sequence)
         return LoadedCopies(info, self._sequence, len(self._paths) - good)
 
+    def count_bad(self) -> int:
+        """Returns how many of the two copies cannot be used. Raises as `load`."""
+        return sum(self._read(path) is None for path in self._paths)
+
     def store(self, info: Facts) -> None:
         """Writes both copies, each durable before the next. Blocking. Raises `OSError`; one copy may then be new."""
         self._sequence += 1

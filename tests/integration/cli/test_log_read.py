@@ -197,7 +197,8 @@ def _run(cluster: LocalCluster, words: list[str], given: bytes) -> None:
 def test_a_partition_s_log_and_its_journal(offline: Cli, data: Path) -> None:
     lines = offline.succeed("log", "verify", "--data-dir", str(data)).decode().splitlines()
     named = [line.split()[:2] for line in lines[2:4]]
-    assert named == [["p", "0"], ["journal:p", "0"]] and lines[-1] == "3 logs, all whole"
+    assert named == [["p", "0"], ["journal:p", "0"]] and "3 logs, all whole" in lines
+    assert lines[-1].endswith("whole")
     (directory,) = data.glob("topics/*/0")
     dumped = shown(offline.succeed("log", "dump", str(directory), "--records", "--json"))
     in_log = [record["value"] for one in dumped if one["kind"] == "BATCH" for record in one["records"]]

@@ -41,7 +41,7 @@ class Group:
         return self._place / str(node)
 
     async def found(self, count: int) -> None:
-        """As `init` on each, then `replica` on each; returns when all vote."""
+        """Runs `init` on each, then `replica` on each; returns when all vote."""
         for node in range(1, count + 1):
             initialise_directory(str(self.directory(node)))
             self.servers.append(await self.make(node, ("127.0.0.1", 0)))
@@ -203,7 +203,7 @@ async def test_the_new_voter_counts_when_another_is_lost(group: Group) -> None:
 
 
 async def test_initialised_in_error_it_still_only_joins(group: Group) -> None:
-    """Nobody was there to refuse it: the others know the log, so they found none with it."""
+    """The others are not there to refuse it, but know the log, so they found none with it."""
     await group.found(3)
     await group.append("a")
     await group.wipe(1)
@@ -311,7 +311,7 @@ async def test_a_replica_that_forgot_its_promises_is_not_run(group: Group) -> No
 
 
 async def positions(group: Group, node: int) -> tuple[int, int]:
-    """Where the log begins and ends at this replica."""
+    """Returns where the log begins and ends at this replica."""
     part = (await group.client().extents())[group.servers[node - 1]]
     return part.begin, part.end
 

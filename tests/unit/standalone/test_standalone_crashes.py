@@ -94,7 +94,7 @@ class Story:
         self.seen: Counter[str] = Counter()
         self.is_over = False
         self.truncated = 0
-        """Where the log was asked to begin."""
+        """The log was asked to begin here at the latest."""
 
     def client(self) -> LogClient:
         clock = SimClock(asyncio.get_running_loop())
