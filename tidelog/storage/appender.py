@@ -20,7 +20,7 @@ from tidelog.storage.flush import Flusher
 from tidelog.storage.lineage import begin_epoch
 from tidelog.storage.log_state import LogState
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Tail
-from tidelog.storage.segment import Segment
+from tidelog.storage.segment import NO_COPY, Damage, Segment
 
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -70,6 +70,21 @@ class Appender:
         state.marked = tail.durable  # the rows say so
         for batch in batches:
             self._note(batch, now_ms)
+
+    def append_lost(self, start: int, end: int, epoch: int, now_ms: int) -> None:
+        """Notes that offsets [start, end), which follow the log's end, are agreed on in this epoch and cannot be read:
+        they are damaged from the beginning (`lost_offsets`). Raises as `append`."""
+        state = self._state
+        state.require_online()
+        assert state.tail.offset <= start < end
+        self.roll(now_ms)
+        placed = state.tail._replace(offset=start, epoch=max(epoch, state.tail.epoch))
+        skipped, start_offset = start - state.tail.offset, state.tail.log_start_offset
+        row = self._codec.note(Kind.LOST, placed, start_offset=start_offset, offsets=end - start, skipped=skipped)
+        self._write([], [row], placed._replace(sequence=placed.sequence + 1, offset=end))
+        state.damage.note(Damage(start, end, NO_COPY))
+        with suppress(DiskFull, Overloaded):  # then the next append does
+            self.roll(now_ms)
 
     def _note(self, batch: RecordBatch | SpreadBatch, now_ms: int) -> None:
         state, header = self._state, batch.header
@@ -124,7 +139,8 @@ class Appender:
         active = state.segments[-1]
         is_old = now_ms - state.rolled_ms >= settings.segment_ms
         is_full = active.log_bytes >= settings.segment_bytes or active.body_rows >= settings.segment_rows_max
-        return state.is_behind_a_truncation or (active.log_bytes > 0 and (is_full or is_old))
+        is_due = is_full or is_old if active.log_bytes else active.is_lost
+        return state.is_behind_a_truncation or is_due
 
     def roll(self, now_ms: int) -> None:
         """Seals the active segment, if there is anything in it, and starts the next. Raises as `append`."""
@@ -134,7 +150,8 @@ class Appender:
             return
         old, sealed = state.active, state.tail._replace(sequence=state.tail.sequence + 1)
         new = Segment(self._opened, state.directory, sealed.offset, self._codec)
-        first = max(sealed.sequence, state.sequences_used)
+        spare = old.end_offset - old.base_offset if old.is_lost else 0  # a batch has one record at least
+        first = max(sealed.sequence + spare, state.sequences_used)
         tail = sealed._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
         checkpoint = self._checkpoint(tail)
         seal = self._codec.note(Kind.SEAL, state.tail, start_offset=state.tail.log_start_offset)

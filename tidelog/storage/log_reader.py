@@ -172,6 +172,8 @@ class LogReader:
         for part in self.parts(offset):
             if isinstance(part, Damage):
                 missing = part
+            elif part.is_lost:
+                missing = next((entry for entry in part.entries(offset) if isinstance(entry, Damage)), missing)
             elif part.max_timestamp < timestamp_ms:
                 missing = None
             else:

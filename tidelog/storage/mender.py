@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidelog.model.ports import Buffer
+from tidelog.storage.appender import Appender
 from tidelog.storage.log_reader import LogReader
 from tidelog.storage.log_state import LogState
 from tidelog.storage.repair import Repair, mend_rows, repair_batch
@@ -15,9 +16,10 @@ from tidelog.storage.segment import Damage, Segment
 class Mender:
     """Writes into the middle of one log. Blocking, but for `look_again`."""
 
-    def __init__(self, state: LogState, reader: LogReader) -> None:
+    def __init__(self, state: LogState, reader: LogReader, appender: Appender) -> None:
         self._state = state
         self._reader = reader
+        self._appender = appender
 
     def look_again(self, damage: Damage) -> None:
         """Forgets what is known to be damaged as far as it can be read now: disks have moods. Reads one batch."""
@@ -39,10 +41,12 @@ class Mender:
         """Puts a batch back in its place, durably, if a peer's copy is the very batch that is damaged there. Its row is
         made again, if only that is damaged, or, with `is_committed`, if both are. See `tidelog.storage.repair`.
 
-        Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, `LogOffline`, `Overloaded`, or
-        `OSError`: the log is offline then.
+        Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, as `Appender.roll`, or `OSError`:
+        the log is offline then.
         """
         self._state.require_online()
+        if self._state.active.is_lost:
+            self._appender.roll(self._state.rolled_ms)
         with self._or_offline():
             verdict, healed = repair_batch(self._state, self._reader, data, is_committed=is_committed)
         if healed is not None:

@@ -40,7 +40,7 @@ class PartitionLog(LogState):
         self._appender = appender = Appender(self, flusher)
         self._deleter = deleter = Deleter(self, appender, flusher)
         truncator = Truncator(self, reader, appender, flusher, deleter)
-        mender = Mender(self, reader)
+        mender = Mender(self, reader, appender)
         self.scrubber = Scrubber(self, reader)
         # The parts' methods are the log's own: bound here, so that no call costs two frames.
         self.parts, self.entries, self.extent, self.read = reader.parts, reader.entries, reader.extent, reader.read
@@ -49,7 +49,7 @@ class PartitionLog(LogState):
         self.read_filling, self.fillers = reader.read_filling, reader.fillers
         self.producers_before = reader.producers_before
         self.append, self.roll, self.mark = appender.append, appender.roll, appender.mark
-        self.begin_anew = appender.begin_anew
+        self.append_lost, self.begin_anew = appender.append_lost, appender.begin_anew
         self.begin_flush, self.hold = flusher.begin, files.hold
         self.delete_records = deleter.delete_records
         self.truncate_to, self.start_over = truncator.truncate_to, truncator.start_over

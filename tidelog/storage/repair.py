@@ -9,7 +9,8 @@ Where the row is damaged and its batch is not, the row is made again: from the l
 sound rows on either side follow each other without a gap, else with a peer's copy that is, byte for byte, what the log
 holds at just that offset. If both are damaged, this disk does not know what it lost, and cannot tell if a copy is it.
 But below the high watermark all replicas have the same: a copy of what is *committed* at that offset is it, and goes
-where the batch before it ends, if it fits between the sound rows on either side.
+where the batch before it ends, if it fits between the sound rows on either side; or into the segment that was made for
+it, if the log went on without it (`lost_offsets`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tidelog.model.errors import OffsetOutOfRange
 from tidelog.model.ports import Buffer
 from tidelog.storage.log_reader import LogReader
 from tidelog.storage.log_state import LogState
+from tidelog.storage.lost_offsets import bring_back
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Row, RowCodec, Tail
 from tidelog.storage.segment import Damage, Segment
 
@@ -73,9 +75,12 @@ def repair_batch(
     if isinstance(entry, Damage):
         mended = mend_rows(codec, segment, tail, (header, data))
         healed = next((gap for gap in mended if gap.start <= header.base_offset < gap.end), None)
-        if healed is None and is_committed and _fill_in(codec, segment, tail, header, data):
-            mend_rows(codec, segment, tail)
-            healed = Damage(header.base_offset, header.next_offset, "repaired")
+        if healed is None and is_committed:
+            is_filled_in = _fill_in(codec, segment, tail, header, data)
+            if is_filled_in:
+                mend_rows(codec, segment, tail)
+            if is_filled_in or bring_back(state, segment, header, data):
+                healed = Damage(header.base_offset, header.next_offset, "repaired")
         return (Repair.DONE if healed else Repair.UNKNOWN), healed
     if entry.digest != xxh3_128_digest(data):
         return Repair.DIFFERENT, None

@@ -175,12 +175,14 @@ class RowCodec:
             )
         )  # fmt: skip
 
-    def note(self, kind: Kind, tail: Tail, *, start_offset: int, offsets: int = 0) -> bytes:
-        """A body row without a batch: DELETE_RECORDS, MARK, SEAL, or LOST with the count of offsets that are lost."""
+    def note(self, kind: Kind, tail: Tail, *, start_offset: int, offsets: int = 0, skipped: int = 0) -> bytes:
+        """A body row without a batch: DELETE_RECORDS, MARK, SEAL, or LOST with the count of offsets that are lost, and
+        of those right before them that hold nothing."""
         return self.seal_bytes(
             _BODY.pack(
                 MAGIC, VERSION, kind, tail.epoch, tail.sequence, tail.durable, 0, 0, tail.offset, tail.file_position,
-                NO_TIMESTAMP, tail.running_max_timestamp, bytes(16), -1, -1, -1, 0, 0, offsets - 1, start_offset, 0,
+                NO_TIMESTAMP, tail.running_max_timestamp, bytes(16), -1, -1, -1, 0, 0, offsets - 1, start_offset,
+                skipped,
             )
         )  # fmt: skip
 

@@ -27,6 +27,7 @@ from tidelog.storage.wipe import wipe
 
 HINTS_MAX = 128
 SECTOR_BYTES = 512
+NO_COPY = "nobody has a copy of it"
 ROWS_PER_READ = 32
 ROWS_PER_READ_MAX = 1024
 """4 KiB of catalog at first, for who only wants a few batches, then more and more."""
@@ -44,6 +45,11 @@ class Damage:
 
 
 Entry = Row | Damage
+
+
+def end_of(entry: Entry) -> int:
+    """Returns the offset behind an entry."""
+    return entry.next_offset if isinstance(entry, Row) else entry.end
 
 
 class Extent(NamedTuple):
@@ -95,6 +101,11 @@ class Segment:
     def body_rows(self) -> int:
         return self.slots - self.body_slot
 
+    @property
+    def is_lost(self) -> bool:
+        """True if it has offsets, and no batch."""
+        return self.log_bytes == 0 and self.end_offset > self.base_offset
+
     def summary(self) -> SegmentSummary:
         return SegmentSummary(self.base_offset, self.end_offset, self.log_bytes, self.max_timestamp)
 
@@ -105,6 +116,11 @@ class Segment:
         self.end_offset = tail.offset
         self.log_bytes = tail.file_position
         self.max_timestamp = tail.running_max_timestamp
+
+    def restate(self, slots: int, log_bytes: int, max_timestamp: int) -> None:
+        """Takes in that rows before its end were written anew, and batches with them."""
+        self.slots, self.log_bytes, self.max_timestamp = slots, log_bytes, max_timestamp
+        self._hints.clear()
 
     def truncate(self, slot: int, rows: Sequence[bytes], tail: Tail) -> None:
         """Puts `rows` in the place of those from `slot` on, and ends the log at `tail`. The catalog goes first, and
@@ -192,7 +208,7 @@ class Segment:
         if slot is None:
             slot = max(self._search(lambda row: row.base_offset <= offset), self.body_slot)
         for entry in self._entries_from(slot):
-            if (entry.next_offset if isinstance(entry, Row) else entry.end) > offset:
+            if end_of(entry) > offset:
                 yield entry
 
     def _entries_from(self, slot: int) -> Iterator[Entry]:

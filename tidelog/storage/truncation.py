@@ -38,7 +38,8 @@ def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) 
     end, position = offset, segment.log_bytes
     if following is not None:
         position = following.file_position
-        end = offset if following.kind == Kind.LOST else min(offset, following.first_offset)
+        is_within_lost = following.kind == Kind.LOST and offset > following.base_offset
+        end = offset if is_within_lost else min(offset, following.first_offset)
     rows: list[bytes] = []
     for row in segment.walk(tail.offset, tail.file_position, position, tail.epoch):
         if row.next_offset > end:

@@ -1,0 +1,89 @@
+"""Offsets that are agreed on, and whose batches nobody could read when their turn came: a LOST row keeps them.
+
+The log goes on behind them, and they are damaged from the beginning. They have a segment of their own, without bytes.
+So if a copy turns up after all, there is room for it in the file; and for a row of each batch, since the next segment
+leaves out as many sequences as there are offsets.
+
+A copy of the batch that is committed where the LOST row begins is appended to that segment, and synced. Then its row
+takes the LOST row's place, with a LOST row for the offsets that are left behind it, and the segment's notes and seal
+follow. A crash on the way leaves the LOST row, or damaged rows beside a sound batch, as a repair of rows knows them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.model.batch_header import BatchHeader
+from tidelog.model.ports import Buffer
+from tidelog.storage.log_state import LogState
+from tidelog.storage.rows import ROW_BYTES, Kind, Row, Tail
+from tidelog.storage.segment import Segment
+
+
+class _LostRow(NamedTuple):
+    slot: int
+    row: Row
+    behind: list[Row]
+    """Notes, and the seal."""
+
+
+def bring_back(state: LogState, segment: Segment, header: BatchHeader, data: Buffer) -> bool:
+    """Puts a committed batch into a segment of lost offsets; False if it is not the first of those that are left there.
+    Raises `OSError`, `Overloaded`."""
+    found = _find(segment)
+    if found is None or segment is state.active or _room(state, segment) < 1:
+        return False
+    lost = found.row
+    if header.base_offset != lost.base_offset or header.next_offset > lost.next_offset:
+        return False
+    segment.log.pwritev([data], lost.file_position)
+    segment.log.sync()
+    rows = _rows(state, found, header, data)
+    segment.catalog.pwritev([b"".join(map(state.files.codec.pack, rows))], found.slot * ROW_BYTES)
+    segment.catalog.sync()
+    last = rows[-1]
+    segment.restate(found.slot + len(rows), last.end_position, last.running_max_timestamp)
+    return True
+
+
+def _find(segment: Segment) -> _LostRow | None:
+    """Returns the LOST row that only notes follow, if all rows up to the segment's end are sound."""
+    rows = list(segment.rows(segment.body_slot))
+    for at, row in enumerate(rows):
+        if row is not None and row.kind == Kind.LOST:
+            notes = (other for other in rows[at + 1 :] if other is not None)
+            behind = [other for other in notes if other.kind not in (Kind.BATCH, Kind.LOST)]
+            is_whole = len(behind) == len(rows) - at - 1 and row.file_position == segment.log_bytes
+            return _LostRow(segment.body_slot + at, row, behind) if is_whole else None
+    return None
+
+
+def _room(state: LogState, segment: Segment) -> int:
+    """Returns how many sequences are free behind the segment's rows."""
+    at = state.segments.index(segment)
+    return state.segments[at + 1].first_sequence - segment.next_sequence
+
+
+def _rows(state: LogState, found: _LostRow, header: BatchHeader, data: Buffer) -> list[Row]:
+    """Returns the rows from the LOST row's slot on."""
+    codec, lost = state.files.codec, found.row
+    at = Tail(
+        lost.sequence, lost.durable, lost.epoch, lost.first_offset, lost.file_position, lost.running_max_timestamp,
+        lost.start_offset,
+    )  # fmt: skip
+    batch = codec.body(codec.batch(at, header, (data,)))
+    assert batch is not None
+    rows = [batch]
+    if header.next_offset < lost.next_offset:
+        left = lost.next_offset - header.next_offset
+        rows.append(lost._replace(base_offset=header.next_offset, last_offset_delta=left - 1, skipped=0))
+    rows += found.behind
+    return [
+        row._replace(
+            sequence=lost.sequence + number,
+            epoch=lost.epoch,
+            file_position=batch.end_position if number else batch.file_position,
+            running_max_timestamp=batch.running_max_timestamp,
+        )
+        for number, row in enumerate(rows)
+    ]
