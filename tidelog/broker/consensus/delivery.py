@@ -1,9 +1,13 @@
-"""Brings what is chosen to the state machine: in order, each position once, and never without its payload.
+"""Brings what is chosen to the state machine: in order, each position once, and never without its payload, unless that
+is lost for all.
 
 The engine applies values by their identity alone, and may jump over positions that every peer has truncated. The state
 machine behind can do neither. So whatever lacks its payload holds up those behind it until a peer's copy has come, and
 a gap holds them up until a snapshot has bridged it. Once the log begins behind a payload that is lacking, nobody sends
 it any more, and a snapshot must stand for it as well.
+
+Whether a payload is lost, so that the state machine has to go on without it, is its owner's to decide (`is_lost`). One
+that is a log of records can; one whose next state depends on every entry never does.
 """
 
 from __future__ import annotations
@@ -16,9 +20,13 @@ from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Value
 
 
+def _never(_: Applied) -> bool:
+    return False
+
+
 class Delivery:
-    """`deliver` gets each applied value with its payload, None if it has none. `position` is the next to deliver;
-    `floor` tells where the log begins."""
+    """`deliver` gets each applied value with its payload, None if it has none, or if it is lost. `position` is the next
+    to deliver; `floor` tells where the log begins; `is_lost` is asked about a value that is next, without payload."""
 
     def __init__(
         self,
@@ -26,12 +34,14 @@ class Delivery:
         read: Callable[[int, Value], Buffer | None],
         deliver: Callable[[Applied, Buffer | None], None],
         floor: Callable[[], int],
+        is_lost: Callable[[Applied], bool] = _never,
     ) -> None:
         self.position = position
         self._end = position
         self._read = read
         self._deliver = deliver
         self._floor = floor
+        self._is_lost = is_lost
         self._waiting: deque[Applied] = deque()
 
     @property
@@ -73,7 +83,7 @@ class Delivery:
             applied = self._waiting[0]
             if applied.position == self.position:
                 payload = self._read(applied.position, applied.value) if applied.value.digest else None
-                if applied.value.digest and payload is None:
+                if applied.value.digest and payload is None and not self._is_lost(applied):
                     return
                 self.position += 1
                 self._waiting.popleft()

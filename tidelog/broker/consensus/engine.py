@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from msgspec import structs
+
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.messages import PaxosFrame, values_of
 from tidelog.broker.consensus.payloads import Payloads, split
@@ -276,6 +278,7 @@ class Engine:
             if slot.value.digest and not slot.faulty:
                 payload = self.buffer_of(slot.position, slot.value)
                 if payload is None:
+                    slots.append(structs.replace(slot, faulty=True))
                     continue
                 total += len(payload)
                 if found and total > LEARN_BYTES_MAX:

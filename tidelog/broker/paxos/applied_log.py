@@ -12,6 +12,9 @@ a disk gives back is compared (`comparison`), as it is applied again, and trunca
 when this log is durable so far, which may be a little later. Nobody has to remember that: the floor of the journal
 knows where the log begins, and what is behind the floor is applied again.
 
+**What is lost.** A value may come without its batches, for nobody has them any more: the log then has its offsets as
+damaged ones, like any that rot later, and a copy that turns up repairs them.
+
 **Durability.** The journals of a majority have every batch before it comes here, and give it up only when their logs
 are durable. So nobody waits for this log's flushes, unless he says so (`hurry`): they come `FLUSH_S` after a
 write, or `FLUSH_BYTES`, and each covers much, since all compete with the journal's, which producers do wait for. A
@@ -30,6 +33,7 @@ from typing import NamedTuple
 import structlog
 
 from tidelog.broker.consensus.payloads import digest_of
+from tidelog.broker.paxos.ballots import epoch_of
 from tidelog.broker.paxos.comparison import Comparison, row_identity
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Watchers
@@ -59,6 +63,15 @@ logger = structlog.get_logger("tidelog.paxos")
 class _Waiting(NamedTuple):
     applied: Applied
     batches: list[RecordBatch]
+    is_lost: bool
+    """Nobody has its batches."""
+
+    @property
+    def next_offset(self) -> int:
+        """The end of what the log is to hold of it; 0 if that is nothing."""
+        if self.batches:
+            return self.batches[-1].header.next_offset
+        return self.applied.value.base_offset + self.applied.value.count if self.is_lost else 0
 
 
 class AppliedLog:
@@ -123,8 +136,9 @@ class AppliedLog:
 
     @property
     def _end(self) -> int:
-        batches = next((waiting.batches for waiting in reversed(self._waiting) if waiting.batches), None)
-        return batches[-1].header.next_offset if batches else self.log.log_end_offset
+        return next(
+            (end for waiting in reversed(self._waiting) if (end := waiting.next_offset)), self.log.log_end_offset
+        )
 
     @property
     def durable_offset(self) -> int:
@@ -167,11 +181,10 @@ class AppliedLog:
         return self.log.files.codec.pack_producers(self.log.producers_before(offset, self._clock.wall_ms()))
 
     def take(self, applied: Applied, payload: Buffer | None) -> None:
-        """The next value in order; of an APPEND that is not here yet, with its batches."""
-        batches: list[RecordBatch] = []
-        if applied.verdict is Verdict.APPLIED and applied.value.kind is Kind.APPEND and payload:
-            batches = list(iter_batches(payload))
-        self._waiting.append(_Waiting(applied, batches))
+        """The next value in order; of an APPEND that is not here yet, with its batches, or None if they are lost."""
+        counts = applied.verdict is Verdict.APPLIED and applied.value.kind is Kind.APPEND
+        batches = list(iter_batches(payload)) if counts and payload else []
+        self._waiting.append(_Waiting(applied, batches, counts and payload is None))
         self._go_on()
 
     def delete_below(self, offset: int) -> None:
@@ -219,23 +232,35 @@ class AppliedLog:
         value, end = waiting.applied.value, self.log.log_end_offset
         if value.kind is Kind.DELETE and waiting.applied.verdict is Verdict.APPLIED:
             self.start_offset = max(self.start_offset, value.base_offset)
+        if waiting.is_lost and waiting.next_offset > end:
+            start, epoch = max(value.base_offset, end), epoch_of(value.birth)
+            self.log.append_lost(start, waiting.next_offset, epoch, self._clock.wall_ms())
+            self._flush_later(0)
+            self.watchers.wake_all()
         batches = [batch for batch in waiting.batches if batch.header.base_offset >= end]
         if not batches:
             return
         position = waiting.applied.position
         identity = row_identity(position, value.birth, is_accounted=self._is_accounted(position, value))
         self.log.append(batches, self._clock.wall_ms(), may_skip=True, identities=[identity] * len(batches))
-        self._flush_later(batches)
+        self._flush_later(sum(batch.header.size for batch in batches))
         self.watchers.wake_all()
 
     def append_copied(self, batches: list[RecordBatch]) -> None:
         """Takes batches from another replica's log, which are applied there. Raises as `PartitionLog.append`."""
         self.log.append(batches, self._clock.wall_ms(), may_skip=True)
-        self._flush_later(batches)
+        self._flush_later(sum(batch.header.size for batch in batches))
         self.watchers.wake_all()
 
-    def _flush_later(self, batches: list[RecordBatch]) -> None:
-        self._unflushed_bytes += sum(batch.header.size for batch in batches)
+    def append_lost(self, end_offset: int) -> None:
+        """Goes on at this offset: the batches up to there are damaged in all other logs. Raises as
+        `PartitionLog.append`."""
+        self.log.append_lost(self.log.log_end_offset, end_offset, 0, self._clock.wall_ms())
+        self._flush_later(0)
+        self.watchers.wake_all()
+
+    def _flush_later(self, size: int) -> None:
+        self._unflushed_bytes += size
         if self._unflushed_bytes >= FLUSH_BYTES:
             self.hurry()
         elif self._due is None:

@@ -1,4 +1,7 @@
-"""How a replica's log comes to hold what is applied: in order, by delivery, or by copying where that cannot go on."""
+"""How a replica's log comes to hold what is applied: in order, by delivery, or by copying where that cannot go on.
+
+What nobody can read any more the log has as damaged offsets (`lost_values`).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from tidelog.broker.paxos.context import PartitionContext
 from tidelog.broker.paxos.copying import Copier
 from tidelog.broker.paxos.journal import Floor
 from tidelog.broker.paxos.links import Links
+from tidelog.broker.paxos.lost_values import LostValues
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
@@ -50,7 +54,8 @@ class Applying:
         floor = replica.floor
         is_behind = applied.log.log_end_offset < floor.next_offset
         begin = max(0, floor.position - 1) if is_behind else floor.position
-        self.delivery = Delivery(begin, self._read, applied.take, lambda: replica.begin)
+        self.delivery = Delivery(begin, self._read, applied.take, lambda: replica.begin, self._is_lost)
+        self._lost = LostValues(partition_id, engine, links, self.delivery.advance)
         self.delivery.jumped(floor.position)
         self._copier = Copier(
             partition_id, applied, context.peers.ask, links.others, self._lacking, self._on_copied, context.entropy
@@ -115,6 +120,7 @@ class Applying:
 
     async def close(self) -> None:
         """Copies and truncates no more."""
+        self._lost.close()
         tasks = [task for task in (self._copying, self._truncating) if task is not None]
         for task in tasks:
             task.cancel()
@@ -125,6 +131,9 @@ class Applying:
         if self._applied.is_full:
             return None
         return b"" if self._applied.holds(position, value) else self._engine.buffer_of(position, value)
+
+    def _is_lost(self, applied: Applied) -> bool:
+        return not self._applied.is_full and self._lost.is_lost(applied)
 
     def _lacking(self) -> int | None:
         """Up to which position another's log must stand for what is lacking; None if nothing is."""

@@ -6,7 +6,8 @@ begins later, by retention, this one starts over with its first batch, and with 
 leader it has to recognise a repeated batch that is deleted. With the answer comes who the voters were where that
 journal begins.
 
-A copy is as good as what its sender has applied; each batch is verified by its CRC and has to continue the log.
+A copy is as good as what its sender has applied; each batch is verified by its CRC and has to continue the log. What
+every one of the others has damaged is damaged here, too, until one of them has it again: this log goes on behind it.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Copier:
         self._wanted = wanted
         self._arrived = arrived
         self._entropy = entropy
+        self._damaged: dict[int, int] = {}
+        """The brokers that have the next batch damaged, and up to where."""
 
     async def run(self) -> None:
         """Copies until nothing is lacking."""
@@ -68,7 +71,11 @@ class Copier:
             nodes = list(self._nodes())
             try:
                 if nodes and not self._applied.is_truncating and await self._copy_from(nodes[turn % len(nodes)]):
+                    self._damaged.clear()
                     continue
+                if nodes and self._damaged.keys() >= set(nodes):
+                    self._applied.append_lost(min(self._damaged.values()))
+                    self._damaged.clear()
             except (TidelogError, TimeoutError, OSError) as error:
                 logger.info("a log could not be copied yet", partition=str(self._partition_id), error=str(error))
             turn += 1
@@ -85,6 +92,9 @@ class Copier:
             raise InternalError(f"broker {node} answered a question for batches with something else")
         if self._wanted() is None or self._applied.is_truncating or log.log_end_offset != offset:
             return True
+        if read.damaged_to > offset:
+            self._damaged[node] = read.damaged_to
+            return False
         floor = decode_floor(read.floor)
         size = len(answer.body) - read.producers_size
         data, producers = answer.body[:size], answer.body[size:]

@@ -49,6 +49,8 @@ class AppliedRead(msgspec.Struct, frozen=True, tag=True):
     """What the answering replica's journal begins with (`journal.Floor`), encoded."""
     producers_size: int = 0
     """How many of the last bytes that follow are rows."""
+    damaged_to: int = 0
+    """The batches from the offset asked for up to there cannot be read here; 0 if it is none of them."""
 
 
 PAXOS_MESSAGES = (PartitionFrame, AppliedDurable, ReadApplied, AppliedRead)

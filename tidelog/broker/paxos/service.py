@@ -15,8 +15,9 @@ from tidelog.broker.paxos.messages import AppliedDurable, AppliedRead, Partition
 from tidelog.broker.paxos.move_throttle import MoveThrottle, where
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.model.batch_header import parse_header
-from tidelog.model.errors import NotFound
+from tidelog.model.errors import DamagedBatch, NotFound
 from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.segment import end_of
 from tidelog.transport.peer import Answer
 
 READ_BYTES_MAX = 4 << 20
@@ -59,7 +60,7 @@ class PaxosService:
         self.take_frame(asker[1], message, payload)
 
     async def read(self, node_id: int, asked: ReadApplied) -> Answer:
-        """Batches of a replica here, for another broker. Raises `NotFound`, `Overloaded`, or as `PartitionLog.read`."""
+        """Batches of a replica here, for another broker. Raises `NotFound`, `Overloaded`, `OffsetOutOfRange`."""
         partition_id = PartitionId(TopicId(asked.topic_id), asked.partition)
         allowed = await self._move_throttle.may_send(partition_id, node_id, TURN_S_MAX)
         answer = self._read(asked, min(asked.bytes_max, allowed, READ_BYTES_MAX))
@@ -73,13 +74,17 @@ class PaxosService:
         log = replica.log
         offset = max(asked.offset, log.log_start_offset)
         end = replica.high_watermark
-        data = b"".join(log.read_filling(offset, size, end)) if offset < end else b""
+        data, damaged_to = b"", 0
+        try:
+            data = b"".join(log.read_filling(offset, size, end)) if offset < end else b""
+        except DamagedBatch:
+            damaged_to = min(end_of(next(log.entries(offset))), end)
         producers = b""
         if asked.offset < log.log_start_offset:
             first = parse_header(data).base_offset if data else log.log_start_offset
             producers = replica.applied.producers_before(first)
         floor = msgspec.msgpack.encode(replica.floor())
-        return Answer(AppliedRead(log.log_start_offset, floor, len(producers)), (data, producers))
+        return Answer(AppliedRead(log.log_start_offset, floor, len(producers), damaged_to), (data, producers))
 
     def _find(self, topic_id: str, partition: int) -> PaxosReplica | None:
         return self._replica(PartitionId(TopicId(topic_id), partition))

@@ -7,7 +7,8 @@ last position.) What nobody has learned stays open: to settle it is the coordina
 Notices are lost without anybody's noticing, so a replica asks its peers in turn, one at each beat of the timer, from
 the first position on that it lacks. An answer that shows more to be had is followed up at once. In the same way, the
 payloads of faulty slots are fetched again, of each peer some more at each beat: what a peer did not have may be gone
-for good, and must not hold up the rest, which may say who the voters are.
+for good, and must not hold up the rest, which may say who the voters are. Who has not said yet whether he has one is
+asked at every beat, and a peer's turn is not awaited.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ class Catchup:
         self._stranger: int | None = None
         self._asked_below: dict[int, int] = {}
         """By peer: where to go on with the payloads that are missing."""
+        self._lacking: dict[int, set[int]] = {}
+        """By faulty position: the peers that have learned it, and have not got its payload either."""
         self._turn = 0
+
+    def lacking(self, position: int) -> frozenset[int]:
+        """Returns the peers that have said so of this position."""
+        return frozenset(self._lacking.get(position, ()))
 
     def meet(self, proposer: int) -> None:
         """Somebody writes to this log, or tries to. If it is no peer, the members have changed, and all that were known
@@ -51,7 +58,14 @@ class Catchup:
         if not peers:
             return [SetTimer(Timer.CATCHUP)]
         self._turn = (self._turn + 1) % len(peers)
-        return [*self.ask(peers[self._turn]), SetTimer(Timer.CATCHUP)]
+        others = (peer for peer in peers if peer != peers[self._turn])
+        asked = [*self.ask(peers[self._turn]), *(send for peer in others for send in self._ask_whether(peer))]
+        return [*asked, SetTimer(Timer.CATCHUP)]
+
+    def _ask_whether(self, peer: int) -> list[Action]:
+        """Asks for the first payloads of which this peer has not said yet if it has them."""
+        unsaid = [position for position in self._replica.faulty() if peer not in self._lacking.get(position, ())]
+        return [Send(peer, LearnRequest(missing, missing + 1)) for missing in unsaid[:REPAIRS_PER_BEAT]]
 
     def ask(self, peer: int) -> list[Action]:
         """Asks for what is next, and for some of the payloads that are missing."""
@@ -69,7 +83,15 @@ class Catchup:
     def on_response(self, sender: int, response: LearnResponse) -> list[Action]:
         before = self._replica.applied.position
         effects = self._replica.take(response)
+        self._note_lacking(sender, response)
         now = self._replica.applied.position
         if before < now < response.learned_end:
             effects += [Send(sender, LearnRequest(now))]
         return effects
+
+    def _note_lacking(self, sender: int, response: LearnResponse) -> None:
+        faulty = set(self._replica.faulty())
+        self._lacking = {position: peers for position, peers in self._lacking.items() if position in faulty}
+        for slot in response.slots:
+            if slot.position in faulty and slot.faulty:
+                self._lacking.setdefault(slot.position, set()).add(sender)

@@ -114,6 +114,11 @@ class PaxosNode:
         has come. If that lasts, an operator must bring a copy back."""
         return () if self._proposer is None else self._proposer.unsettled
 
+    def lacking(self, position: int) -> frozenset[int]:
+        """Returns the peers that have learned the value at this position, which is faulty here, and have said that they
+        have not got its payload either."""
+        return self._catchup.lacking(position)
+
     @property
     def quorum(self) -> Quorum:
         """Who decides, by what this node goes by now."""

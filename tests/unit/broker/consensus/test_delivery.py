@@ -14,12 +14,14 @@ class Log:
     def __init__(self) -> None:
         self.payloads: dict[int, bytes] = {}
         self.floor = 0
+        self.lost: set[int] = set()
         self.delivered: list[int] = []
         self.delivery = Delivery(
             0,
             lambda position, value: self.payloads.get(position),
-            lambda applied, payload: self.delivered.append(applied.position),
+            lambda applied, payload: self.delivered.append(applied.position if payload else -applied.position),
             lambda: self.floor,
+            lambda applied: applied.position in self.lost,
         )
 
     def apply(self, position: int, *, is_here: bool = True) -> None:
@@ -38,6 +40,19 @@ def test_a_payload_that_is_lacking_holds_up_those_behind_it() -> None:
     log.payloads[0] = b"records"
     log.delivery.advance()
     assert log.delivered == [0, 1]
+
+
+def test_one_that_is_lost_is_delivered_without_in_its_turn() -> None:
+    log = Log()
+    log.apply(0, is_here=False)
+    log.apply(1, is_here=False)
+    log.apply(2)
+    log.lost = {1}
+    log.delivery.advance()
+    assert log.delivered == []
+    log.payloads[0] = b"records"
+    log.delivery.advance()
+    assert log.delivered == [0, -1, 2]
 
 
 def test_a_payload_that_the_log_has_dropped_is_in_a_snapshot_only() -> None:

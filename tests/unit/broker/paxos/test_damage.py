@@ -89,39 +89,6 @@ def test_a_damaged_batch_of_the_log_is_repaired_from_another_replica() -> None:
     play(story)
 
 
-def test_a_value_that_a_majority_accepted_and_lost_is_chosen_and_waits_for_its_payload_alone() -> None:
-    """All three have accepted it, and nobody has learned it. The journals of two rot, and the third is down: the value
-    is known to be chosen all the same, and applied as soon as the third is back."""
-
-    async def story(stage: Stage) -> None:
-        await stage.lead(1)
-        await write(stage, 1, 10)
-        await stage.quiet()
-        stage.on_frame = lambda sender, to, _: sender == 1
-        assert not isinstance(await stage.produce(1, b"open", wait_s=0.5), ProduceReceipt)
-        first, second, third = stage.sites.values()
-        position = max(second.replica.engine.node.replica.slots)
-        assert second.harm_journal(position) and third.harm_journal(position)
-        for site in stage.sites.values():
-            await site.crash(is_power_lost=False)
-        stage.on_frame = lambda sender, to, _: True
-        await second.boot()
-        await third.boot()
-        stage.elect(2)
-        await until(lambda: second.replica.is_elected)
-        assert second.replica.leader is not None
-        await asyncio.sleep(2)
-        assert second.replica.high_watermark == 10 and not second.replica.leader.is_serving
-        await first.boot()
-        await until(lambda: second.replica.leader is not None and second.replica.leader.is_serving)
-        assert isinstance(await stage.produce(2, b"next"), ProduceReceipt)
-        await stage.quiet()
-        contents = [site.content() for site in stage.sites.values()]
-        assert b"open" in contents[0] and contents[0] == contents[1] == contents[2]
-
-    play(story)
-
-
 def test_who_lacks_what_nobody_has_any_more_and_is_deleted_starts_over() -> None:
     async def story(stage: Stage) -> None:
         await stage.lead(1)

@@ -23,9 +23,10 @@ def replica(count: int, *, faulty: range) -> Replica:
 
 
 def asked(catchup: Catchup, end: int) -> dict[int, list[int]]:
-    """Returns which payloads whom, at one beat; `end` is where the log is to go on."""
+    """Returns which payloads the peer is asked for whose turn it is; `end` is where the log is to go on."""
     requests = [(action.to, action.message) for action in catchup.on_timer() if isinstance(action, Send)]
-    first, repairs = requests[0], requests[1:]
+    first = requests[0]
+    repairs = [request for request in requests[1:] if request[0] == first[0]]
     assert first[1] == LearnRequest(end)
     positions = {first[0]: [m.position for _, m in repairs if isinstance(m, LearnRequest)]}
     assert [m for _, m in repairs] == [LearnRequest(p, p + 1) for p in positions[first[0]]]
@@ -71,3 +72,26 @@ def test_who_asks_is_not_asked_as_long_as_all_can_be_read_here() -> None:
     catchup = Catchup((2,), replica(3, faulty=range(0)))
     catchup.asked(9)
     assert [asked(catchup, 3) for _ in range(3)] == [{2: []}] * 3
+
+
+def asked_whether(catchup: Catchup) -> dict[int, list[int]]:
+    """Returns which payloads each peer is asked for at one beat."""
+    found: dict[int, list[int]] = {peer: [] for peer in PEERS}
+    for action in catchup.on_timer():
+        if isinstance(action, Send) and isinstance(action.message, LearnRequest) and action.message.end < 100:
+            found[action.to].append(action.message.position)
+    return found
+
+
+def test_all_are_asked_until_each_has_said_whether_he_has_it() -> None:
+    made = replica(5, faulty=range(2, 4))
+    catchup = Catchup(PEERS, made)
+    assert asked_whether(catchup) == {2: [2, 3], 3: [2, 3], 4: [2, 3]}
+    for peer in (2, 4):
+        lacked = Slot(2, 5, value(2), learned=True, faulty=True)
+        catchup.on_response(peer, LearnResponse(ORIGIN, (lacked, Slot(4, 5, value(4), learned=True, faulty=True)), 5))
+    assert catchup.lacking(2) == {2, 4}
+    assert catchup.lacking(3) == catchup.lacking(4) == frozenset(), "what is here is not lacking"
+    assert asked_whether(catchup) == {2: [3], 3: [2, 3], 4: [2, 3]}, "it is the turn of peer 4"
+    catchup.on_response(3, LearnResponse(ORIGIN, (Slot(2, 5, value(2), learned=True),), 5))
+    assert catchup.lacking(2) == frozenset()

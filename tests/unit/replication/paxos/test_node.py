@@ -203,8 +203,8 @@ def test_a_damaged_payload_is_asked_for_again() -> None:
     stage.append(1, "a")
     stage.run()
     stage.do(2, Damaged(1))
-    asked = [e.message for e in stage.fire(2, Timer.CATCHUP) if isinstance(e, Send)]
-    assert asked == [LearnRequest(2), LearnRequest(1, 2)]
+    asked = [(e.to, e.message) for e in stage.fire(2, Timer.CATCHUP) if isinstance(e, Send)]
+    assert asked == [(3, LearnRequest(2)), (3, LearnRequest(1, 2)), (1, LearnRequest(1, 2))]
     stage.run()
     assert "2 repaired 1" in stage.news()
 

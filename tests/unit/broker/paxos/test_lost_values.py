@@ -1,0 +1,168 @@
+"""A chosen value that nobody can read any more: its offsets are damaged, and the partition goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.broker.isr.stage import until
+from tests.unit.broker.paxos.stage import Site, Stage, play
+from tests.unit.broker.paxos.test_damage import write
+from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.paxos.journal_truncation import JournalBounds
+from tidelog.model.errors import DamagedBatch
+
+
+async def lose(stage: Stage, *nodes: int) -> None:
+    """Writes ten values, and has an eleventh accepted by all, and learned by nobody. These brokers' journals lose its
+    payload, and all brokers are down then."""
+    await stage.lead(1)
+    await write(stage, 1, 10)
+    await stage.quiet()
+    stage.on_frame = lambda sender, to, _: sender == 1
+    assert not isinstance(await stage.produce(1, b"lost", wait_s=0.5), ProduceReceipt)
+    stage.on_frame = lambda sender, to, _: True
+    for node in nodes:
+        replica = stage.sites[node].replica.engine.node.replica
+        assert stage.sites[node].harm_journal(max(replica.slots))
+    for site in stage.sites.values():
+        await site.crash(is_power_lost=False)
+
+
+def read_all(site: Site) -> tuple[bytes, list[int]]:
+    """Returns what can be read, and the offsets that cannot."""
+    log = site.replica.log
+    found, damaged, offset = b"", [], 0
+    while offset < log.log_end_offset:
+        try:
+            extent = log.read(offset, 1, log.log_end_offset)
+            found, offset = found + extent.data, extent.next_offset
+        except DamagedBatch:
+            damaged.append(offset)
+            offset += 1
+    return found, damaged
+
+
+async def write_more(stage: Stage, node: int) -> None:
+    """Elects a broker, and writes three values behind the lost one, soon."""
+    begun_s = asyncio.get_running_loop().time()
+    await stage.lead(node)
+    assert asyncio.get_running_loop().time() - begun_s < 1.5
+    for number in range(3):
+        receipt = await stage.produce(node, b"more%d" % number)
+        assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 11 + number
+
+
+async def shown_alike(stage: Stage) -> list[int]:
+    """Waits until all have applied the same; returns which offsets none of them can read."""
+    await stage.quiet()
+    shown = [read_all(site) for site in stage.sites.values()]
+    assert shown[0] == shown[1] == shown[2] and shown[0][0].count(b"more") == 3
+    return shown[0][1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_partition_goes_on_without_a_value_that_all_have_lost(seed: int) -> None:
+    async def story(stage: Stage) -> None:
+        await lose(stage, 1, 2, 3)
+        for site in stage.sites.values():
+            await site.boot()
+        await write_more(stage, 2)
+        assert await shown_alike(stage) == [10]
+        for site in stage.sites.values():
+            await site.crash()
+            await site.boot()
+        await stage.lead(3)
+        assert await shown_alike(stage) == [10]
+        assert isinstance(await stage.produce(3, b"last"), ProduceReceipt)
+
+    play(story, seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_copy_of_a_replica_that_was_down_comes_back_to_all(seed: int) -> None:
+    async def story(stage: Stage) -> None:
+        await lose(stage, 1, 2)
+        await stage.sites[1].boot()
+        await stage.sites[2].boot()
+        await write_more(stage, 1)
+        await stage.quiet([1, 2])
+        assert read_all(stage.sites[1])[1] == read_all(stage.sites[2])[1] == [10]
+        await stage.sites[3].boot()
+        await until(lambda: all(site.is_sound() for site in stage.sites.values()))
+        assert await shown_alike(stage) == []
+        assert b"lost" in stage.sites[1].content()
+        for site in stage.sites.values():
+            await site.crash()
+            await site.boot()
+            assert site.is_sound()
+
+    play(story, seed)
+
+
+def test_nothing_is_lost_while_one_that_is_live_has_not_answered() -> None:
+    async def story(stage: Stage) -> None:
+        await lose(stage, 1, 2)
+        stage.cut = {(3, 1), (3, 2)}
+        for site in stage.sites.values():
+            await site.boot()
+        stage.elect(1)
+        first = stage.sites[1]
+        await until(lambda: first.replica.is_elected)
+        await asyncio.sleep(5)
+        assert first.replica.high_watermark == 10 and first.replica.applied_position > 11
+        stage.cut = set()
+        await until(lambda: first.replica.leader is not None and first.replica.leader.is_serving)
+        await stage.quiet()
+        assert all(b"lost" in site.content() for site in stage.sites.values())
+
+    play(story)
+
+
+def test_one_that_is_cut_off_gives_nothing_up_by_itself() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        await write(stage, 1, 10)
+        await stage.quiet()
+        third = stage.sites[3]
+        await until(lambda: third.replica.log.durable_offset == 10)
+        third.replica.log.truncate_to(8, high_watermark=8, now_ms=0)
+        assert third.harm_journal(9)
+        await third.crash()
+        for node in (1, 2):
+            await stage.sites[node].crash()
+        await third.boot()
+        await asyncio.sleep(5)
+        assert third.replica.high_watermark < 10 and third.replica.log.damaged_ranges() == []
+
+    play(story)
+
+
+def test_who_copies_a_log_goes_on_behind_what_all_the_others_have_damaged() -> None:
+    """A batch rots in both logs that are left, and their journals have given it up; the third was down for long."""
+
+    async def story(stage: Stage) -> None:
+        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
+        for site in stage.sites.values():
+            await site.crash()
+        await stage.boot()
+        await stage.lead(1)
+        await write(stage, 1, 2)
+        await stage.quiet()
+        first, second, third = stage.sites.values()
+        await third.crash()
+        await write(stage, 1, 60)
+        await until(lambda: all(site.replica.engine.node.replica.begin > 20 for site in (first, second)))
+        kept = bytes(first.replica.log.read(10, 1, 11).data)
+        for site in (first, second):
+            site.harm_log(10)
+            assert not site.is_sound()
+        await third.boot()
+        await stage.quiet()
+        assert read_all(third) == read_all(first) and read_all(third)[1] == [10]
+        first.replica.log.repair(kept)
+        await until(lambda: all(site.is_sound() for site in stage.sites.values()))
+        assert third.content() == first.content()
+
+    play(story)

@@ -1,0 +1,91 @@
+"""When a replica goes on without a value that is chosen, and that nobody can read.
+
+A chosen value has its name, and so its offsets, on every replica. Its batches may be damaged in all journals and logs
+at once: a power cut that tore one entry on every disk leaves that, and so do several faults. Nothing that stands behind
+it could ever be read, nor could anybody lead, if every log waited for them. So the log keeps its offsets, as damaged,
+and goes on (`PartitionLog.append_lost`): a read there is answered with an error, all others as ever.
+
+No agreement is needed for that. Which offsets are meant is agreed on by the value. If one replica has the batches and
+another has not, their logs differ by damage only, as they may at any time; and what damages a log is repaired, by
+whoever has a copy, whenever he comes back. So giving up too early costs a repair, and nothing else. It would be a
+nuisance all the same for a replica that is merely cut off. So the value has to be lacking
+
+- for `LACKING_S` since it was its turn,
+- in every voter whose broker is live, by its own word: it has learned the value, and neither its journal nor its log
+  can give the payload (`Catchup.lacking`); a disk that has said that it casts no vote under its id answers nothing, and
+  is not waited for,
+- and so in a majority of the voters, this one included.
+
+Only records can be lost this way. Voters have to be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from tidelog.broker.consensus.engine import Engine
+from tidelog.broker.paxos.links import Links
+from tidelog.model.ids import PartitionId
+from tidelog.replication.paxos.events import Applied
+from tidelog.replication.paxos.state import Kind
+
+LACKING_S = 0.5
+LOOK_S = 0.1
+
+logger = structlog.get_logger("tidelog.paxos")
+
+
+class LostValues:
+    """Tells one replica which values are lost; calls `go_on` when it is worth asking again."""
+
+    def __init__(self, partition_id: PartitionId, engine: Engine, links: Links, go_on: Callable[[], None]) -> None:
+        self._partition_id = partition_id
+        self._engine = engine
+        self._links = links
+        self._go_on = go_on
+        self._position = -1
+        """Of the value that was asked for last."""
+        self._since_s = 0.0
+        self._look: asyncio.TimerHandle | None = None
+
+    def is_lost(self, applied: Applied) -> bool:
+        """Decides about a value whose payload cannot be had here, and whose turn it is."""
+        slot = self._engine.node.replica.slots.get(applied.position)
+        if applied.value.kind is not Kind.APPEND or slot is None or not slot.faulty:
+            return False
+        now_s = asyncio.get_running_loop().time()
+        if self._position != applied.position:
+            self._position, self._since_s = applied.position, now_s
+        if now_s - self._since_s < LACKING_S or not self._is_lacking(applied.position):
+            self._look_again()
+            return False
+        value = applied.value
+        logger.error(
+            "a batch is lost: nobody who can be asked has a copy",
+            partition=str(self._partition_id),
+            offset=value.base_offset,
+            records=value.count,
+        )
+        return True
+
+    def _is_lacking(self, position: int) -> bool:
+        own = {self._engine.node.node, *self._engine.former_ids}
+        lacking = own | self._engine.node.lacking(position)
+        asked = [voter for voter in self._links.live() if not self._links.is_silent(voter)]
+        return lacking.issuperset(asked) and self._engine.node.quorum.is_met(lacking)
+
+    def _look_again(self) -> None:
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(LOOK_S, self._again)
+
+    def _again(self) -> None:
+        self._look = None
+        self._go_on()
+
+    def close(self) -> None:
+        """Asks no more."""
+        if self._look is not None:
+            self._look.cancel()
