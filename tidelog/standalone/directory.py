@@ -49,6 +49,7 @@ class ReplicaDirectory:
                 STANDALONE_LOG,
                 new_incarnation=entropy.token_hex(16),
                 now_ms=clock.wall_ms(),
+                vouches=True,
             )
             if self.stored.is_amnesiac:
                 raise DirectoryRefused(f"this replica must not vote any more: {self.stored.report.findings[-1]}")

@@ -217,9 +217,16 @@ class Appender:
         path = state.active.catalog_path
         is_awaited = path in self._flusher
         with suppress(DiskFull, InternalError, Overloaded):
-            self.note_row(Kind.MARK, state.tail.log_start_offset)
+            self.vouch()
         if not is_awaited:
             self._flusher.disown(path)
+        state.marked = state.tail.durable
+
+    def vouch(self) -> None:
+        """Notes in the catalog how far the log is durable, in a row that waits for a flush. Raises as `append`."""
+        state = self._state
+        assert not state.is_behind_a_truncation, "a truncation's own rows vouch for the log"
+        self.note_row(Kind.MARK, state.tail.log_start_offset)
         state.marked = state.tail.durable
 
     def note_row(self, kind: Kind, start_offset: int) -> None:

@@ -196,6 +196,7 @@ class LogManager:
             METADATA_LOG,
             new_incarnation=drawn,
             now_ms=now_ms,
+            vouches=True,
         )
         self._logs[METADATA_LOG] = store.journal
         return store, stored

@@ -48,7 +48,7 @@ class PartitionLog(LogState):
         self.read_passing, self.has_bytes_passing = reader.read_passing, reader.has_bytes_passing
         self.read_filling, self.fillers = reader.read_filling, reader.fillers
         self.producers_before = reader.producers_before
-        self.append, self.roll, self.mark = appender.append, appender.roll, appender.mark
+        self.append, self.roll, self.mark, self.vouch = appender.append, appender.roll, appender.mark, appender.vouch
         self.append_lost, self.begin_anew = appender.append_lost, appender.begin_anew
         self.begin_flush, self.hold = flusher.begin, files.hold
         self.delete_records = deleter.delete_records

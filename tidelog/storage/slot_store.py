@@ -9,6 +9,12 @@ apart from the data, durable marks, torn tails told from damage, flushes, segmen
 **Durability.** A put is visible at once and durable when `durable_end` has reached what it returned. Many puts share a
 flush: the store stands in for a `PartitionLog` in the `LogWriter`.
 
+**Vouching.** A torn end is told from a damaged one by the marks: what a mark covers was durable. A mark that is written
+now and then leaves the last puts to their luck, though they were reported. A store that *vouches* reports a put only
+when a mark behind it is durable as well: one flush more for each round of puts, and no entry that was ever reported can
+be taken for torn. The metadata log pays for that, since it cannot go on behind a value that nobody can read; so a power
+cut must never look like one.
+
 **Payloads are written once.** An acceptor stores a value when it accepts it and again when it learns that it is chosen:
 the second entry only refers to the payload, by position and digest.
 
@@ -29,7 +35,7 @@ from typing import NamedTuple
 from msgspec import UNSET, structs
 from xxhash import xxh3_128_digest
 
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import DiskFull, Overloaded, TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer, Files
 from tidelog.storage.flush import Flush
@@ -65,8 +71,12 @@ class SlotStore:
     be), or `InternalError` (the outcome is unknown; the store is offline now).
     """
 
-    def __init__(self, journal: PartitionLog, index: SlotIndex, now_ms: int) -> None:
+    def __init__(self, journal: PartitionLog, index: SlotIndex, now_ms: int, *, vouches: bool = False) -> None:
         self.journal = journal
+        self._vouches = vouches
+        self._marked_end = self._mark_in_flush = self._vouched_end = journal.durable_offset
+        """Journal offsets: a mark is written that covers the entries below; it is in the flush under way; it is
+        durable."""
         self._entries = SlotJournal(journal, index, now_ms)
         self._deletion: tuple[int, int] | None = None
         """(journal offset to delete below, where the journal has to be durable up to before)."""
@@ -84,12 +94,15 @@ class SlotStore:
         new_incarnation: str,
         now_ms: int,
         bad_end: BadEnd = BadEnd.TRUNCATE,
+        vouches: bool = False,
     ) -> tuple[SlotStore, StoredSlots]:
         """Opens the store in `directory`, or makes an empty one. Blocking. Raises as `load_slots`."""
         journal, index, stored = load_slots(
             opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms, bad_end=bad_end
         )
-        return cls(journal, index, now_ms), stored
+        if vouches:
+            _vouch_for_all(journal)
+        return cls(journal, index, now_ms, vouches=vouches), stored
 
     @classmethod
     def look(cls, files: Files, directory: str, identity: PartitionId) -> tuple[SlotStore, StoredSlots]:
@@ -230,8 +243,8 @@ class SlotStore:
 
     @property
     def durable_end(self) -> int:
-        """Puts that returned this or less are durable."""
-        return self.journal.durable_offset
+        """Puts that returned this or less are durable, and vouched for if the store vouches."""
+        return self._vouched_end if self._vouches else self.journal.durable_offset
 
     @property
     def offline_reason(self) -> str | None:
@@ -250,6 +263,7 @@ class SlotStore:
         would miss a last segment whose files are both lost.
         """
         flush = self.journal.begin_flush()
+        self._mark_in_flush = self._marked_end
         if self.journal.active.base_offset == self._noted_segment:
             return flush
         self._noted_segment = self.journal.active.base_offset
@@ -266,7 +280,17 @@ class SlotStore:
         """As `PartitionLog.end_flush`; then orders the deletion that waited for this flush, if one did. So the store
         may be dirty again: nobody has to hurry for that."""
         self.journal.end_flush(flush, error)
+        if self.offline_reason is None:
+            self._vouched_end = self._mark_in_flush
         self._delete_records()
+
+    def vouch(self) -> bool:
+        """Writes a mark for the entries that are durable and have none, if the store vouches for its entries. Returns
+        True if one waits for the next flush. Raises `DiskFull` or `Overloaded` (try again later), or as a put."""
+        if self._vouches and self._marked_end < self.journal.durable_offset:
+            self.journal.vouch()
+            self._marked_end = self.journal.durable_offset
+        return self._vouches and self._vouched_end < self._marked_end
 
     def mark(self) -> None:
         """Notes how far the store is durable, for one that has gone idle. Best effort, no fsync."""
@@ -298,3 +322,12 @@ class SlotStore:
         with suppress(TidelogError):
             self.journal.delete_records(self._deletion[0])
             self._deletion = None
+
+
+def _vouch_for_all(journal: PartitionLog) -> None:
+    """Marks what an opening found, durably: a voter answers for all of it from now on. On a full disk the next flush
+    does."""
+    if journal.offline_reason is None and not journal.is_behind_a_truncation and journal.marked < journal.tail.durable:
+        with suppress(DiskFull, Overloaded):
+            journal.vouch()
+            journal.flush()

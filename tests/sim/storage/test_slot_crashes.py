@@ -158,11 +158,12 @@ def check_and_go_on(driver: SlotDriver) -> None:
     driver.check_reopened()
 
 
+@pytest.mark.parametrize("vouches", [False, True], ids=["marked-later", "vouches"])
 @pytest.mark.parametrize("history", HISTORIES)
-def test_no_crash_breaks_a_promise(history: History) -> None:
+def test_no_crash_breaks_a_promise(history: History, *, vouches: bool) -> None:
     seen = set()
     for choices in enumerate_crashes():
-        driver = SlotDriver(SimDisk(0), segment_bytes=SEGMENT_BYTES)
+        driver = SlotDriver(SimDisk(0), segment_bytes=SEGMENT_BYTES, vouches=vouches)
         history(driver)
         driver.crash(choices)
         state = tuple((path, bytes(node.data)) for path, node in driver.disk.medium.walk().items())

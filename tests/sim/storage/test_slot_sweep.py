@@ -11,19 +11,24 @@ import pytest
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.storage.slot_driver import DIRECTORY
-from tidelog.sim.storage.slot_sweep import Loss, SlotSweep
+from tidelog.sim.storage.slot_sweep import End, Loss, SlotSweep
 from tidelog.sim.storage.sweep import FAULTS, Case
 from tidelog.storage.rows import ROW_BYTES, Row
 
-SHAPES = {"one segment": (1 << 23, True), "several segments": (900, True), "left idle": (900, False)}
+SHAPES = {
+    "one segment": (1 << 23, End.CLOSED),
+    "several segments": (900, End.CLOSED),
+    "left idle": (900, End.IDLE),
+    "killed": (900, End.REPORTED),
+    "killed in one segment": (1 << 23, End.REPORTED),
+}
 SAMPLED = 37
 """Every so many cases in the default run: coprime to the number of faults, so that all of them come by."""
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=lambda name: name.replace(" ", "-"))
 def sweep(request: pytest.FixtureRequest) -> SlotSweep:
-    segment_bytes, is_closed = SHAPES[request.param]
-    return SlotSweep(segment_bytes, is_closed=is_closed)
+    return SlotSweep(*SHAPES[request.param])
 
 
 def check_each(sweep: SlotSweep, cases: list[Case]) -> None:
@@ -137,7 +142,10 @@ def test_a_row_and_its_entry_damaged(sweep: SlotSweep) -> None:
 
 def test_both_files_cut_at_the_same_entry(sweep: SlotSweep) -> None:
     """The rest of the segment is gone, and what is left looks like a log that ends there."""
-    for catalog, at, row in sweep.entries():
+    entries = sorted(sweep.entries(), key=lambda entry: entry[2].sequence)
+    if sweep.end is End.REPORTED:
+        entries.pop()  # its mark lies behind it: both files cut there are two faults, which hide each other
+    for catalog, at, row in entries:
 
         def damage(medium: Medium, catalog: str = catalog, at: int = at, row: Row = row) -> None:
             rot.truncate(medium, catalog, at)

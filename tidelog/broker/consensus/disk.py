@@ -109,6 +109,7 @@ class ReplicaDisk:
         self._unwritten: deque[_Unwritten] = deque()
         self._retry: asyncio.TimerHandle | None = None
         self._put_off: asyncio.TimerHandle | None = None
+        self._vouching: asyncio.TimerHandle | None = None
         self._end = store.durable_end
         """The journal's end, by what the last put returned."""
 
@@ -189,8 +190,9 @@ class ReplicaDisk:
     def close(self) -> None:
         """Writes what was put off, but no more of what waits for room."""
         self.resume()
-        if self._retry is not None:
-            self._retry.cancel()
+        for timer in (self._retry, self._vouching):
+            if timer is not None:
+                timer.cancel()
 
     def refresh(self, metadata: Metadata) -> None:
         """Writes the facts anew: something beside the engine's part of them has changed. Nobody waits for it."""
@@ -313,7 +315,18 @@ class ReplicaDisk:
         if self._store.offline_reason is not None:
             self.fail(self._store.offline_reason)
         else:
+            self._vouch()
             self._report()
+
+    def _vouch(self) -> None:
+        """Has what was flushed vouched for by another flush, if the store asks for that."""
+        try:
+            if self._store.vouch():
+                self._log_writer.submit(self)
+        except (DiskFull, Overloaded):
+            self._vouching = asyncio.get_running_loop().call_later(RETRY_S, self._log_writer.submit, self)
+        except TidelogError as error:
+            self.fail(str(error))
 
     def _report(self) -> None:
         stored = 0

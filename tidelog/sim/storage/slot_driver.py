@@ -53,8 +53,11 @@ class State:
 class SlotDriver:
     """One store on one disk. `states` are those that a crash may bring back, oldest first."""
 
-    def __init__(self, disk: SimDisk, *, segment_bytes: int = 1 << 23, handles_max: int = 64) -> None:
+    def __init__(
+        self, disk: SimDisk, *, segment_bytes: int = 1 << 23, handles_max: int = 64, vouches: bool = False
+    ) -> None:
         self.disk = disk
+        self._vouches = vouches
         self.states = [State()]
         self.payloads: dict[bytes, bytes] = {}
         self._first_payloads: dict[int, bytes] = {}
@@ -77,6 +80,7 @@ class SlotDriver:
             self._settings,
             new_incarnation=f"incarnation {self._values}",
             now_ms=NOW_MS,
+            vouches=self._vouches,
         )
 
     # -- what a shell does -------------------------------------------------------------------------------------------
@@ -191,8 +195,11 @@ class SlotDriver:
         self.facts = [facts]
 
     def flush(self) -> bool:
-        """Makes everything durable. False if there was nothing to do, or the disk failed."""
-        return self.store.is_dirty and self.finish(self.store.begin_flush())
+        """Makes everything durable, and has it vouched for. False if there was nothing to do, or the disk failed."""
+        is_done = self.store.is_dirty and self.finish(self.store.begin_flush())
+        while is_done and self.store.is_dirty and self.store.vouch():
+            is_done = self.finish(self.store.begin_flush())
+        return is_done
 
     def finish(self, flush: Flush) -> bool:
         """Runs a flush, which may have been begun before later puts."""
@@ -202,6 +209,8 @@ class SlotDriver:
             self.store.end_flush(flush, error)
             return False
         self.store.end_flush(flush, None)
+        if self.store.offline_reason is None:
+            self.store.vouch()
         self._note_durable()
         return self.store.offline_reason is None
 

@@ -29,7 +29,12 @@ def run_seed(seed: int) -> str:
     rng = stream(seed, "history")
     disk = SimDisk(seed)
     disk.medium.exposes_old_blocks = rng.random() < 0.2
-    driver = SlotDriver(disk, segment_bytes=rng.choice(SEGMENT_BYTES), handles_max=rng.choice(HANDLES_MAX))
+    driver = SlotDriver(
+        disk,
+        segment_bytes=rng.choice(SEGMENT_BYTES),
+        handles_max=rng.choice(HANDLES_MAX),
+        vouches=rng.random() < 0.5,
+    )
     for _ in range(rng.randint(1, 5)):
         live(driver, _act, rng)
     check_at_the_end(driver, lambda: driver.put(driver.floor))

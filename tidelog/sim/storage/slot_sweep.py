@@ -1,8 +1,8 @@
 """Every damage to a whole slot store, one at a time, and in pairs that belong together.
 
-A store with slots of all sorts, some replaced, some learned, a floor and facts is written, closed or only left idle,
-and kept as files. A case puts these files on a fresh disk, damages them, opens the store and reads all there is. Since
-all of it was durable:
+A store with slots of all sorts, some replaced, some learned, a floor and facts is written, closed, left idle, or killed
+as soon as all is reported if it vouches for its entries, and kept as files. A case puts these files on a fresh disk,
+damages them, opens the store and reads all there is. Since all of it was durable:
 
 - no payload, identity, floor or facts are shown that are not the newest of their slot; for a damaged identity, an
   earlier one of the same number may be;
@@ -46,18 +46,33 @@ class Loss(Enum):
     """The store has to be amnesiac."""
 
 
+class End(Enum):
+    """The end of the process that wrote the store."""
+
+    CLOSED = "closed"
+    """It stopped in good order."""
+    IDLE = "idle"
+    """It was killed when it had been idle: a mark was written."""
+    REPORTED = "reported"
+    """It was killed as soon as the last put was reported durable; the store vouches for its entries."""
+
+
 class SlotSweep:
     """One sound store, and the checks of what damage leaves of it."""
 
-    def __init__(self, segment_bytes: int, *, is_closed: bool = True) -> None:
+    def __init__(self, segment_bytes: int, end: End) -> None:
         self._segment_bytes = segment_bytes
+        self.end = end
         disk = SimDisk(0)
-        driver = SlotDriver(disk, segment_bytes=segment_bytes)
+        driver = SlotDriver(disk, segment_bytes=segment_bytes, vouches=end is End.REPORTED)
         _write(driver)
-        if is_closed:
+        if end is End.CLOSED:
             driver.close()
-        else:
+        elif end is End.IDLE:
             driver.store.mark()
+        else:  # the facts have noted how far the store was durable: once more without them
+            driver.put(POSITIONS, payload_bytes=40)
+            driver.flush()
         self.content: Content = {path: bytes(node.data) for path, node in disk.medium.walk().items()}
         self.expected = driver.now
         self.payloads = driver.payloads
