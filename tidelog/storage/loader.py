@@ -33,7 +33,7 @@ from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Row, RowCodec, Tail
 from tidelog.storage.scan import BadEnd, Scan
 from tidelog.storage.segment import SECTOR_BYTES, Segment
-from tidelog.storage.strangers import find_strangers, set_aside
+from tidelog.storage.strangers import find_strangers, has_rows, set_aside
 from tidelog.storage.trails import read_trails
 from tidelog.storage.truncation import remove_all, remove_segment, segment_names
 from tidelog.storage.two_copies import LoadedCopies
@@ -96,7 +96,7 @@ class _Loader:
             self._files.make_dirs(self._directory)
         info = loaded.info if loaded else Metainfo(incarnation=new_incarnation)
         self._report.high_watermark = info.high_watermark
-        segments = self._find(info)
+        segments = self._find(info, is_known=loaded is not None)
         info = self._judge_loss(info, segments, loaded, held)
         self._make_missing(segments)
         if loaded is None and any(segment.log.size() for segment in segments):
@@ -140,12 +140,12 @@ class _Loader:
 
     # -- finding --------------------------------------------------------------------------------------------------
 
-    def _find(self, info: Metainfo) -> list[Segment]:
-        """The segments by their names."""
+    def _find(self, info: Metainfo, *, is_known: bool) -> list[Segment]:
+        """The segments by their names; `is_known`: there is metainfo of this log."""
         if info.restarts:
             self._corrections.attempt(partial(remove_all, self._opened, self._directory, wipes=True))
         stems = {name[:20] for name in segment_names(self._opened, self._directory)}
-        segments = [segment for segment in map(self._segment, sorted(map(int, stems))) if self._is_ours(segment)]
+        segments = self._without_strangers([*map(self._segment, sorted(map(int, stems)))], is_known=is_known)
         self._is_bare = not segments
         if not segments:
             if info.end_offset > info.log_start_offset:
@@ -187,18 +187,30 @@ class _Loader:
     def _segment(self, base_offset: int) -> Segment:
         return Segment(self._opened, self._directory, base_offset, self._codec)
 
-    def _is_ours(self, segment: Segment) -> bool:
-        """Opens a segment by its header and seal. If they are not in order, they may be another log's: what is not ours
-        is set aside; False if that is the segment as a whole."""
+    def _without_strangers(self, segments: list[Segment], *, is_known: bool) -> list[Segment]:
+        """Opens segments by their headers and seals. One for which these are not in order may be another log's: what is
+        not ours is set aside. Returns the segments of which something is left."""
+        doubtful = [segment for segment in segments if not self._open_sealed(segment)]
+        strangers = dict.fromkeys(
+            path
+            for segment in doubtful
+            for path in find_strangers(self._opened, self._directory, segment.base_offset, self._identity)
+        )
+        if strangers and not is_known:
+            unclaimed = (segment for segment in doubtful if not has_rows(self._opened, segment, self._codec))
+            strangers |= dict.fromkeys(path for one in unclaimed for path in (one.log_path, one.catalog_path))
+        # All logs go first: without the catalogs nobody would know them for a stranger's.
+        for path in sorted(strangers, key=lambda path: path.endswith(".catalog")):
+            if self._files.exists(path):
+                self._report.say(f"{path} belongs to another log and is set aside")
+                self._corrections.attempt(partial(set_aside, self._opened, path))
+        return [segment for segment in segments if segment.log_path not in strangers]
+
+    def _open_sealed(self, segment: Segment) -> bool:
         seal = segment.open_sealed() if self._files.exists(segment.catalog_path) else None
         if seal is not None:
             self._seals[segment.base_offset] = seal
-            return True
-        strangers = find_strangers(self._opened, self._directory, segment.base_offset, self._identity)
-        for path in strangers:  # the log first: without its catalog nobody would know it for a stranger
-            self._report.say(f"{path} belongs to another log and is set aside")
-            self._corrections.attempt(partial(set_aside, self._opened, path))
-        return len(strangers) < 2
+        return seal is not None
 
     def _survey(self, segment: Segment, next_base_offset: int) -> None:
         """Finds where a segment's rows start and how many there are, the highest durable mark, and the log's start."""

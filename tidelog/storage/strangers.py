@@ -3,6 +3,9 @@
 A catalog's header names the log that it belongs to, under a checksum seeded with that name, so a stranger's catalog is
 known for what it is. Batches carry no name, and would pass for ours where offsets happen to agree; but if the catalog
 of a stranger describes the log file beside it, that is the stranger's, too.
+
+If there is no metainfo of ours either, the directory as a whole has changed hands, and a crash may have left logs in it
+whose catalogs are gone, or describe nothing that is left. Then a segment without a row of ours is the stranger's.
 """
 
 from __future__ import annotations
@@ -27,6 +30,14 @@ def find_strangers(opened: OpenFiles, directory: str, base_offset: int, identity
     batches = (row for row in theirs.rows(theirs.body_slot) if row is not None and row.kind == Kind.BATCH)
     has_both = opened.files.exists(ours.log_path) and any(map(theirs.holds, batches))
     return [ours.log_path, ours.catalog_path] if has_both else [ours.catalog_path]
+
+
+def has_rows(opened: OpenFiles, segment: Segment, codec: RowCodec) -> bool:
+    """Returns True if its catalog has any row of this log's."""
+    if not opened.files.exists(segment.catalog_path):
+        return False
+    rows = -(-segment.catalog.size() // ROW_BYTES)
+    return any(codec.is_sound(segment.raw_rows(slot, 1)) for slot in range(rows))
 
 
 def set_aside(opened: OpenFiles, path: str) -> None:

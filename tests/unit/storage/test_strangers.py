@@ -6,11 +6,12 @@ import errno
 
 import pytest
 
-from tests.unit.storage.conftest import ALL, IDENTITY, Store
+from tests.unit.storage.conftest import ALL, DIRECTORY, IDENTITY, Store
 from tests.unit.storage.torn import check_goes_on
 from tidelog.model.batch_header import assign_offsets
 from tidelog.model.errors import DamagedBatch
-from tidelog.storage.rows import RowCodec, Tail
+from tidelog.storage.metainfo import NAMES
+from tidelog.storage.rows import ROW_BYTES, RowCodec, Tail
 
 
 def strangers_files(store: Store, value: bytes) -> tuple[bytes, bytes]:
@@ -111,3 +112,36 @@ def test_a_segment_that_is_there_twice_is_there_once(store: Store) -> None:
     assert store.log.log_end_offset == 6
     with pytest.raises(DamagedBatch, match="offsets 3 to 5 "):
         store.log.read(3, 1, 6)
+
+
+def test_a_directory_that_changed_hands_has_nothing_of_ours(store: Store) -> None:
+    """A crash has taken the rows of one log, and the catalog of another: neither says any more whose it is."""
+    log, catalog = strangers_files(store, b"alien")
+    store.log.close(0)
+    for name in NAMES:
+        store.files.remove(f"{DIRECTORY}/{name}")
+    for path, content in (
+        (store.log_path(0), log[:100]),
+        (store.catalog_path(0), catalog[:ROW_BYTES]),
+        (store.log_path(1), log),
+    ):
+        store.files.inner.open(path, create=True).close()
+        store.cut(path, 0)
+        store.overwrite(path, 0, content)
+    renames = 0
+
+    def fails(kind: str, path: str) -> int:
+        nonlocal renames
+        renames += kind == "rename"
+        return errno.EIO if kind == "rename" and renames == 3 else 0
+
+    store.files.fails = fails
+    store.open()
+    assert store.read_sound() == {}, "killed before the last name was given"
+    store.files.fails = lambda kind, path: 0
+    store.kill_and_open()
+    assert (store.read_sound(), store.log.log_end_offset) == ({}, 0)
+    assert store.content(f"{store.log_path(1)}.stranger-1") == log
+    store.append(b"ours")
+    store.kill_and_open()
+    assert set(store.read_sound()) == {0}
