@@ -196,7 +196,7 @@ class _Loader:
             for segment in doubtful
             for path in find_strangers(self._opened, self._directory, segment.base_offset, self._identity)
         )
-        if strangers and not is_known:
+        if not is_known and (strangers or self._metainfo.is_of_another()):
             unclaimed = (segment for segment in doubtful if not has_rows(self._opened, segment, self._codec))
             strangers |= dict.fromkeys(path for one in unclaimed for path in (one.log_path, one.catalog_path))
         # All logs go first: without the catalogs nobody would know them for a stranger's.

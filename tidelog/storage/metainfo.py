@@ -2,19 +2,27 @@
 
 Nobody else can give these back: which incarnation of the replica this is, how far its log was known durable, which
 offsets it has deleted.
+
+A copy says which log it is about. Its checksum is seeded with that, too, so a stranger's copy is no copy of ours. If
+both are a stranger's, so is the directory (`strangers`).
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import msgspec
 from crc32c import crc32c
+from msgspec import structs
 
-from tidelog.model.ids import PartitionId
+from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files
-from tidelog.storage.two_copies import TwoCopyStore
+from tidelog.storage.two_copies import LoadedCopies, TwoCopyStore
 
 NAMES = ("metainfo.0", "metainfo.1")
 MAGIC = 0x7D11
+_NAME = re.compile(rb'"log":"([0-9a-f]{32})/([0-9]{1,9})"')
 
 
 class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +47,8 @@ class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
     stands_in_since: int | msgspec.UnsetType = msgspec.UNSET
     """Present in a log that was begun in place of one that is lost: since when, by the cluster's metadata, this disk
     should have held that one (`PartitionInfo.since`)."""
+    log: str | msgspec.UnsetType = msgspec.UNSET
+    """Which log this is about. The store writes it, and drops it from what it loads."""
     replica: bytes | msgspec.UnsetType = msgspec.UNSET
     """What a Paxos replica has to remember besides (`SlotStore.store_facts`); absent from other logs."""
 
@@ -49,3 +59,24 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
     def __init__(self, files: Files, directory: str, identity: PartitionId) -> None:
         seed = crc32c(bytes.fromhex(identity.topic_id) + identity.partition.to_bytes(4, "little"))
         super().__init__(files, directory, NAMES, Metainfo, magic=MAGIC, seed=seed)
+        self._identity = identity
+
+    def load(self) -> LoadedCopies[Metainfo] | None:
+        """As `TwoCopyStore.load`."""
+        loaded = super().load()
+        return loaded and replace(loaded, info=structs.replace(loaded.info, log=msgspec.UNSET))
+
+    def store(self, info: Metainfo) -> None:
+        """As `TwoCopyStore.store`."""
+        super().store(structs.replace(info, log=str(self._identity)))
+
+    def is_of_another(self) -> bool:
+        """Returns True if a copy is sound, and about another log. Raises as `load`."""
+        return any(self._is_of_another(raw) for raw in map(self._read_raw, self._paths))
+
+    def _is_of_another(self, raw: bytes) -> bool:
+        named = _NAME.search(raw)
+        if named is None:
+            return False
+        owner = PartitionId(TopicId(named[1].decode()), int(named[2]))
+        return owner != self._identity and MetainfoStore(self._files, self._directory, owner)._decode(raw) is not None

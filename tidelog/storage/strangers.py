@@ -4,8 +4,9 @@ A catalog's header names the log that it belongs to, under a checksum seeded wit
 known for what it is. Batches carry no name, and would pass for ours where offsets happen to agree; but if the catalog
 of a stranger describes the log file beside it, that is the stranger's, too.
 
-If there is no metainfo of ours either, the directory as a whole has changed hands, and a crash may have left logs in it
-whose catalogs are gone, or describe nothing that is left. Then a segment without a row of ours is the stranger's.
+If there is no metainfo of ours either, or it is another log's, the directory as a whole has changed hands, and a crash
+may have left logs in it whose catalogs are gone, or describe nothing that is left. Then a segment without a row of ours
+is the stranger's.
 """
 
 from __future__ import annotations

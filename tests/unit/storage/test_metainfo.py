@@ -132,6 +132,18 @@ def test_another_logs_metainfo_is_not_taken(files: Files) -> None:
     assert stored(files, IDENTITY._replace(topic_id=TopicId("ce" * 16))).load() is None
 
 
+def test_another_logs_facts_are_known_for_that(files: Files) -> None:
+    assert not stored(files).is_of_another()
+    stored(files).store(FIRST)
+    assert not stored(files).is_of_another()
+    stranger = stored(files, IDENTITY._replace(partition=2))
+    assert stranger.is_of_another()
+    harm(files, NAMES[0], 30)
+    assert stranger.is_of_another()
+    harm(files, NAMES[1], 30)
+    assert not stranger.is_of_another()
+
+
 class LaterMetainfo(Metainfo, frozen=True, kw_only=True):
     promised: int = 12
 

@@ -10,7 +10,7 @@ from tests.unit.storage.conftest import ALL, DIRECTORY, IDENTITY, Store
 from tests.unit.storage.torn import check_goes_on
 from tidelog.model.batch_header import assign_offsets
 from tidelog.model.errors import DamagedBatch
-from tidelog.storage.metainfo import NAMES
+from tidelog.storage.metainfo import NAMES, Metainfo, MetainfoStore
 from tidelog.storage.rows import ROW_BYTES, RowCodec, Tail
 
 
@@ -145,3 +145,14 @@ def test_a_directory_that_changed_hands_has_nothing_of_ours(store: Store) -> Non
     store.append(b"ours")
     store.kill_and_open()
     assert set(store.read_sound()) == {0}
+
+
+def test_a_directory_is_known_for_a_strangers_by_its_metainfo_alone(store: Store) -> None:
+    log, _ = strangers_files(store, b"alien")
+    store.log.close(0)
+    MetainfoStore(store.files, DIRECTORY, IDENTITY._replace(partition=4)).store(Metainfo(incarnation="theirs"))
+    store.cut(store.catalog_path(0), 0)
+    store.overwrite(store.log_path(0), 0, log)
+    store.open()
+    assert (store.read_sound(), store.log.log_end_offset) == ({}, 0)
+    assert store.content(f"{store.log_path(0)}.stranger-1") == log

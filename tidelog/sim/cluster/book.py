@@ -34,6 +34,9 @@ class Book:
     is_paxos: bool = False
     """Whatever is in any replica's log is committed."""
     batches: list[Held] = field(default_factory=list)
+    torn: set[Held] = field(default_factory=set)
+    """Batches that were called committed by a leader whose copy is damaged: a power cut has torn it, and no member had
+    another. Its row holds the offset; a good copy may still come from whoever else has one."""
     start: int = 0
     """The largest offset up to which a leader has deleted."""
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -153,6 +153,14 @@ class Holders:
         """True if anything of it was ever damaged."""
         return partition_id in self._rotten
 
+    def waits_for_a_word(self, partition_id: PartitionId) -> bool:
+        """True if a power cut tore a batch that nobody has whole: it keeps its offset, and nobody can copy past it
+        until an operator gives it up. No client was promised it: what was committed before is never taken for torn."""
+        whole = {
+            batch for (_, owned), one in self.shadows.items() if owned == partition_id for batch in one.batches.values()
+        }
+        return not self.books[partition_id].torn <= whole
+
     def _stands(self, book: Book, node: int) -> bool:
         """True if the controller is not wrong about this member."""
         if node in self._wiped or node in book.hurt:

@@ -238,7 +238,7 @@ class Ledger(Holders, Rule):
         """Goes on with what this replica has."""
         book.reset_epoch = None
         kept = 0
-        while kept < len(book.batches) and self._has(shadow, book.batches[kept]):
+        while kept < len(book.batches) and self._has(book, shadow, book.batches[kept]):
             kept += 1
         if kept == len(book.batches):
             return
@@ -247,6 +247,7 @@ class Ledger(Holders, Rule):
         del book.batches[kept:]
         for other in self.shadows.values():
             other.agreed = min(other.agreed, kept)
+        book.torn.intersection_update(book.batches)
         self._truth.note("excused loss", book.name, "down to", book.end)
         self._truth.saw("excused loss of what memory held")
         self.lost()
@@ -260,7 +261,7 @@ class Ledger(Holders, Rule):
         shadow = self.shadow(node, partition_id)
         while shadow.agreed < len(book.batches) and book.batches[shadow.agreed].end <= high_watermark:
             batch = book.batches[shadow.agreed]
-            if not self._has(shadow, batch):
+            if not self._has(book, shadow, batch):
                 self._violate("commits", f"{book.name}: node {node} calls another batch committed at {batch.base}")
                 return
             shadow.agreed += 1
@@ -269,14 +270,27 @@ class Ledger(Holders, Rule):
         if said.in_sync < (minimum := book.minimum(self._truth.clock())):
             what = f"node {node} commits up to {high_watermark} with {said.in_sync} in sync, and needs {minimum}"
             self._violate("commits", f"{book.name}: {what}")
-        book.batches += [batch for batch in shadow.batches.values() if book.end <= batch.base < high_watermark]
+        torn = self._torn(book, shadow)
+        found = {batch.base: batch for batch in (*torn, *shadow.batches.values())}
+        fresh = [batch for base, batch in sorted(found.items()) if book.end <= base < high_watermark]
+        book.torn.update(batch for batch in torn if batch in fresh)
+        book.batches += fresh
         if book.end != high_watermark:
             self._violate("commits", f"{book.name}: a high watermark of {high_watermark}, within a batch")
         self._check(partition_id)
 
     @staticmethod
-    def _has(shadow: Shadow, batch: Held) -> bool:
-        return batch.end <= shadow.start or shadow.batches.get(batch.base) == batch
+    def _torn(book: Book, shadow: Shadow) -> list[Held]:
+        """Returns the batches of which this log has a sound row and nothing else, as they were once appended."""
+        rows = ((epoch, base) for base, epoch in shadow.damaged if epoch is not None and base not in shadow.batches)
+        return [book.seen_at[row][0] for row in rows if row in book.seen_at]
+
+    @staticmethod
+    def _has(book: Book, shadow: Shadow, batch: Held) -> bool:
+        """True if the batch is there, or deleted. Of one that is torn the row is enough: it holds the offset."""
+        if batch.end <= shadow.start or shadow.batches.get(batch.base) == batch:
+            return True
+        return batch in book.torn and (batch.base, batch.epoch) in shadow.damaged
 
     def deletes(self, partition_id: PartitionId, offset: int) -> None:
         """A leader deletes a prefix."""
@@ -319,7 +333,7 @@ class Ledger(Holders, Rule):
         if shadow.start > book.start:
             return f"starts at {shadow.start}, and nobody deleted more than up to {book.start}"
         while shadow.agreed < len(book.batches):
-            if not self._has(shadow, book.batches[shadow.agreed]):
+            if not self._has(book, shadow, book.batches[shadow.agreed]):
                 return f"lacks the batch at {book.batches[shadow.agreed].base}, which is committed"
             shadow.agreed += 1
         return ""

@@ -47,6 +47,7 @@ class Shadow:
         self.is_rotten = False
         """Damaged on the disk: what cannot be read is what it was."""
         self._start = self._durable = 0
+        self._damaged: set[tuple[int, int | None]] = set()
 
     @property
     def start(self) -> int:
@@ -62,6 +63,13 @@ class Shadow:
     @property
     def has_damage(self) -> bool:
         return self.log is not None and bool(self.log.damage)
+
+    @property
+    def damaged(self) -> set[tuple[int, int | None]]:
+        """Offset and epoch of each batch that is damaged here, though its row is sound."""
+        if self.log is None:
+            return self._damaged
+        return {(damage.start, damage.epoch) for damage in self.log.damage.ranges() if damage.epoch is not None}
 
     @property
     def durable(self) -> int:
@@ -109,7 +117,7 @@ class Shadow:
         """The process has ended."""
         if self.log is None:
             return
-        self._start, self._durable = self.log.log_start_offset, self.log.durable_offset
+        self._start, self._durable, self._damaged = self.log.log_start_offset, self.log.durable_offset, self.damaged
         self.log = None
         if is_power_cut:
             self.batches = {base: batch for base, batch in self.batches.items() if batch.end <= self._durable}
@@ -118,7 +126,7 @@ class Shadow:
     def wiped(self) -> None:
         """The disk is another one."""
         self.log, self.batches, self.agreed = None, {}, 0
-        self._start = self._durable = 0
+        self._start, self._durable, self._damaged = 0, 0, set()
 
 
 def read_batches(log: PartitionLog, *, skips_damage: bool = False) -> list[Held]:
