@@ -127,7 +127,10 @@ def test_a_founder_that_is_alone_says_whom_it_waits_for() -> None:
         broker.begin()
         url = address(cluster, 1)
         until(lambda: is_alive(url))
-        until(lambda: "cluster.voters" in ask(f"{url}/readyz").body["message"])
+        until(lambda: "it waits for the brokers at" in ask(f"{url}/readyz").body["message"])
+        message = ask(f"{url}/readyz").body["message"]
+        others = [cluster.broker(node_id).command for node_id in (2, 3)]
+        assert all(command[command.index("--peer") + 1] in message for command in others)
         assert metrics(url)["tidelog_brokers{live}"] == 0
         broker.stop()
     finally:

@@ -120,4 +120,4 @@ def test_a_group_keeps_its_promises_while_it_is_broken(protocol: str) -> None:
         "owned_twice", "handed_out_by_two",
     )  # fmt: skip
     assert [figures[name] for name in wrong] == [0] * len(wrong)
-    assert min(figures[name] for name in ("records_acknowledged", "assignments", "places_seen")) > 0
+    assert min(figures[name] for name in ("records_acknowledged", "assignments", "offsets_seen")) > 0
