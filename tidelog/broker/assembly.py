@@ -70,12 +70,24 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
         announce(f"tidelog: ready http://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
+        has_stopped = await _stop(server, broker, disk)
+    return _status(broker) if has_stopped else 1
+
+
+async def _stop(server: HttpServer | None, broker: Broker, disk: DiskThreads) -> bool:
+    """Stops in order; False if that takes too long. Then the process ends as if it were killed."""
+    try:
         async with asyncio.timeout(STOP_S_MAX):
             if server is not None:
                 await server.stop(STOP_GRACE_S)
             await broker.stop()
             disk.close()
-    return _status(broker)
+    except TimeoutError:
+        logger.critical(
+            "the broker could not stop in time; the next start reads what was not closed", stage=broker.stage
+        )
+        return False
+    return True
 
 
 def _status(broker: Broker) -> int:

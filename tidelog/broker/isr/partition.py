@@ -106,7 +106,6 @@ class Partition(LedPartition):
         self._recent = RecentBatches(shared.recent)
         self._uncommitted = Uncommitted()
         self._start_wanted = 0
-        self._is_deposed = False
 
     @property
     def high_watermark(self) -> int:
@@ -303,10 +302,8 @@ class Partition(LedPartition):
     def close(self, *, is_deposed: bool = False) -> None:
         """Takes no more requests and fails those in the mailbox. What is appended may still be committed: by this
         broker, or, if it is deposed, by whoever leads now; then it cannot say, and says so."""
-        self._is_closing = True
-        self._is_deposed = is_deposed
         self._recent.clear()
         if is_deposed:
             self._uncommitted.fail("another broker leads this partition now")
-        self._intake.close()
+        self._end_role(is_deposed=is_deposed)
         self.watchers.wake_all()

@@ -14,7 +14,7 @@ from tidelog.broker.partitions.proposals import ACKS_NONE, Proposal, admit_batch
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
-from tidelog.model.errors import Overloaded, ShuttingDown, TidelogError
+from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.ids import ProducerId
 from tidelog.model.ports import Clock
 from tidelog.model.producers import ProducerTable
@@ -72,11 +72,11 @@ class Intake:
             return False
         return True
 
-    def close(self) -> None:
+    def close(self, refusal: TidelogError) -> None:
         """Fails all that wait: surely nothing of them was appended."""
         while group := self.mailbox.take_group():
             for proposal in group:
-                proposal.fail(ShuttingDown("this broker is stopping; nothing was appended"))
+                proposal.fail(refusal)
 
 
 class Group:

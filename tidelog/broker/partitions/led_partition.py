@@ -31,10 +31,7 @@ from tidelog.broker.runtime.purgatory import Purgatory, Watchers
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
-from tidelog.model.errors import (
-    InvalidRequest,
-    ShuttingDown,
-)
+from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, ShuttingDown, TidelogError
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.model.names import is_internal
 from tidelog.model.ports import Clock
@@ -94,6 +91,8 @@ class LedPartition(ABC):
         self._lease = context.lease
         self._intake = Intake(context.clock, context.stats)
         self._is_closing = False
+        self._is_deposed = False
+        """True if the role ended because the metadata say so, and not with the broker."""
 
     # -- what a commit protocol adds ------------------------------------------------------------------------------
 
@@ -232,7 +231,7 @@ class LedPartition(ABC):
         is unknown.
         """
         if self._is_closing:
-            raise ShuttingDown("this broker is stopping; nothing was appended")
+            raise self._refusal()
         self._lease.require()
         self._require_leading(acks)
         proposal = self._intake.put(batches, self.config, acks, deadline_s, idempotency, expected_end)
@@ -243,6 +242,18 @@ class LedPartition(ABC):
             return await proposal.done
         finally:
             timer.cancel()
+
+    def _end_role(self, *, is_deposed: bool) -> None:
+        """Takes no more requests, and fails those in the mailbox. The first call says why."""
+        if not self._is_closing:
+            self._is_deposed = is_deposed
+        self._is_closing = True
+        self._intake.close(self._refusal())
+
+    def _refusal(self) -> TidelogError:
+        if self._is_deposed:
+            return LeaderNotAvailable("the leader of this partition is changing; nothing was appended, try again")
+        return ShuttingDown("this broker is stopping; nothing was appended")
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
         """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""

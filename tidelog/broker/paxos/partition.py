@@ -284,9 +284,8 @@ class PaxosPartition(LedPartition):
     def close(self, *, is_deposed: bool = False) -> None:
         """Takes no more requests and fails those in the mailbox. What is proposed may still be chosen; a broker that
         goes on hears of it, one that stops does not, and says so."""
-        self._is_closing = True
         self.stop()
         if not is_deposed:
             self._in_flight.fail(TimedOutAfterAppend("proposed, but this broker is stopping: the outcome is unknown"))
-        self._intake.close()
+        self._end_role(is_deposed=is_deposed)
         self.watchers.wake_all()

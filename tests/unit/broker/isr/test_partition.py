@@ -383,6 +383,17 @@ async def test_a_stopping_partition_answers_everybody(bench: Bench) -> None:
         await produce(partition, batch(b"late"))
 
 
+async def test_a_deposed_leader_does_not_say_that_its_broker_stops(bench: Bench) -> None:
+    partition = await bench.topic()
+    queued = asyncio.ensure_future(produce(partition, batch(b"queued")))
+    await asyncio.sleep(0)
+    partition.close(is_deposed=True)
+    partition.close()
+    for refused in (queued, produce(partition, batch(b"late"))):
+        with pytest.raises(LeaderNotAvailable, match="is changing; nothing was appended"):
+            await refused
+
+
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
