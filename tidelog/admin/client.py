@@ -30,6 +30,7 @@ from tidelog.admin.results import (
 from tidelog.model.errors import InvalidRequest, NotFound, TidelogError, TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.losses import AcceptedLoss, LossesJudged
 from tidelog.transport.metadata import TopicMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.parameters import client_parameters
@@ -312,6 +313,32 @@ class AdminClient(GroupCalls):
         Raises `NotFound`, `LeaderNotAvailable` if it is down, `Overloaded` while somebody else has it verified.
         """
         return await self._read(BrokerVerification, f"/brokers/{broker_id}/verification?after={quote(after, safe='')}")
+
+    async def accept_loss(
+        self,
+        topic: str,
+        partition: int,
+        offsets: tuple[int, int] | None = None,
+        *,
+        even_though: Sequence[int] = (),
+        validate_only: bool = False,
+    ) -> LossesJudged:
+        """Gives up what is damaged on every replica, of the offsets [start, end) or of all: readers pass it from now
+        on, whatever turns up later. With `validate_only`, only tells what the replicas have. Repeating it does no harm.
+
+        Raises `LossRefused` if nothing is damaged, a good copy is left, or a broker that may have one cannot be asked
+        and is not among `even_though`; `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange`, `LeaderNotAvailable`.
+        """
+        asked: dict[str, object] = {"even_though": list(even_though), "validate_only": validate_only}
+        if offsets is not None:
+            asked |= {"start_offset": offsets[0], "end_offset": offsets[1]}
+        path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/losses"
+        return decoded(LossesJudged, await self._change("POST", path, asked, safe=True))
+
+    async def list_losses(self, topic: str | None = None) -> list[AcceptedLoss]:
+        """Returns what was given up, in the cluster or of one topic: the audit records. Raises `UnknownTopic`."""
+        name = "-" if topic is None else quote(topic, safe="")
+        return (await self._read(Listed[AcceptedLoss], f"/topics/{name}/partitions/-/losses")).data
 
     # -- offsets -------------------------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ class Broker:
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.copies, service.verifier = self.data.copies, self.data.verifier
-        service.files_verifier = self.data.files_verifier
+        service.files_verifier, service.loss_finder = self.data.files_verifier, self.data.loss_finder
         service.controller_elsewhere = self._controller_elsewhere
         for protocol in self.data.protocols.values():
             service.add(protocol)

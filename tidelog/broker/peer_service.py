@@ -12,7 +12,13 @@ from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
 from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES
 from tidelog.broker.paxos.messages import PAXOS_MESSAGES
-from tidelog.broker.repair.repair_messages import REPAIR_MESSAGES, RecoverQuery, VerifyFilesQuery, VerifyQuery
+from tidelog.broker.repair.repair_messages import (
+    REPAIR_MESSAGES,
+    DamageQuery,
+    RecoverQuery,
+    VerifyFilesQuery,
+    VerifyQuery,
+)
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, TakeBack
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.controller.commands import Command, CommandAnswer, ControllerElsewhere, MetadataApplied
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.metadata import ClusterMetadata
     from tidelog.broker.partitions.roles import AnswerPeer, ProtocolRuntime, TakeNotice
     from tidelog.broker.repair.copies import Copies
+    from tidelog.broker.repair.loss_finding import LossFinder
     from tidelog.broker.repair.verifying import Verifier
     from tidelog.broker.repair.verifying_files import FilesVerifier
     from tidelog.broker.rest_consumers.service import RestConsumers
@@ -55,6 +62,7 @@ class PeerService:
     rest_consumers: RestConsumers
     verifier: Verifier
     files_verifier: FilesVerifier
+    loss_finder: LossFinder
     controller_elsewhere: Callable[[], ControllerElsewhere | None]
     """Of the active controller, if it is another broker and known."""
 
@@ -74,7 +82,7 @@ class PeerService:
             return await answer(caller, message)
         if isinstance(message, ForwardGroup | InstanceRequest):
             return await self._about_groups(message)
-        if isinstance(message, RecoverQuery | VerifyQuery | VerifyFilesQuery):
+        if isinstance(message, RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery):
             return await self._about_damage(message)
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
@@ -89,9 +97,11 @@ class PeerService:
             return await self.groups.handle(message)
         return await self.rest_consumers.handle(message)
 
-    async def _about_damage(self, message: RecoverQuery | VerifyQuery | VerifyFilesQuery) -> Answer:
+    async def _about_damage(self, message: RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery) -> Answer:
         if isinstance(message, RecoverQuery):
             return self.copies.answer(message)
+        if isinstance(message, DamageQuery):
+            return Answer(self.loss_finder.answer(message))
         if isinstance(message, VerifyFilesQuery):
             return Answer(await self.files_verifier.answer(message))
         return Answer(await self.verifier.answer(message))

@@ -13,6 +13,7 @@ from tidelog.cli.data_dir import StoredLog, containing, stored
 from tidelog.cli.log_benchmark import benchmark
 from tidelog.cli.log_cluster import broker_document, print_brokers, verify_cluster
 from tidelog.cli.log_files import check_files
+from tidelog.cli.log_losses import accept_loss, losses
 from tidelog.cli.log_read import read
 from tidelog.cli.log_replica import init, replica
 from tidelog.cli.log_slots import Objects, batch_records, explained, payload_objects
@@ -36,6 +37,8 @@ app.command()(replica)
 app.command()(read)
 app.command()(truncate)
 app.command()(benchmark)
+app.command("accept-loss")(accept_loss)
+app.command()(losses)
 
 DEFAULT_DATA_DIR = "tidelog-data"
 DAMAGE_SHOWN_MAX = 20

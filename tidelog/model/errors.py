@@ -306,6 +306,14 @@ class StaleCommit(TidelogError):
     kafka = KafkaCode.INVALID_UPDATE_VERSION
 
 
+class LossRefused(TidelogError):
+    """These offsets cannot be given up: nothing is damaged there, a good copy is left, or a broker that may have one
+    cannot be asked."""
+
+    code = 40919
+    kafka = KafkaCode.INVALID_REQUEST
+
+
 class RecordsLost(TidelogError):
     """The records at these offsets are lost, and an operator has accepted that (`tidelog log losses`). Whoever reads
     says whether to go on behind them (`on_loss`), or seeks."""

@@ -10,12 +10,15 @@ from typing import Protocol
 
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, Offsets, PartitionHandle, ReadHandle
 from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.repair.loss_finding import LossFinder
+from tidelog.broker.repair.loss_report import LossReport
 from tidelog.broker.repair.repair_messages import VerifyFilesQuery, VerifyFilesReply, VerifyQuery, VerifyReply
 from tidelog.broker.repair.verifying import Verifier
 from tidelog.broker.repair.verifying_files import FilesVerifier
 from tidelog.broker.routing import bulk_calls
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import LeaderNotAvailable, TidelogError
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.transport.peer import PeerLost, PeerUnreachable
@@ -23,6 +26,7 @@ from tidelog.transport.peer import PeerLost, PeerUnreachable
 __all__ = [
     "Extent",
     "FetchedBatches",
+    "LossReport",
     "Offsets",
     "PartitionHandle",
     "Partitions",
@@ -46,6 +50,11 @@ class Replicas(Protocol):
     @property
     def files_verifier(self) -> FilesVerifier:
         """Verifies what any broker keeps besides logs."""
+        ...
+
+    @property
+    def loss_finder(self) -> LossFinder:
+        """Finds what a partition has lost."""
         ...
 
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
@@ -104,3 +113,11 @@ class Partitions:
             return await self._replicas.files_verifier.verify(node_id, query)
         except (PeerUnreachable, PeerLost, TimeoutError):
             raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
+
+    async def find_losses(
+        self, topic: Topic, info: PartitionInfo, asked: tuple[int, int] | None, even_though: Sequence[int]
+    ) -> LossReport:
+        """Asks all replicas what they have of the damaged batches in the offsets [start, end), or of all, and judges
+        what is lost. `even_though` are brokers that need not be asked. Raises `LeaderNotAvailable`,
+        `OffsetOutOfRange`."""
+        return await self._replicas.loss_finder.find(topic, info, asked, even_though)

@@ -77,6 +77,16 @@ class ClusterMetrics(Collector):
         yield brokers
         leaderless = sum(info.leader == NO_LEADER for topic in image.topics.values() for info in topic.partitions)
         yield _gauge("partitions_without_leader", "Partitions of the cluster that nobody leads.", leaderless)
+        losses = GaugeMetricFamily(
+            "tidelog_accepted_losses",
+            "Ranges of offsets that were given up, by topic.",
+            labels=["topic"],
+        )
+        for name, topic in image.topics.items():
+            ranges = sum(len(info.losses) for info in topic.partitions)
+            if ranges:
+                losses.add_metric([name], ranges)
+        yield losses
 
     def _peers(self) -> Iterator[Metric]:
         peers = self._face.statistics.peers

@@ -26,6 +26,7 @@ from tidelog.controller.commands import (
 )
 from tidelog.controller.moves import planned
 from tidelog.controller.partition_commands import (
+    AcceptLoss,
     AlterReassignments,
     ElectionAnswer,
     ElectionType,
@@ -120,6 +121,11 @@ class Administration:
         `AlterReassignments`. Raises `UnknownPartition`, `InvalidRequest`."""
         await self._decide(AlterReassignments(list(partitions), throttle))
 
+    async def accept_loss(self, command: AcceptLoss) -> None:
+        """Gives up ranges of a partition, which a `LossReport` has found to be lost. Asking again does no harm. Raises
+        `UnknownTopic`, `UnknownPartition`, `InvalidRequest`."""
+        await self._decide(command)
+
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[PartitionNamed] | None = None
     ) -> Sequence[ElectionAnswer]:
@@ -129,7 +135,9 @@ class Administration:
         await self._in_force(elected.position)
         return elected.partitions
 
-    async def _decide(self, command: DeleteTopic | AlterTopicConfigs | RemoveBroker | AlterReassignments) -> None:
+    async def _decide(
+        self, command: DeleteTopic | AlterTopicConfigs | RemoveBroker | AlterReassignments | AcceptLoss
+    ) -> None:
         done = await self._channel.submit(command, Done, seconds_max=COMMAND_S_MAX)
         await self._in_force(done.position)
 

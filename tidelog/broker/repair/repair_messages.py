@@ -102,6 +102,38 @@ class VerifyFilesQuery(msgspec.Struct, frozen=True, tag=True):
     after: str = ""
 
 
+SUSPECTS_MAX: Final = 512
+"""Batches that one answer names."""
+
+
+class DamageQuery(msgspec.Struct, frozen=True, tag=True):
+    """Asks a replica what of the offsets [start, end) it knows to be damaged. Answered by `DamageReply`."""
+
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+
+
+class Suspect(msgspec.Struct, frozen=True, array_like=True):
+    """Tells of a damaged batch what its catalog row says; where that is lost too, of offsets [start, end)."""
+
+    start: int
+    end: int
+    epoch: int = -1
+    digest: bytes = b""
+    size: int = 0
+    max_timestamp: int = -1
+
+
+class DamageReply(msgspec.Struct, frozen=True, tag=True):
+    """Tells the first `SUSPECTS_MAX` damaged batches, in order of offsets."""
+
+    log_start_offset: int
+    high_watermark: int
+    suspects: tuple[Suspect, ...]
+
+
 class CheckedFiles(msgspec.Struct, frozen=True, array_like=True):
     """A journal, a pair of copies, or the snapshots: how many pieces of it were damaged, and how many are."""
 
@@ -119,5 +151,14 @@ class VerifyFilesReply(msgspec.Struct, frozen=True, tag=True):
     is_last: bool
 
 
-REPAIR_MESSAGES: Final = (RecoverQuery, RecoverReply, VerifyQuery, VerifyReply, VerifyFilesQuery, VerifyFilesReply)
+REPAIR_MESSAGES: Final = (
+    RecoverQuery,
+    RecoverReply,
+    VerifyQuery,
+    VerifyReply,
+    DamageQuery,
+    DamageReply,
+    VerifyFilesQuery,
+    VerifyFilesReply,
+)
 """All messages of this page: a peer node has to know them."""

@@ -19,6 +19,7 @@ from tidelog.broker.partitions.roles import Assignment, ProtocolContext, Protoco
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.paxos.runtime import PaxosRuntime
 from tidelog.broker.repair.copies import Copies, Holder
+from tidelog.broker.repair.loss_finding import LossFinder
 from tidelog.broker.repair.repairer import Repairer
 from tidelog.broker.repair.scrub_targets import JournalOwner, Means, Target
 from tidelog.broker.repair.scrubbing import BackgroundScrubber
@@ -131,6 +132,7 @@ class DataPlane:
         self.scrubber = BackgroundScrubber(self.targets, log_writer, config, stats)
         self.verifier = Verifier(node_id, self._holder, log_writer, peers)
         self.files_verifier = FilesVerifier(node_id, self.targets, peers)
+        self.loss_finder = LossFinder(node_id, self._holder, lambda: host.image, self.copies, self.verifier, peers)
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Returns the tasks that keep this broker in line with the metadata."""

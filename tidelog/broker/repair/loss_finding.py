@@ -1,0 +1,183 @@
+"""Asking the replicas of a partition what they have of its damaged offsets, before an operator gives these up.
+
+Any broker may ask, also while nobody leads the partition. Each replica reads what it is asked for from its disk, and
+from whatever else it keeps of the batch (its journal), so that its answer is as of now. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+
+from tidelog.broker.repair.copies import Copies, Holder, Peers
+from tidelog.broker.repair.loss_report import (
+    PIECES_MAX,
+    UNREACHABLE,
+    LossReport,
+    Piece,
+    divided,
+    judge,
+    status_of,
+)
+from tidelog.broker.repair.repair_messages import (
+    SUSPECTS_MAX,
+    WANTED_MAX,
+    DamageQuery,
+    DamageReply,
+    RecoverQuery,
+    RecoverReply,
+    Suspect,
+    VerifyQuery,
+    Wanted,
+)
+from tidelog.broker.repair.verifying import Verifier
+from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.model.errors import InternalError, LeaderNotAvailable, NotFound, OffsetOutOfRange, TidelogError
+from tidelog.model.holdings import Holding
+from tidelog.model.ids import OFFSET_MAX, PartitionId, TopicId
+from tidelog.storage.rows import Row
+from tidelog.storage.segment import Damage
+from tidelog.transport.peer import Lane
+
+ANSWER_S_MAX = 5.0
+READ_S_MAX = 20.0
+"""So long the replicas read the offsets that an operator has named."""
+
+
+class LossFinder:
+    """Finds what a partition has lost, for one broker. `holder` finds what this broker has of a partition."""
+
+    def __init__(
+        self,
+        node_id: int,
+        holder: Callable[[PartitionId], Holder | None],
+        image: Callable[[], ClusterImage],
+        copies: Copies,
+        verifier: Verifier,
+        peers: Peers,
+    ) -> None:
+        self._node_id = node_id
+        self._holder = holder
+        self._image = image
+        self._copies = copies
+        self._verifier = verifier
+        self._peers = peers
+
+    def answer(self, asked: DamageQuery) -> DamageReply:
+        """Tells what the replica here knows to be damaged. Raises `NotFound`."""
+        holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
+        if holder is None or not holder.is_readable:
+            raise NotFound(f"broker {self._node_id} has no replica of this partition that can be read now")
+        suspects: list[Suspect] = []
+        for damage in holder.log.damaged_ranges():
+            if damage.start < asked.end and damage.end > asked.start:
+                suspects += _suspects(holder, damage)
+            if len(suspects) >= SUSPECTS_MAX:
+                break
+        return DamageReply(holder.log.log_start_offset, holder.high_watermark, tuple(suspects[:SUSPECTS_MAX]))
+
+    async def find(
+        self, topic: Topic, info: PartitionInfo, asked: tuple[int, int] | None, even_though: Sequence[int]
+    ) -> LossReport:
+        """Judges what is damaged of the offsets [start, end), or of all. Raises `LeaderNotAvailable` if no replica can
+        be asked, `OffsetOutOfRange`."""
+        partition_id = PartitionId(topic.topic_id, info.partition)
+        start, end = asked or (0, OFFSET_MAX)
+        before = [loss for loss in info.losses if loss.start < end and loss.end > start]
+        if asked is not None:
+            await asyncio.gather(*(self._read(node, partition_id, asked) for node in self._live(info)))
+        query = DamageQuery(partition_id.topic_id, partition_id.partition, start, end)
+        answers = await asyncio.gather(*(self._damage_at(node, query) for node in self._live(info)))
+        replies = dict(answer for answer in answers if answer is not None)
+        if not replies:
+            raise LeaderNotAvailable(f"no replica of {topic.name}-{info.partition} can be asked now")
+        _check_extent(asked, replies.values())
+        ordered = sorted(replies, key=lambda node: node != info.leader)
+        pieces = divided(replies[node] for node in ordered)[: PIECES_MAX + 1]
+        await asyncio.gather(*(self._state(node, partition_id, pieces, replies.get(node)) for node in info.replicas))
+        return judge(pieces, asked, replies, even_though, before)
+
+    def _live(self, info: PartitionInfo) -> list[int]:
+        return [node for node in info.replicas if self._image().is_live(node)]
+
+    async def _read(self, node: int, partition_id: PartitionId, asked: tuple[int, int]) -> None:
+        """Has a replica read these offsets, so that it knows what of them is damaged. One that fails is found out by
+        the questions that follow."""
+        offset, end = asked
+        with suppress(TidelogError, TimeoutError, OSError):
+            async with asyncio.timeout(READ_S_MAX):
+                while offset < end:
+                    query = VerifyQuery(partition_id.topic_id, partition_id.partition, offset, end)
+                    reply = await self._verifier.verify(node, query)
+                    if reply.next_offset <= offset:
+                        return
+                    offset = reply.next_offset
+
+    async def _damage_at(self, node: int, query: DamageQuery) -> tuple[int, DamageReply] | None:
+        try:
+            if node == self._node_id:
+                return node, self.answer(query)
+            answer = await self._peers.request(node, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+        except (TidelogError, TimeoutError):
+            return None
+        if not isinstance(answer.message, DamageReply):
+            raise InternalError(f"broker {node} answered a question for damage with something else")
+        return node, answer.message
+
+    async def _state(
+        self, node: int, partition_id: PartitionId, pieces: Sequence[Piece], own: DamageReply | None
+    ) -> None:
+        """Takes down what one replica has of each piece."""
+        left = list(pieces)
+        while left and own is not None:
+            try:
+                leader_epoch, held = await self._ask(node, partition_id, left[:WANTED_MAX])
+            except (TidelogError, TimeoutError):
+                break
+            for piece, holding in zip(left, held, strict=False):
+                piece.statements[node] = status_of(holding, leader_epoch, piece, own)
+            if not held:
+                break
+            left = left[len(held) :]
+        for piece in left:
+            piece.statements[node] = UNREACHABLE
+
+    async def _ask(self, node: int, partition_id: PartitionId, pieces: Sequence[Piece]) -> tuple[int, list[Holding]]:
+        wanted = [piece.identity for piece in pieces]
+        if node != self._node_id:
+            reply, found = await self._copies.ask(node, partition_id, wanted)
+            return reply.leader_epoch, [holding for _, holding, _ in found]
+        query = RecoverQuery(partition_id.topic_id, partition_id.partition, tuple(Wanted(*one) for one in wanted))
+        message = self._copies.answer(query).message
+        assert isinstance(message, RecoverReply)
+        return message.leader_epoch, [held.holding for held in message.held]
+
+
+def _suspects(holder: Holder, damage: Damage) -> list[Suspect]:
+    """Returns the batches of a damaged range, as far as rows name them."""
+    found: list[Suspect] = []
+    for entry in holder.log.entries(damage.start):
+        start = entry.base_offset if isinstance(entry, Row) else entry.start
+        if start >= damage.end or len(found) >= SUSPECTS_MAX:
+            break
+        if isinstance(entry, Row):
+            found.append(
+                Suspect(start, entry.next_offset, entry.epoch, entry.digest, entry.length, entry.max_timestamp)
+            )
+        else:
+            lost = holder.log.damage.lost.rest(max(start, damage.start), min(entry.end, damage.end))
+            found += [Suspect(begin, end) for begin, end in lost]
+    return found
+
+
+def _check_extent(asked: tuple[int, int] | None, replies: Collection[DamageReply]) -> None:
+    """Raises `OffsetOutOfRange` for offsets that the partition does not have."""
+    start = min(reply.log_start_offset for reply in replies)
+    end = max(reply.high_watermark for reply in replies)
+    if asked is not None and not start <= asked[0] < asked[1] <= end:
+        raise OffsetOutOfRange(
+            f"offsets {asked[0]}-{asked[1] - 1} are not all in the partition, which holds {start} to {end - 1}",
+            start,
+            end,
+        )

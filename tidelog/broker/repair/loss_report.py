@@ -1,0 +1,154 @@
+"""The judgement of what a partition has lost on every disk, by what its replicas say, before it is given up.
+
+Replicas name what is damaged by their catalog rows, and not all of them have lost the same rows. So the offsets that
+any of them takes for damaged are divided wherever one of them knows that a batch begins or ends, and each piece is
+judged by itself. It can be given up if every replica has said that it has no good copy. A replica that cannot be asked
+may have one, and has to be named by the operator (`even_though`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.broker.repair.repair_messages import DamageReply, Suspect
+from tidelog.controller.decide_losses import DIGESTS_MAX, RANGES_MAX
+from tidelog.controller.records import LostRange
+from tidelog.model.holdings import Holding
+from tidelog.model.losses import AcceptedLoss, LossStatement
+from tidelog.storage.copies import Identity
+
+PIECES_MAX = 512
+"""Pieces that one command judges."""
+GOOD, DAMAGED, MISSING, DELETED = "good copy", "damaged", "missing", "deleted"
+UNKNOWN, UNREACHABLE = "unknown", "unreachable"
+
+
+@dataclass(slots=True)
+class Piece:
+    """A damaged batch; or offsets of which nobody has a catalog row."""
+
+    start: int
+    end: int
+    row: Suspect | None = None
+    statements: dict[int, str] = field(default_factory=dict)
+    """The status by node."""
+    kept_because: str | None = None
+    """Why it cannot be given up; None if it can."""
+
+    @property
+    def identity(self) -> Identity:
+        """The batch as the other replicas are asked for it."""
+        return Identity(self.start) if self.row is None else Identity(self.start, self.row.epoch, self.row.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class LossReport:
+    """The judgement of one partition. Nothing can be given up while there are `refusals`."""
+
+    pieces: tuple[Piece, ...]
+    refusals: tuple[str, ...]
+    before: tuple[AcceptedLoss, ...]
+    """They cover offsets that were asked for, and were given up already."""
+    is_whole: bool = True
+    """False if there is more than one command can judge: it can be repeated."""
+
+    @property
+    def lost(self) -> list[LostRange]:
+        """The ranges that can be given up: neighbours of which the replicas say the same are one."""
+        ranges: list[LostRange] = []
+        for piece in self.pieces:
+            if piece.kept_because is not None:
+                continue
+            said = tuple(LossStatement(node, status) for node, status in sorted(piece.statements.items()))
+            digests = () if piece.row is None else (piece.row.digest.hex(),)
+            last = ranges[-1] if ranges else None
+            if last and (last.end, last.statements) == (piece.start, said) and len(last.digests) < DIGESTS_MAX:
+                ranges[-1] = LostRange(last.start, piece.end, said, (*last.digests, *digests))
+            else:
+                ranges.append(LostRange(piece.start, piece.end, said, digests))
+        return ranges[:RANGES_MAX]
+
+
+def divided(replies: Iterable[DamageReply]) -> list[Piece]:
+    """Returns all that replicas take for damaged, divided where one of them knows that a batch begins or ends."""
+    suspects = [suspect for reply in replies for suspect in reply.suspects]
+    rows = {(one.start, one.end): one for one in reversed(suspects) if one.digest}
+    edges = sorted({edge for one in suspects for edge in (one.start, one.end)})
+    pieces = []
+    for start, end in itertools.pairwise(edges):
+        if any(one.start <= start and end <= one.end for one in suspects):
+            pieces.append(Piece(start, end, rows.get((start, end))))
+    return pieces
+
+
+def status_of(holding: Holding, leader_epoch: int, piece: Piece, own: DamageReply | None) -> str:
+    """Returns the word for a replica's answer. A replica that has lost the row as well cannot say which batch it was,
+    but has named the offsets as damaged."""
+    if holding is Holding.UNKNOWN and own is not None:
+        is_damaged = any(one.start <= piece.start and piece.end <= one.end for one in own.suspects)
+        return DAMAGED if is_damaged and leader_epoch >= 0 else UNKNOWN
+    return _WORDS[holding]
+
+
+_WORDS = {
+    Holding.HAVE: GOOD,
+    Holding.HAVE_FAULTY: DAMAGED,
+    Holding.DONT_HAVE: MISSING,
+    Holding.DELETED: DELETED,
+    Holding.UNKNOWN: UNKNOWN,
+}
+
+
+def judge(
+    pieces: Sequence[Piece],
+    asked: tuple[int, int] | None,
+    replies: Mapping[int, DamageReply],
+    even_though: Sequence[int],
+    before: Sequence[AcceptedLoss],
+) -> LossReport:
+    """The report. `asked` are the offsets that the operator named; `replies` are by node."""
+    high_watermark = max((reply.high_watermark for reply in replies.values()), default=0)
+    for piece in pieces:
+        piece.kept_because = _why_kept(piece, asked, high_watermark)
+    silent = sorted(
+        {
+            node
+            for piece in pieces
+            for node, status in piece.statements.items()
+            if piece.kept_because is None and status in (UNKNOWN, UNREACHABLE) and node not in even_though
+        }
+    )
+    refusals = [
+        f"broker {node} cannot be asked now, and may have a good copy: start it, or say --even-though {node}"
+        for node in silent
+    ]
+    is_lost = any(piece.kept_because is None for piece in pieces)
+    if not is_lost and not before:
+        kept = next((piece.kept_because for piece in pieces), None)
+        refusals.append(kept or _nothing(asked))
+    report = LossReport(tuple(pieces[:PIECES_MAX]), tuple(refusals), tuple(before), len(pieces) <= PIECES_MAX)
+    lost_end = report.lost[-1].end if report.lost else 0
+    if any(piece.kept_because is None and piece.end > lost_end for piece in pieces):
+        return LossReport(report.pieces, report.refusals, report.before, is_whole=False)
+    return report
+
+
+def _why_kept(piece: Piece, asked: tuple[int, int] | None, high_watermark: int) -> str | None:
+    name = f"offsets {piece.start}-{piece.end - 1}"
+    if asked is not None and not asked[0] <= piece.start < piece.end <= asked[1]:
+        return f"{name} are one batch, which is given up as a whole or not at all"
+    good = sorted(node for node, status in piece.statements.items() if status == GOOD)
+    if good:
+        return f"broker {good[0]} has a good copy of {name}; the others are repaired from it"
+    if piece.end > high_watermark:
+        return f"{name} are not known to be committed; the partition's leader finds out when it begins"
+    if DELETED in piece.statements.values():
+        return f"{name} were deleted"
+    return None
+
+
+def _nothing(asked: tuple[int, int] | None) -> str:
+    where = "in this partition" if asked is None else f"in offsets {asked[0]}-{asked[1] - 1}"
+    return f"nothing is known to be damaged {where}"

@@ -1,0 +1,148 @@
+"""`tidelog log accept-loss` and `tidelog log losses`: the operator's word that records are lost, and its record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from msgspec import to_builtins
+
+from tidelog.cli.connection import ask
+from tidelog.cli.options import Bootstrap, Json
+from tidelog.cli.tables import print_table, show
+from tidelog.cli.terminal import EXIT_ERROR, UsageError, counted
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.losses import AcceptedLoss, DamagedPiece, LossesJudged, Statement
+
+TIME_SHOWN_MAX_MS = 253_402_300_799_000
+"""The end of the year 9999, and of the calendar."""
+OFFSETS = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
+
+
+def accept_loss(
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="The topic.")],
+    partition: Annotated[int, typer.Option(min=0, metavar="P", help="The partition.")],
+    offsets: Annotated[
+        str | None,
+        typer.Option(metavar="A-B", help="Only damage in these offsets, first and last. They are read first."),
+    ] = None,
+    even_though: Annotated[
+        list[int] | None,
+        typer.Option(min=0, metavar="NODE", help="A broker that may have a good copy and cannot be asked; repeatable."),
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute/--dry-run", help="Do it; or only show what would be done, the default.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Give up batches that are damaged on every replica, so that readers go on behind them.
+
+    All replicas of the partition are asked what they have. It is refused if nothing is damaged, if one of them has a
+    good copy, and if one cannot be asked, unless --even-though names it. What is given up stays given up: a copy that
+    turns up later is not shown. Who did it and what was said is kept (`tidelog log losses`). Exit status 1 if it is, or
+    would be, refused.
+
+    \b
+    Examples:
+      tidelog log accept-loss --topic flights --partition 0
+      tidelog log accept-loss --topic flights --partition 0 --offsets 1200-1299 --execute
+      tidelog log accept-loss --topic flights --partition 0 --even-though 3 --execute
+    """
+    wanted = None if offsets is None else _parsed(offsets)
+    judged = ask(
+        bootstrap,
+        lambda admin: admin.accept_loss(
+            topic, partition, wanted, even_though=even_though or (), validate_only=not execute
+        ),
+    )
+    show(judged, lambda found: _print_judged(f"{topic}-{partition}", found, is_done=execute), as_json=as_json)
+    if judged.refusals:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def losses(
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this one's.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """List the offsets that were given up, who did it, and what the replicas said.
+
+    \b
+    Examples:
+      tidelog log losses
+      tidelog log losses --topic flights --json
+    """
+    found = ask(bootstrap, lambda admin: admin.list_losses(topic))
+    show(found, _print_losses, as_json=as_json, document=to_builtins)
+
+
+def _parsed(offsets: str) -> tuple[int, int]:
+    """Returns [start, end) of `A-B` or `A`, which name the first and the last offset."""
+    match = OFFSETS.fullmatch(offsets)
+    first = int(match[1]) if match else 0
+    last = int(match[2] or first) if match else -1
+    if last < first:
+        raise UsageError(f"--offsets takes two numbers, the first and the last offset, as in 10-19, not {offsets!r}")
+    return first, last + 1
+
+
+def _print_judged(name: str, judged: LossesJudged, *, is_done: bool) -> None:
+    if judged.pieces:
+        print_table(["offsets", "newest record", "bytes", "replicas", "digest"], map(_piece_row, judged.pieces))
+    for piece in judged.pieces:
+        if piece.kept_because is not None:
+            print(f"kept: {piece.kept_because}")
+    for loss in judged.accepted_before:
+        print(f"{_offsets(loss)} given up already, by {loss.accepted_by} at {_time(loss.accepted_at_ms)}")
+    for refusal in judged.refusals:
+        print(f"refused: {refusal}")
+    lost = [piece for piece in judged.pieces if piece.kept_because is None]
+    offsets = sum(piece.end_offset - piece.start_offset for piece in lost)
+    if judged.accepted:
+        print(f"{name}: {counted(offsets, 'offset')} given up")
+    elif lost and not judged.refusals and not is_done:
+        print(f"{name}: {counted(offsets, 'offset')} would be given up; --execute does it")
+    if not judged.is_whole:
+        print("there is more than one command gives up: repeat it")
+
+
+def _piece_row(piece: DamagedPiece) -> list[object]:
+    newest = None if piece.max_timestamp is None or piece.max_timestamp < 0 else _time(piece.max_timestamp)
+    return [_offsets(piece), newest, piece.bytes, _said(piece.statements), piece.digest]
+
+
+def _print_losses(found: Sequence[AcceptedLoss]) -> None:
+    if not found:
+        print("nothing was given up")
+        return
+    rows = [
+        [
+            loss.topic_name,
+            loss.partition_id,
+            _offsets(loss),
+            _time(loss.accepted_at_ms),
+            f"{loss.accepted_by} via broker {loss.accepted_via}",
+            _said(loss.statements),
+            ", ".join(loss.digests) or None,
+        ]
+        for loss in found
+    ]
+    print_table(["topic", "partition", "offsets", "when", "who", "replicas", "digests"], rows)
+
+
+def _offsets(of: DamagedPiece | AcceptedLoss) -> str:
+    return f"{of.start_offset}-{of.end_offset - 1}"
+
+
+def _said(statements: Sequence[Statement]) -> str:
+    return ", ".join(f"{said.broker_id} {said.status}" for said in statements)
+
+
+def _time(timestamp_ms: int) -> str:
+    if timestamp_ms > TIME_SHOWN_MAX_MS:
+        return f"{timestamp_ms} ms"
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
