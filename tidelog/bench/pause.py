@@ -16,6 +16,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -26,12 +27,15 @@ from tidelog.bench.result import Progress, Result, percentiles_ms
 from tidelog.model.cluster import PROTOCOLS
 from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
+from tidelog.transport.errors import NoAnswer
 
 LEADER: Final = 1
 BROKERS: Final = (1, 2, 3)
 SEND_EVERY_S: Final = 0.005
 WARM_UP_S: Final = 1.0
 LOOK_S: Final = 0.02
+LOOK_MS_MAX: Final = 500.0
+"""How long a broker may take to answer one look; one that sleeps takes longer."""
 IN_SYNC_S_MAX: Final = 60.0
 
 Span = tuple[float, float]
@@ -85,7 +89,11 @@ class _Run:
 async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
     """Runs the workload on a cluster of its own."""
     run, over = _Run(), asyncio.Event()
-    async with LocalCluster(len(BROKERS)) as cluster, AdminClient(cluster.bootstrap) as admin:
+    async with (
+        LocalCluster(len(BROKERS)) as cluster,
+        AdminClient(cluster.bootstrap) as admin,
+        AdminClient(cluster.bootstrap, request_timeout_ms=LOOK_MS_MAX) as watcher,
+    ):
         for name in PROTOCOLS:
             configs = {"commit.protocol": name}
             await admin.create_topic(name, replicas_assignments={0: BROKERS}, configs=configs)
@@ -95,14 +103,16 @@ async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
             try:
                 await asyncio.sleep(WARM_UP_S)
                 for number in range(options.pauses):
-                    await _pause(cluster, admin, options, run)
+                    await _pause(cluster, admin, watcher, options, run)
                     progress(number + 1, options.pauses)
             finally:
                 over.set()
     return Result("pause", asdict(options), figures(run.acknowledged, run.calm, run.paused, run.shrunk_s))
 
 
-async def _pause(cluster: LocalCluster, admin: AdminClient, options: PauseOptions, run: _Run) -> None:
+async def _pause(
+    cluster: LocalCluster, admin: AdminClient, watcher: AdminClient, options: PauseOptions, run: _Run
+) -> None:
     begin_s = time.monotonic()
     await asyncio.sleep(options.calm_s)
     controller = (await admin.describe_cluster()).controller_id
@@ -112,19 +122,22 @@ async def _pause(cluster: LocalCluster, admin: AdminClient, options: PauseOption
     cluster.pause(sleeper)
     try:
         while time.monotonic() < paused_s + options.paused_s:
-            if len(run.shrunk_s) < len(run.calm) and sleeper not in await _in_sync(admin):
+            if len(run.shrunk_s) < len(run.calm) and sleeper not in await _in_sync(watcher):
                 run.shrunk_s.append(time.monotonic() - paused_s)
             await asyncio.sleep(LOOK_S)
     finally:
         cluster.resume(sleeper)
     run.paused.append((paused_s, time.monotonic()))
     async with asyncio.timeout(IN_SYNC_S_MAX):
-        while set(await _in_sync(admin)) != set(BROKERS):  # noqa: ASYNC110 - somebody else's state
+        while set(await _in_sync(watcher)) != set(BROKERS):  # noqa: ASYNC110 - somebody else's state
             await asyncio.sleep(LOOK_S)
 
 
-async def _in_sync(admin: AdminClient) -> tuple[int, ...]:
-    return (await admin.describe_topic("isr")).partitions[0].isr
+async def _in_sync(watcher: AdminClient) -> tuple[int, ...]:
+    """Returns the in-sync set. A broker that sleeps does not answer: then another one is asked."""
+    while True:
+        with suppress(NoAnswer):
+            return (await watcher.describe_topic("isr")).partitions[0].isr
 
 
 async def _write(bootstrap: str, topic: str, value_bytes: int, found: Acknowledged, over: asyncio.Event) -> None:
