@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.e2e.asking import until
-from tests.spark.conftest import Batches, Topic, run
+from tests.spark.conftest import SETTINGS, Batches, Topic, run
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import Compression
 from tidelog.model.records import RecordLike
@@ -159,6 +161,28 @@ def test_retention_that_overtakes_a_query(spark: SparkSession, broker: LocalClus
     assert sink.offsets[0] == 0
     assert sink.offsets[1] >= start
     assert sink.offsets[-1] == 8
+
+
+def test_an_accepted_loss_fails_a_query_or_is_passed(spark: SparkSession, tmp_path: Path) -> None:
+    with LocalCluster(settings=SETTINGS) as cluster:
+        topic, sink = Topic(spark, cluster), Batches()
+        for value in (b"first", b"lost-for-good", b"last"):
+            topic.write([value])
+        cluster.kill()
+        (path,) = (path for path in cluster.broker().data_dir.rglob("*.log") if b"lost-for-good" in path.read_bytes())
+        path.write_bytes(path.read_bytes().replace(b"lost-for-good", b"lost-for-ever"))
+        cluster.restart()
+        with pytest.raises(Exception, match=r"offsets 1 to 1 .* are damaged"):
+            topic.batch(failOnDataLoss="false", **{"kafkaConsumer.pollTimeoutMs": "2000"}).collect()
+        command = ["accept-loss", "--topic", topic.name, "--partition", "0", "--execute"]
+        subprocess.run([sys.executable, "-m", "tidelog", "log", *command, "--bootstrap", cluster.bootstrap], check=True)
+        with pytest.raises(Exception, match=r"records 1-1 are lost.*failOnDataLoss"):
+            topic.values()
+        with pytest.raises(Exception, match=r"records 1-1 are lost.*failOnDataLoss"):
+            run(topic.stream(), sink, tmp_path)
+        run(topic.stream(failOnDataLoss="false"), sink, tmp_path)
+        assert sink.offsets == [0, 2]
+        assert topic.values(failOnDataLoss="false") == [b"first", b"last"]
 
 
 def test_a_topic_that_was_made_again_is_a_loss(topic: Topic, tmp_path: Path) -> None:

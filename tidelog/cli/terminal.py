@@ -22,7 +22,7 @@ HINTS: Final = MappingProxyType(
         40405: "`tidelog group list` shows the groups there are",
         41001: "`tidelog log losses` shows who gave these records up, and when",
         50302: "the partition has no leader, or too few replicas, at the moment; try again shortly",
-        50303: "`tidelog log verify --cluster` shows whether a good copy is left; docs/repair.md says what then",
+        50303: "`tidelog log verify --cluster` shows if a good copy is left; `tidelog log accept-loss` is for none",
         50380: "is a broker running there? `tidelog start` runs one; --bootstrap or TIDELOG_BOOTSTRAP names another",
     }
 )
