@@ -63,22 +63,37 @@ class SlotJournal:
 
     # -- moving ---------------------------------------------------------------------------------------------------
 
-    def vacate(self) -> int:
-        """Moves what is live in the oldest segments, as far as that is worth it; returns where the rest begins."""
+    def vacate(self, through: int = -1) -> int:
+        """Moves what is live in the oldest segments, as far as that is worth it; returns where the rest begins.
+
+        Segments that begin at `through` or before go whatever it costs, but no more of that at a time.
+        """
         sealed = self.log.segments[:-1]
         moved_bytes = 0
         live = self.index.live_in(segment.end_offset for segment in sealed)
         for segment, needs in zip(sealed, live, strict=True):
-            cost = sum(ENTRY_BYTES + self.index.bytes_of(need) for need in needs)
-            moved_bytes += cost
-            if cost * MOVED_SHARE > segment.log_bytes or moved_bytes > MOVED_BYTES_MAX:
+            cost = sum(self._cost(need) for need in needs)
+            is_due = segment.base_offset <= through
+            is_worth_it = cost * MOVED_SHARE <= segment.log_bytes and moved_bytes + cost <= MOVED_BYTES_MAX
+            if not (is_due or is_worth_it):
                 return segment.base_offset
             try:
                 for need in needs:
+                    if moved_bytes >= MOVED_BYTES_MAX:
+                        return segment.base_offset
+                    moved_bytes += self._cost(need)
                     self._move(need)
             except (DiskFull, Overloaded):
                 return segment.base_offset
         return sealed[-1].end_offset if sealed else 0
+
+    def _cost(self, position: int | None) -> int:
+        return ENTRY_BYTES + self.index.bytes_of(position)
+
+    def seal(self, offset: int) -> None:
+        """Begins a segment if the entry at `offset` is in the active one. Raises as a put."""
+        if self.log.active.base_offset <= offset:
+            self.log.roll(self._now_ms)
 
     def _move(self, position: int | None) -> None:
         """Writes a slot, or the floor (None), anew behind the end, as far as it can be read."""

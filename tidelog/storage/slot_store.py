@@ -309,7 +309,22 @@ class SlotStore:
         floor = self._entries.index.floor
         assert floor is not None and position <= floor.position, f"the floor is not at {position} yet"
         self._entries.index.drop_below(position)
-        start = self._entries.vacate()
+        self._delete_entries(self._entries.vacate())
+
+    def give_up(self, start: int, end: int) -> bool:
+        """Gives up the segments through the one that holds [start, end) of the journal, where entries and their rows
+        are damaged: the next opening would find that something is lost, and not what. What is live there is written
+        anew, a bounded part with each call; the segments go when that is durable. False while a slot or the floor still
+        needs what is lost: it has to be put again first. Raises as a put.
+        """
+        if self._entries.index.needing(start, end):
+            return False
+        self._entries.seal(start)
+        self._delete_entries(self._entries.vacate(start))
+        return True
+
+    def _delete_entries(self, start: int) -> None:
+        """Deletes the entries below `start`, which nobody needs, when all that was put until now is durable."""
         if start > self.journal.log_start_offset:
             self._entries.index.drop_entries_below(start)
             self._deletion = (start, self.journal.log_end_offset)

@@ -17,6 +17,7 @@ import structlog
 from tidelog.broker.repair.copies import Holder
 from tidelog.broker.runtime.log_writer import FlushListener, LogWriter
 from tidelog.broker.runtime.stats import Stats
+from tidelog.model.errors import DiskFull, Overloaded
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.scrub import Scrubber
 from tidelog.storage.slot_store import SlotStore
@@ -204,9 +205,9 @@ class JournalTarget:
         were damaged, and how many are."""
         store, stats = self._owner.disk.log, self._means.stats
         lost = store.take_damage()
-        rowless = self._tell_of_lost_rows(store)
+        rowless = len(store.journal.damaged_ranges())
         if not lost:
-            return rowless, rowless
+            return rowless, await self._give_up(store)
         logger.warning("entries of a journal are damaged", journal=self._name, positions=lost)
         stats.damaged_batches += len(lost)
         stats.damaged_journal_entries += len(lost)
@@ -223,21 +224,36 @@ class JournalTarget:
         stats.repaired_batches += len(lost) - len(left)
         if left:
             logger.warning("a journal waits for payloads that other replicas have", journal=self._name, positions=left)
-        return len(lost) + rowless, len(left) + rowless
+        return len(lost) + rowless, len(left) + await self._give_up(store)
 
-    def _tell_of_lost_rows(self, store: SlotStore) -> int:
-        """Says once of each what it means; returns how many are new."""
+    async def _give_up(self, store: SlotStore) -> int:
+        """Has the journal give up segments in which entries have lost their rows, too, once nobody needs those; returns
+        how many such ranges are left."""
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + REPAIR_S_MAX
+        while (ranges := store.journal.damaged_ranges()) and self.is_here and loop.time() < give_up_s:
+            try:
+                is_possible = store.give_up(ranges[-1].start, ranges[-1].end)
+            except (DiskFull, Overloaded):
+                is_possible = False
+            if not is_possible:
+                break
+            self._means.log_writer.submit(self._owner.disk)
+            await asyncio.sleep(POLL_S)
+        self._tell_of_lost_rows(store)
+        return len(store.journal.damaged_ranges())
+
+    def _tell_of_lost_rows(self, store: SlotStore) -> None:
+        """Says once of each that could not be given up what it means."""
         starts = {damage.start for damage in store.journal.damaged_ranges()}
-        news = len(starts - self._known_lost)
-        if news:
+        if starts - self._known_lost:
             logger.error(
-                "entries of a journal and their catalog rows are damaged; when this broker is started again, this "
-                "replica has to vote under another id",
+                "entries of a journal and their catalog rows are damaged, and needed still; if this broker is started "
+                "again before that is mended, this replica has to vote under another id",
                 journal=self._name,
                 entries=sorted(starts),
             )
         self._known_lost = starts
-        return news
 
 
 def metainfo_target(name: str, find: Callable[[], Holder | None], means: Means) -> CopiesTarget:

@@ -32,6 +32,7 @@ from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.seeds import stream
 from tidelog.storage.directory_identity import IDENTITY_NAMES, DirectoryIdentity, DirectoryIdentityStore
 from tidelog.storage.metainfo import NAMES
+from tidelog.storage.rows import ROW_BYTES, Row
 from tidelog.storage.segment import Segment
 from tidelog.storage.snapshot_format import BLOCK_BYTES, CHUNK_BYTES
 from tidelog.storage.snapshots import BODY, HEADERS, SnapshotStore
@@ -159,6 +160,41 @@ def test_a_damaged_row_of_a_journal_is_made_again_from_its_batch() -> None:
         slot = slice(128 * (active.body_slot + 3), 128 * (active.body_slot + 4))
         assert after[slot][24:40] == before[slot][24:40], "position and number"
         assert active.row(active.body_slot + 3) is not None
+
+    in_one_life(story)
+
+
+def test_an_entry_of_a_journal_that_has_lost_its_row_as_well_goes_with_its_segment() -> None:
+    """Else the next start would find that something is lost, and not what."""
+
+    async def story(stage: Stage, third: Site, target: JournalTarget) -> None:
+        store, replica = third.replica._files.store, third.replica.engine.node.replica
+        entry = store._entries.index.slots[5]
+        assert entry.payload is not None
+        segment, row = (
+            next(store.journal.parts(entry.payload.offset)),
+            next(store.journal.entries(entry.payload.offset)),
+        )
+        assert isinstance(segment, Segment) and isinstance(row, Row)
+        before = dict(replica.slots)
+        flip(third.disk, segment.log_path, row.file_position + row.length - 2)
+        rows = {number: segment.row(number) for number in range(segment.body_slot, segment.slots)}
+        (slot,) = (number for number, known in rows.items() if known == row)
+        flip(third.disk, segment.catalog_path, ROW_BYTES * slot + 40)
+        await third.run(scrub(target))
+        assert not store.journal.damaged_ranges() and store.journal.log_start_offset >= segment.end_offset
+        assert replica.slots == before
+        await write(stage, 1, 3)
+        await stage.quiet()
+        await asyncio.sleep(2)
+        values = {at: one.value for at, one in third.replica.engine.node.replica.slots.items()}
+        await third.crash()
+        stage.cut = {(3, 1), (3, 2)}
+        await third.boot()
+        assert not third.replica._files.stored.is_amnesiac
+        after = third.replica.engine.node.replica.slots
+        assert {at: one.value for at, one in after.items()} == values
+        assert third.replica.engine.node.replica.faulty() == []
 
     in_one_life(story)
 
