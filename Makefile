@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr group-faults bench docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr group-faults bench bench-repair docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -103,6 +103,9 @@ group-faults: setup ## Break a consumer group and its brokers: SECONDS= for how 
 
 bench: setup ## Measure a broker on this machine
 	$(BIN)/tidelog bench
+
+bench-repair: setup ## How long 1,000 damaged batches of a 1 GB partition take to be whole again
+	$(BIN)/tidelog bench repair
 
 docs: setup ## Generate the reference pages again; fails if they differ from the committed ones
 	$(BIN)/tidelog config docs > $(VENV)/config.md && mv $(VENV)/config.md docs/config.md

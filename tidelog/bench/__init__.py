@@ -13,6 +13,7 @@ from tidelog.bench.pause import PauseOptions, measure_pause
 from tidelog.bench.produce import ProduceOptions, measure_produce
 from tidelog.bench.raw import RawOptions, measure_raw
 from tidelog.bench.rebalance import RebalanceOptions, measure_rebalance
+from tidelog.bench.repair import RepairOptions, measure_repair
 from tidelog.bench.result import Result, Workload, run
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "ProduceOptions",
     "RawOptions",
     "RebalanceOptions",
+    "RepairOptions",
     "Result",
     "Workload",
     "append_history",
@@ -37,5 +39,6 @@ __all__ = [
     "measure_produce",
     "measure_raw",
     "measure_rebalance",
+    "measure_repair",
     "run",
 ]

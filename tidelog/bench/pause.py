@@ -99,7 +99,7 @@ async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
             await admin.create_topic(name, replicas_assignments={0: BROKERS}, configs=configs)
         async with asyncio.TaskGroup() as tasks:
             for name, acknowledged in run.acknowledged.items():
-                tasks.create_task(_write(cluster.bootstrap, name, options.value_bytes, acknowledged, over))
+                tasks.create_task(write_steadily(cluster.bootstrap, name, options.value_bytes, acknowledged, over))
             try:
                 await asyncio.sleep(WARM_UP_S)
                 for number in range(options.pauses):
@@ -140,7 +140,10 @@ async def _in_sync(watcher: AdminClient) -> tuple[int, ...]:
             return (await watcher.describe_topic("isr")).partitions[0].isr
 
 
-async def _write(bootstrap: str, topic: str, value_bytes: int, found: Acknowledged, over: asyncio.Event) -> None:
+async def write_steadily(
+    bootstrap: str, topic: str, value_bytes: int, found: Acknowledged, over: asyncio.Event
+) -> None:
+    """Sends a record every `SEND_EVERY_S` until it is over, and notes when each is acknowledged."""
     values = make_values("random", value_bytes)
     async with Producer(bootstrap, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
         number = 0

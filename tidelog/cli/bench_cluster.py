@@ -1,4 +1,4 @@
-"""Workloads of `tidelog bench` on clusters that are started for them: leaders die, a broker joins, one sleeps."""
+"""Workloads of `tidelog bench` on clusters of their own: leaders die, a broker joins, one sleeps, a log rots."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from tidelog.bench import (
     FailoverOptions,
     MoveOptions,
     PauseOptions,
+    RepairOptions,
     measure_failover,
     measure_move,
     measure_pause,
+    measure_repair,
 )
 from tidelog.cli.measuring import History, Partitions, ProtocolOption, ValueBytes, workload
 from tidelog.cli.options import Json
@@ -85,4 +87,26 @@ def pause(
     Examples:
       tidelog bench pause
       tidelog bench pause --pauses 10 --paused 5 --json
+    """
+
+
+@workload(measure_repair, RepairOptions)
+def repair(
+    data_mb: Annotated[int, typer.Option(min=1, metavar="MB", help="Written to the partition before.")] = 1000,
+    damaged: Annotated[int, typer.Option(min=1, metavar="N", help="How many batches rot on the leader's disk.")] = 1000,
+    calm_s: Annotated[float, typer.Option("--calm", min=0.1, metavar="S", help="How long all is well before.")] = 10.0,
+    value_bytes: ValueBytes = 100,
+    protocol: ProtocolOption = ISR,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Damage batches of a partition under load.
+
+    How long it takes until a verification has found them all, and the leader has repaired them with the copies of two
+    other brokers; and how long acknowledgements take before and meanwhile.
+
+    \b
+    Examples:
+      tidelog bench repair
+      tidelog bench repair --data-mb 50 --damaged 100 --protocol paxos --json
     """

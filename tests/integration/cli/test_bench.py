@@ -67,6 +67,16 @@ def test_a_broker_that_is_paused_under_load(cli: Cli) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["isr", "paxos"])
+def test_damaged_batches_are_repaired_under_load(cli: Cli, protocol: str) -> None:
+    words = ("--data-mb", "8", "--damaged", "50", "--calm", "1", "--protocol", protocol)
+    figures = json.loads(cli.succeed("bench", "repair", *words, "--json"))["figures"]
+    assert figures["repaired"] >= 50 and figures["replicas_whole"] == 3
+    assert figures["batches"] > 50 and figures["log_mb"] > 8 and figures["repair_s"] > 0
+    assert figures["calm_ack_p50_ms"] > 0
+
+
+@pytest.mark.slow
 def test_members_join_and_leave_a_group(cli: Cli) -> None:
     options = ["--members", "6", "--partitions", "40", "--rounds", "2"]
     figures = json.loads(cli.succeed("bench", "rebalance", *options, "--json"))["figures"]

@@ -1,0 +1,141 @@
+"""Workload `repair`: many batches of one partition rot on its leader's disk, while records are written to it.
+
+The partition is filled first, on three brokers. Then bytes turn over in batches that are spread over the whole log, in
+its files, under the broker's feet. A verification of the partition finds them, and the broker repairs them with the
+other replicas' copies. Measured is how long that takes, and how long acknowledgements take before and meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from tidelog.admin import AdminClient
+from tidelog.admin.verification import PartitionVerifier
+from tidelog.bench.pause import Acknowledged, write_steadily
+from tidelog.bench.payload import make_values
+from tidelog.bench.result import Progress, Result, ignore, percentiles_ms
+from tidelog.bench.target import read_counters
+from tidelog.producer import Delivery, Producer
+from tidelog.testing import LocalCluster
+
+TOPIC: Final = "repair"
+LEADER: Final = 1
+BROKERS: Final = (1, 2, 3)
+SETTINGS: Final = {"log.scrub.period.ms": str(86_400_000)}
+"""The scrubber does not come before the verification."""
+FILL_VALUE_BYTES: Final = 1000
+FILL_BATCH_BYTES: Final = 16_384
+LOOK_S: Final = 0.05
+REPAIR_S_MAX: Final = 600.0
+HEAD: Final = struct.Struct(">qi")
+"""Base offset of a batch, and the bytes that follow."""
+REPAIRED: Final = "tidelog_repaired_batches_total"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOptions:
+    """`data_mb` are written before; then `damaged` batches rot."""
+
+    data_mb: int = 1000
+    damaged: int = 1000
+    calm_s: float = 10.0
+    value_bytes: int = 100
+    protocol: str = "isr"
+
+
+async def measure_repair(options: RepairOptions, progress: Progress = ignore) -> Result:
+    """Runs the workload on a cluster of its own. Raises `ValueError` if there are fewer batches than are to rot."""
+    acknowledged, over = Acknowledged(), asyncio.Event()
+    async with LocalCluster(len(BROKERS), settings=SETTINGS) as cluster, AdminClient(cluster.bootstrap) as admin:
+        configs = {"commit.protocol": options.protocol}
+        await admin.create_topic(TOPIC, replicas_assignments={0: BROKERS}, configs=configs)
+        await _fill(cluster.bootstrap, options)
+        async with asyncio.TaskGroup() as tasks:
+            load = write_steadily(cluster.bootstrap, TOPIC, options.value_bytes, acknowledged, over)
+            tasks.create_task(load)
+            try:
+                figures = await _measured(cluster, admin, options, acknowledged, progress)
+            finally:
+                over.set()
+    return Result("repair", asdict(options), figures)
+
+
+async def _measured(
+    cluster: LocalCluster, admin: AdminClient, options: RepairOptions, acknowledged: Acknowledged, progress: Progress
+) -> dict[str, float]:
+    begin_s = time.monotonic()
+    await asyncio.sleep(options.calm_s)
+    batches, size = await asyncio.to_thread(rot, _log(cluster), options.damaged)
+    before = (await read_counters(cluster.broker(LEADER).url))[REPAIRED]
+    damaged_s = time.monotonic()
+    verifier = PartitionVerifier(admin.verify_replica, TOPIC, 0, BROKERS, lambda _: None)
+    verifying = asyncio.create_task(verifier.verify())
+    repaired = 0
+    async with asyncio.timeout(REPAIR_S_MAX):
+        while repaired < options.damaged:
+            await asyncio.sleep(LOOK_S)
+            repaired = int((await read_counters(cluster.broker(LEADER).url))[REPAIRED] - before)
+            progress(min(repaired, options.damaged), options.damaged)
+    repaired_s = time.monotonic()
+    await verifying
+    again = await PartitionVerifier(admin.verify_replica, TOPIC, 0, BROKERS, lambda _: None).verify()
+    return {
+        "log_mb": size / 1e6,
+        "batches": batches,
+        "repaired": repaired,
+        "repair_s": repaired_s - damaged_s,
+        "replicas_whole": sum(replica.is_whole for replica in again.replicas),
+        **percentiles_ms(acknowledged.seconds((begin_s, damaged_s)), "calm_ack_"),
+        **percentiles_ms(acknowledged.seconds((damaged_s, repaired_s)), "repair_ack_"),
+    }
+
+
+async def _fill(bootstrap: str, options: RepairOptions) -> None:
+    values = make_values("random", FILL_VALUE_BYTES)
+    async with Producer(bootstrap, batch_size=FILL_BATCH_BYTES) as producer:
+        delivery: Delivery | None = None
+        for number in range(options.data_mb * 1_000_000 // FILL_VALUE_BYTES):
+            delivery = await producer.send(TOPIC, values[number % len(values)])
+        if delivery is not None:
+            await delivery
+
+
+def _log(cluster: LocalCluster) -> list[Path]:
+    return sorted(cluster.broker(LEADER).data_dir.glob("topics/*/0/*.log"))
+
+
+def rot(paths: list[Path], count: int) -> tuple[int, int]:
+    """Changes a byte in `count` of the batches in these files, evenly spread; returns how many batches, and bytes,
+    there are. Blocking. Raises `ValueError` if there are fewer."""
+    batches = [(path, end) for path in paths for end in _ends(path)]
+    if len(batches) < count:
+        raise ValueError(f"only {len(batches)} batches are there, and {count} are to be damaged; write more before")
+    for number in range(count):
+        path, end = batches[number * len(batches) // count]
+        fd = os.open(path, os.O_RDWR)
+        try:
+            (byte,) = os.pread(fd, 1, end - 1)
+            os.pwrite(fd, bytes([byte ^ 0x10]), end - 1)
+        finally:
+            os.close(fd)
+    return len(batches), sum(path.stat().st_size for path in paths)
+
+
+def _ends(path: Path) -> Iterator[int]:
+    """Yields where each batch of a segment ends."""
+    position, size = 0, path.stat().st_size
+    with path.open("rb") as file:
+        while position + HEAD.size <= size:
+            file.seek(position)
+            _, following = HEAD.unpack(file.read(HEAD.size))
+            position += HEAD.size + following
+            if following <= 0 or position > size:
+                return
+            yield position
