@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr group-faults bench bench-repair docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr group-faults sweep-brokers bench bench-repair docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -100,6 +100,10 @@ sim-isr: setup ## Simulate primary-backup partitions alone, for long: RUNS= seed
 
 group-faults: setup ## Break a consumer group and its brokers: SECONDS= for how long, SEED=
 	$(BIN)/python examples/group_faults.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)
+
+sweep-brokers: setup ## Damage copies by patterns on real brokers: PATTERNS=1000, PROTOCOL=isr, SEED=, MORE='--series last'
+	nice -n 10 $(BIN)/python -m tests.e2e.sweep --patterns $(or $(PATTERNS),250) --protocol $(or $(PROTOCOL),isr) \
+	  --seed $(or $(SEED),1) $(MORE)
 
 bench: setup ## Measure a broker on this machine
 	$(BIN)/tidelog bench

@@ -1,0 +1,104 @@
+"""One case: a partition, its entries, and which copies of them are damaged on which replicas (CTRL, FAST '18).
+
+A pattern is a number of entries times replicas bits, a set bit for each copy that is damaged. Of four entries on three
+replicas there are 4,096 patterns, and 2,401 leave a good copy of every entry. Which copy is hit is the pattern's; how,
+and in Paxos where, is drawn for each case, so that one cluster shows many kinds at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+ENTRIES: Final = 4
+REPLICAS: Final = 3
+PATTERNS: Final = 1 << (ENTRIES * REPLICAS)
+NODES: Final = tuple(range(1, REPLICAS + 1))
+
+
+class Stop(StrEnum):
+    """How all brokers end."""
+
+    CLEAN = "clean"
+    IDLE = "idle"
+    ACKNOWLEDGED = "acknowledged"
+
+
+class Damage(StrEnum):
+    """What happens to the bytes of a copy."""
+
+    FLIP = "flip"
+    ZERO = "zero"
+    CUT = "cut"
+
+
+class Where(StrEnum):
+    """Which of a Paxos replica's copies are hit; a replica of ISR has the log alone."""
+
+    LOG = "log"
+    JOURNAL = "journal"
+    BOTH = "both"
+
+
+class Variant(StrEnum):
+    """What else has happened to a replica."""
+
+    PLAIN = "plain"
+    BEHIND = "behind"
+    DIRECTORY = "directory"
+    DISK = "disk"
+
+
+class Series(StrEnum):
+    """What patterns are drawn."""
+
+    SWEEP = "sweep"
+    LAST = "last"
+
+
+class Case(NamedTuple):
+    """What is done to one partition. `wiped` is the broker whose directory of this partition is removed; 0: none."""
+
+    partition: int
+    pattern: int
+    damage: Damage
+    where: Where
+    wiped: int = 0
+
+    def hits(self, entry: int, node: int) -> bool:
+        """True if this copy is damaged."""
+        return bool(self.pattern >> (entry * REPLICAS + node - 1) & 1)
+
+    def __str__(self) -> str:
+        rows = "/".join("".join("x" if self.hits(entry, node) else "." for node in NODES) for entry in range(ENTRIES))
+        wiped = f" wiped={self.wiped}" if self.wiped else ""
+        return f"partition={self.partition} pattern={rows} damage={self.damage} where={self.where}{wiped}"
+
+
+def draw_patterns(series: Series, count: int, rng: random.Random) -> Iterator[int]:
+    """Yields so many patterns: of the sweep each once before any comes again, else one copy of the last entry."""
+    while series is Series.LAST and count:
+        yield 1 << ((ENTRIES - 1) * REPLICAS + rng.randrange(REPLICAS))
+        count -= 1
+    while count:
+        some = rng.sample(range(PATTERNS), min(count, PATTERNS))
+        yield from some
+        count -= len(some)
+
+
+def draw_cases(
+    patterns: list[int], rng: random.Random, *, damages: list[Damage], wheres: list[Where], variant: Variant
+) -> list[Case]:
+    """Returns a partition for each pattern."""
+    return [
+        Case(
+            partition,
+            pattern,
+            rng.choice(damages),
+            rng.choice(wheres),
+            rng.choice(NODES) if variant is Variant.DIRECTORY else 0,
+        )
+        for partition, pattern in enumerate(patterns)
+    ]

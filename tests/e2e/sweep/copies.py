@@ -1,0 +1,107 @@
+"""The copies of entries on the disks of brokers that do not run: where they lie, and how they are damaged.
+
+What must be readable afterwards is not reckoned from the pattern but seen on the disks: an entry of which a whole copy
+is left, in whatever log or journal, must come back.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.e2e.sweep.cases import ENTRIES, Case, Damage, Where
+from tidelog.model.batch_header import iter_batches
+from tidelog.model.errors import TidelogError
+
+JOURNAL = "journal"
+
+
+class Copy(NamedTuple):
+    """A batch that holds an entry, or an entry of a journal that holds that batch."""
+
+    node: int
+    entry: int
+    path: Path
+    position: int
+    size: int
+
+    @property
+    def is_in_journal(self) -> bool:
+        return self.path.parent.name == JOURNAL
+
+
+def partition_directory(data_dir: Path, partition: int) -> Path:
+    """Returns the directory of a broker's replica, of the only topic that there is."""
+    (topic,) = (data_dir / "topics").iterdir()
+    return topic / str(partition)
+
+
+def find_copies(node: int, directory: Path, values: Sequence[str]) -> list[Copy]:
+    """Returns all sound copies below a partition's directory."""
+    found: list[Copy] = []
+    for path in sorted(directory.rglob("*.log")):
+        position = 0
+        try:
+            for batch in iter_batches(path.read_bytes()):
+                data = bytes(batch.data)
+                held = [entry for entry, value in enumerate(values) if value.encode() in data]
+                found += [Copy(node, entry, path, position, len(data)) for entry in held]
+                position += len(data)
+        except TidelogError:
+            pass  # behind the last batch there may be room that was reserved
+    return found
+
+
+def chosen(case: Case, copies: Iterable[Copy]) -> list[Copy]:
+    """Returns those that the case damages."""
+    return [
+        copy
+        for copy in copies
+        if case.hits(copy.entry, copy.node)
+        and (case.where is Where.BOTH or copy.is_in_journal == (case.where is Where.JOURNAL))
+    ]
+
+
+def damage_copies(case: Case, copies: list[Copy], rng: random.Random) -> list[Copy]:
+    """Damages what the case says; returns the copies that are left. A file is cut only where all that lies behind is
+    to be damaged, too, and has its batches zeroed otherwise."""
+    hit = chosen(case, copies)
+    for path in sorted({copy.path for copy in hit}):
+        here = [copy for copy in hit if copy.path == path]
+        cut = min(copy.position for copy in here)
+        behind = [copy for copy in copies if copy.path == path and copy.position >= cut]
+        content = bytearray(path.read_bytes())
+        if case.damage is Damage.CUT and set(behind) == set(here):
+            del content[cut:]
+        else:
+            for copy in here:
+                _damage(content, copy, case.damage, rng)
+        path.write_bytes(content)
+    return [copy for copy in copies if copy not in hit]
+
+
+def _damage(content: bytearray, copy: Copy, damage: Damage, rng: random.Random) -> None:
+    if damage is Damage.FLIP:
+        content[copy.position + rng.randrange(copy.size)] ^= 1 << rng.randrange(8)
+    else:
+        content[copy.position : copy.position + copy.size] = bytes(copy.size)
+
+
+def strike(case: Case, data_dirs: dict[int, Path], values: Sequence[str], rng: random.Random) -> set[int]:
+    """Does to a partition what its case says. Returns the entries that have a good copy left."""
+    copies = [
+        copy
+        for node, data_dir in data_dirs.items()
+        for copy in find_copies(node, partition_directory(data_dir, case.partition), values)
+    ]
+    missing = set(range(ENTRIES)) - {copy.entry for copy in copies}
+    if missing:
+        raise AssertionError(f"{case}: acknowledged entries {sorted(missing)} are on no disk before any damage")
+    left = damage_copies(case, copies, rng)
+    if case.wiped in data_dirs:
+        shutil.rmtree(partition_directory(data_dirs[case.wiped], case.partition))
+        left = [copy for copy in left if copy.node != case.wiped]
+    return {copy.entry for copy in left}

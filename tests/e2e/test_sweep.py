@@ -1,0 +1,45 @@
+"""A few patterns of the sweep over real brokers; `make sweep-brokers` runs thousands."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.clusters import ISR, PAXOS, only
+from tests.e2e.sweep.cases import ENTRIES, PATTERNS, Damage, Series, Stop, Variant, Where, draw_cases, draw_patterns
+from tests.e2e.sweep.reading import Result, Verdict
+from tests.e2e.sweep.rounds import Round
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
+
+CASES = 12
+SEED = 5
+
+
+@only(ISR, PAXOS)
+@pytest.mark.parametrize("series", [*Series])
+def test_what_has_a_good_copy_comes_back_and_the_rest_is_told(tmp_path: Path, protocol: str, series: Series) -> None:
+    rng = random.Random(SEED)
+    wheres = [Where.LOG] if protocol == ISR else [*Where]
+    patterns = [*draw_patterns(series, CASES, rng)]
+    cases = draw_cases(patterns, rng, damages=[*Damage], wheres=wheres, variant=Variant.PLAIN)
+    told: list[Result] = []
+    one = Round(cases, SEED, tmp_path, protocol=protocol, stop=Stop.ACKNOWLEDGED, series=series, variant=Variant.PLAIN)
+    one.play(told.append)
+    assert sorted(result.case for result in told) == sorted(cases)
+    assert [result for result in told if result.verdict is not Verdict.RECOVERED] == []
+    assert all(result.answered_damaged == result.lost_entries for result in told)
+    if series is Series.LAST:
+        assert not any(result.lost_entries for result in told)
+
+
+def test_all_patterns_are_drawn_once_before_any_comes_again() -> None:
+    drawn = [*draw_patterns(Series.SWEEP, PATTERNS, random.Random(SEED))]
+    assert sorted(drawn) == [*range(PATTERNS)]
+    cases = draw_cases(drawn, random.Random(SEED), damages=[*Damage], wheres=[Where.LOG], variant=Variant.PLAIN)
+    whole = [
+        case for case in cases if all(any(not case.hits(entry, node) for node in (1, 2, 3)) for entry in range(ENTRIES))
+    ]
+    assert len(whole) == 2_401
