@@ -22,6 +22,7 @@ from rich.table import Table
 
 from tests.e2e.asking import Asked, ask
 from tests.e2e.sweep.cases import NODES
+from tests.e2e.sweep.reading import AFTER
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.storage.log_manager import JOURNAL, METADATA_LOG
 from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec
@@ -39,6 +40,7 @@ FILLERS: Final = 12
 """Topics of one partition, so that there are snapshots."""
 IDLE_S: Final = 2.0
 READY_S_MAX: Final = 60.0
+TOLD_S: Final = 15.0
 ASK_S_MAX: Final = 10.0
 SAYS: Final = "tidelog cluster recover"
 HEALED, TOLD = "healed", "not ready, and says: tidelog cluster recover"
@@ -158,12 +160,11 @@ class Watch:
             self.topic_ids[topic] = described["topic_id"]
             for number in range(RECORDS):
                 assert self.write(topic, f"{topic} {number}")
+                self.values[topic].append(f"{topic} {number}")
 
     def write(self, topic: str, value: str) -> bool:
         """Returns whether a record was acknowledged."""
-        is_done = Asked(self.cluster, 1).produce(topic, 0, value, wait_s=ASK_S_MAX).status == 200
-        self.values[topic] += [value] * is_done
-        return is_done
+        return Asked(self.cluster, 1).produce(topic, 0, value, wait_s=ASK_S_MAX).status == 200
 
     def voters(self) -> dict[int, int]:
         return Asked(self.cluster, 1).voters
@@ -180,7 +181,7 @@ class Watch:
                 answer = ask(url, media="application/vnd.kafka.json.v2+json", wait_s=ASK_S_MAX)
                 if answer.status != 200:
                     return f"{topic} on broker {node}: {answer.status}/{answer.code}"
-                found = [record["value"] for record in answer.body]
+                found = [record["value"] for record in answer.body if not record["value"].startswith(AFTER)]
                 if found != values:
                     return f"{topic} on broker {node}: {len(found)} of {len(values)} records"
         if sorted(self.voters()) != [*NODES]:
@@ -195,20 +196,29 @@ class Watch:
         return "" if answer.status == 200 else f"broker {node}: {answer.body}"
 
     def settle(self) -> str:
-        """Waits until all is as it was and takes writes, or brokers say what to do, or time is up; returns which."""
-        end_s = time.monotonic() + READY_S_MAX
+        """Waits until all is as it was and takes writes, or brokers keep saying what to do, or time is up; returns
+        which. Those that start first may say it until others are there."""
+        begun_s = told_s = time.monotonic()
         said = "nothing"
-        while time.monotonic() < end_s:
+        while time.monotonic() - begun_s < READY_S_MAX:
             try:
-                said = self.wrong()
-                if not said and all(self.write(topic, f"after {time.monotonic()}") for topic in self.values):
-                    return HEALED
+                said = self.wrong() or self._unwritten()
             except OSError as error:
                 said = str(error)
-            if SAYS in said:
+            if not said:
+                return HEALED
+            told_s = told_s if SAYS in said else time.monotonic()
+            if time.monotonic() - told_s > TOLD_S:
                 return TOLD
             time.sleep(0.2)  # between two looks, until a deadline
         return said
+
+    def _unwritten(self) -> str:
+        """Returns which topic takes no record; empty if all do."""
+        for topic in (PAXOS, ISR):
+            if not self.write(topic, AFTER):
+                return f"{topic} takes no record"
+        return ""
 
 
 class Row(NamedTuple):
@@ -219,6 +229,10 @@ class Row(NamedTuple):
     outcome: str
     seconds: float
     is_good: bool
+
+    def __str__(self) -> str:
+        good = "" if self.is_good else " (not as it should be)"
+        return f"{self.what}, on {self.brokers}: {self.outcome}, {self.seconds:.1f} s{good}"
 
 
 def play(cluster: LocalCluster, chosen: Sequence[Identity]) -> Iterator[Row]:
@@ -233,7 +247,6 @@ def play(cluster: LocalCluster, chosen: Sequence[Identity]) -> Iterator[Row]:
 def _strike(watch: Watch, identity: Identity, count: int) -> Row:
     cluster = watch.cluster
     before = watch.voters()
-    written = {topic: [*values] for topic, values in watch.values.items()}
     time.sleep(IDLE_S)  # so that all is known to be durable, as in any cluster that is not being written to
     cluster.kill(*NODES)
     data_dirs = {node: cluster.broker(node).data_dir for node in NODES}
@@ -253,7 +266,7 @@ def _strike(watch: Watch, identity: Identity, count: int) -> Row:
         changed = sum(watch.voters()[node] != voter for node, voter in before.items())
         outcome += f", {changed} under another voter id" * bool(changed)
     else:
-        _put_back(watch, data_dirs, kept, written)
+        _put_back(watch, data_dirs, kept)
     return Row(identity.what, count, outcome, seconds, is_good)
 
 
@@ -263,13 +276,12 @@ def _begin(cluster: LocalCluster) -> None:
         cluster.broker(node).begin()
 
 
-def _put_back(watch: Watch, data_dirs: dict[int, Path], kept: dict[int, Path], written: dict[str, list[str]]) -> None:
+def _put_back(watch: Watch, data_dirs: dict[int, Path], kept: dict[int, Path]) -> None:
     cluster = watch.cluster
     cluster.kill(*NODES)
     for node, path in data_dirs.items():
         shutil.rmtree(path)
         shutil.copytree(kept[node], path)
-    watch.values = written
     _begin(cluster)
     said = watch.settle()
     assert said == HEALED, f"the disks are back as they were: {said}"
@@ -288,7 +300,7 @@ def main() -> int:
         with cluster:
             for row in play(cluster, [one for one in IDENTITIES if options.only in one.what]):
                 rows.append(row)
-                out.print(row, markup=False, soft_wrap=True)
+                out.print(str(row), markup=False, soft_wrap=True)
                 table.add_row(
                     row.what, str(row.brokers), row.outcome, f"{row.seconds:.1f}", "yes" if row.is_good else "no"
                 )

@@ -7,6 +7,7 @@ has to say the same of them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -127,6 +128,7 @@ class Judge:
         }
         self._expected, self._good = expected, good
         self._produced = "not asked"
+        self._asked_s = 0.0
         self._after: int | None = None
 
     @property
@@ -146,6 +148,7 @@ class Judge:
         if self._after is not None:
             for reader in self._replicas.values():
                 reader.read()
+        self._asked_s = time.monotonic()
 
     def _write(self) -> None:
         body = {"records": [{"value": AFTER}]}
@@ -162,12 +165,14 @@ class Judge:
                 for reader in self._readers:
                     reader.expect(self._after, AFTER)
 
-    def result(self, age_s: float, seconds: float) -> Result:
-        """Returns the worst that was seen, and why that is said."""
+    def result(self, age_s: float, begun_s: float) -> Result:
+        """Returns the worst that was seen, and why that is said. All brokers had begun to start at `begun_s`."""
         problems = {verdict: f"{where}: {text}" for where, verdict, text in self._problems()}
         verdict = next((one for one in Verdict if one in problems), Verdict.RECOVERED)
         answered = self._leader.answered_damaged
-        return Result(self.case, verdict, problems.get(verdict, ""), self._lost, answered, age_s, seconds)
+        return Result(
+            self.case, verdict, problems.get(verdict, ""), self._lost, answered, age_s, self._asked_s - begun_s
+        )
 
     def _problems(self) -> list[tuple[str, Verdict, str]]:
         found = [

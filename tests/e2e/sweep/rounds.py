@@ -182,10 +182,9 @@ class Round:
             while left:
                 list(pool.map(partial(Judge.go_on, is_late=quiet.is_late), left))
                 quiet.note(sum(judge.left for judge in left))
-                now_s = time.monotonic()
                 for judge in [judge for judge in left if not judge.left or quiet.is_over]:
                     age_s = ended_s - written[judge.case.partition].acknowledged_s
-                    told(judge.result(age_s, now_s - begun_s))
+                    told(judge.result(age_s, begun_s))
                     left.remove(judge)
                 time.sleep(PAUSE_S)  # between two rounds of questions, which repeat until a deadline
 
