@@ -89,6 +89,7 @@ class Round:
             begun_s = self._start(cluster)
             self._judge(cluster, written, good, ended_s, begun_s, told)
             failed = [node for node in NODES if "Traceback" in cluster.broker(node).output]
+            cluster.kill(*NODES)
             if failed:
                 raise BrokerFailed(f"brokers {failed} printed a traceback: {self.directory}")
 
