@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.e2e.sweep.cases import ENTRIES, Case, Damage, Where
+from tests.e2e.sweep.cases import ENTRIES, NODES, Case, Damage, Where
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import TidelogError
 
@@ -90,8 +90,15 @@ def _damage(content: bytearray, copy: Copy, damage: Damage, rng: random.Random) 
         content[copy.position : copy.position + copy.size] = bytes(copy.size)
 
 
-def strike(case: Case, data_dirs: dict[int, Path], values: Sequence[str], rng: random.Random) -> set[int]:
-    """Does to a partition what its case says. Returns the entries that have a good copy left."""
+class Struck(NamedTuple):
+    """The entries that have a good copy left, and those that are not on a broker's disk at all, damaged or not."""
+
+    good: set[int]
+    lacked: dict[int, set[int]]
+
+
+def strike(case: Case, data_dirs: dict[int, Path], values: Sequence[str], rng: random.Random) -> Struck:
+    """Does to a partition what its case says."""
     copies = [
         copy
         for node, data_dir in data_dirs.items()
@@ -103,5 +110,6 @@ def strike(case: Case, data_dirs: dict[int, Path], values: Sequence[str], rng: r
     left = damage_copies(case, copies, rng)
     if case.wiped in data_dirs:
         shutil.rmtree(partition_directory(data_dirs[case.wiped], case.partition))
-        left = [copy for copy in left if copy.node != case.wiped]
-    return {copy.entry for copy in left}
+        copies, left = ([copy for copy in some if copy.node != case.wiped] for some in (copies, left))
+    held = {node: {copy.entry for copy in copies if copy.node == node} for node in NODES}
+    return Struck({copy.entry for copy in left}, {node: set(range(ENTRIES)) - held[node] for node in NODES})

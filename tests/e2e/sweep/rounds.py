@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.e2e.sweep.cases import ENTRIES, NODES, Case, Series, Stop, Variant
-from tests.e2e.sweep.copies import strike
+from tests.e2e.sweep.copies import Struck, strike
 from tests.e2e.sweep.reading import Judge, Result
 from tidelog.admin import AdminClient
 from tidelog.producer import Producer
@@ -85,9 +85,9 @@ class Round:
         cluster = LocalCluster(len(NODES), settings=settings, data_dir=self.directory)
         with cluster:
             written, ended_s = asyncio.run(self._write(cluster))
-            good = self._strike(cluster, written)
+            struck = self._strike(cluster, written)
             begun_s = self._start(cluster)
-            self._judge(cluster, written, good, ended_s, begun_s, told)
+            self._judge(cluster, written, struck, ended_s, begun_s, told)
             failed = [node for node in NODES if "Traceback" in cluster.broker(node).output]
             cluster.kill(*NODES)
             if failed:
@@ -141,18 +141,17 @@ class Round:
 
     # -- damage ------------------------------------------------------------------------------------------------------
 
-    def _strike(self, cluster: LocalCluster, written: dict[int, Written]) -> dict[int, set[int]]:
-        """Damages the disks. Returns which offsets of each partition have a good copy left."""
+    def _strike(self, cluster: LocalCluster, written: dict[int, Written]) -> dict[int, Struck]:
+        """Damages the disks. Returns what was done to each partition."""
         if self._variant is Variant.DISK:
             cluster.wipe(self._victim)
         data_dirs = {node: cluster.broker(node).data_dir for node in NODES if cluster.broker(node).data_dir.exists()}
-        good: dict[int, set[int]] = {}
-        for case in self.cases:
-            entries = strike(case, data_dirs, written[case.partition].values, self._rng)
-            good[case.partition] = {written[case.partition].offsets[entry] for entry in entries}
+        struck = {
+            case.partition: strike(case, data_dirs, written[case.partition].values, self._rng) for case in self.cases
+        }
         for node, data_dir in data_dirs.items():
             shutil.copytree(data_dir, self.directory / "damaged" / f"broker-{node}")
-        return good
+        return struck
 
     def _start(self, cluster: LocalCluster) -> float:
         """Starts all in a drawn order, with gaps. Returns when the last of them began."""
@@ -170,7 +169,7 @@ class Round:
         self,
         cluster: LocalCluster,
         written: dict[int, Written],
-        good: dict[int, set[int]],
+        struck: dict[int, Struck],
         ended_s: float,
         begun_s: float,
         told: Callable[[Result], None],
@@ -179,8 +178,11 @@ class Round:
         urls = {node: f"{cluster.broker(node).url}/topics/{TOPIC}" for node in NODES}
         left = []
         for case in self.cases:
-            at = written[case.partition]
-            left.append(Judge(case, urls, dict(zip(at.offsets, at.values, strict=True)), good[case.partition]))
+            at, done = written[case.partition], struck[case.partition]
+            expected = dict(zip(at.offsets, at.values, strict=True))
+            good = {at.offsets[entry] for entry in done.good}
+            lacked = {node: {at.offsets[entry] for entry in entries} for node, entries in done.lacked.items()}
+            left.append(Judge(case, urls, expected, good, lacked))
         quiet = Quiet()
         with ThreadPoolExecutor(THREADS) as pool:
             while left:
