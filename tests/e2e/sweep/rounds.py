@@ -39,8 +39,8 @@ IDLE_S: Final = 2.0
 STAGGER_S: Final = 0.6
 GAP_S_MAX: Final = 2.0
 READY_S_MAX: Final = 90.0
-LATE_S: Final = 10.0
-OVER_S: Final = 30.0
+LATE_S: Final = 15.0
+OVER_S: Final = 60.0
 PASSES_MIN: Final = 4
 THREADS: Final = 24
 PAUSE_S: Final = 0.2
@@ -82,7 +82,7 @@ class Round:
     def play(self, told: Callable[[Result], None]) -> None:
         """Calls `told` with each result. Raises `BrokerFailed` if a broker does not start or stop as it should."""
         settings = {**SETTINGS, "commit.protocol": self._protocol}
-        cluster = LocalCluster(len(NODES), settings=settings, data_dir=self.directory)
+        cluster = LocalCluster(len(NODES), settings=settings, data_dir=self.directory, start_timeout_s=READY_S_MAX)
         with cluster:
             written, ended_s = asyncio.run(self._write(cluster))
             struck = self._strike(cluster, written)
