@@ -8,7 +8,20 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.clusters import ISR, PAXOS, only
-from tests.e2e.sweep.cases import ENTRIES, PATTERNS, Damage, Series, Stop, Variant, Where, draw_cases, draw_patterns
+from tests.e2e.sweep.cases import (
+    ENTRIES,
+    NODES,
+    PATTERNS,
+    REPLICAS,
+    Case,
+    Damage,
+    Series,
+    Stop,
+    Variant,
+    Where,
+    draw_cases,
+    draw_patterns,
+)
 from tests.e2e.sweep.reading import Result, Verdict
 from tests.e2e.sweep.rounds import Round
 
@@ -40,6 +53,30 @@ def test_what_has_a_good_copy_comes_back_and_the_rest_is_told(tmp_path: Path, pr
     assert [result for result in told if result.verdict is not Verdict.RECOVERED] == []
     assert all(result.answered_damaged == result.lost_entries for result in told)
     assert any(result.lost_entries for result in told) == (series is Series.SWEEP)
+
+
+@only(ISR)
+def test_a_lost_log_is_not_waited_for_where_all_others_are_damaged(tmp_path: Path) -> None:
+    """The last record has no good copy: one broker's log is gone, and those of the others are damaged there."""
+    damaged = {node: [other for other in NODES if other != node] for node in NODES}
+    patterns = [sum(1 << (ENTRIES - 1) * REPLICAS + other - 1 for other in damaged[node]) for node in NODES]
+    cases = [
+        Case(partition, patterns[partition % REPLICAS], Damage.ZERO, Where.LOG, NODES[partition % REPLICAS])
+        for partition in range(CASES)
+    ]
+    told: list[Result] = []
+    one = Round(
+        cases,
+        SEED,
+        tmp_path,
+        protocol=ISR,
+        stop=Stop.ACKNOWLEDGED,
+        series=Series.SWEEP,
+        variant=Variant.DIRECTORY,
+    )
+    one.play(told.append)
+    assert [result for result in told if result.verdict is not Verdict.RECOVERED] == []
+    assert [result.answered_damaged for result in told] == [1] * CASES
 
 
 def test_all_patterns_are_drawn_once_before_any_comes_again() -> None:

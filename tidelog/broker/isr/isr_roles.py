@@ -17,13 +17,13 @@ from tidelog.broker.isr.fetching import Fetcher
 from tidelog.broker.isr.follower import Follower, acknowledged_end
 from tidelog.broker.isr.isr_inputs import isr_changed, isr_settings, log_state
 from tidelog.broker.isr.partition import IsrContext, Partition
-from tidelog.broker.isr.settling import Settling, begin_settling, verify_end
+from tidelog.broker.isr.settling import LogPlace, Settling, begin_settling, verify_end
 from tidelog.broker.partitions.committed import fill_lost_end
 from tidelog.broker.partitions.replica_logs import is_lost, log_settings
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
 from tidelog.broker.runtime.mapping_union import MappingUnion
 from tidelog.controller.partition_commands import UnfitReason
-from tidelog.model.cluster import NO_LEADER, ClusterImage
+from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.replication.isr.events import Tick
@@ -102,6 +102,8 @@ class IsrRoles:
                 self._refresh(running, assigned, image)
             elif isinstance(running, Follower):
                 running.reconfigure(log_settings(config), is_fsynced=config.ack_durability == "fsynced")
+            else:
+                running.look(_places(info, image))
             return False
         if running is not None:
             await self.stop(partition_id)
@@ -127,17 +129,20 @@ class IsrRoles:
         lives = {int(node_id): broker.epoch for node_id, broker in image.brokers.items()}
         members = {int(node): lives.get(node, -1) for node in (*info.isr, *info.elr) if node != self._node_id}
         high_watermark = self._logs.high_watermark(partition_id, log)
-        if members and high_watermark < log.log_end_offset:
+        if len(info.replicas) > 1 and high_watermark < log.log_end_offset:
             try:
                 await verify_end(log, high_watermark, self._log_writer)
             except (OSError, TidelogError) as error:
                 logger.error("a log cannot be read now", partition=str(partition_id), error=str(error))
                 self._logs.troubled[partition_id] = None
                 return
+        places = {node: place for node, place in _places(info, image).items() if node in members}
+        now_s = self._clock.monotonic_s()
         settling = begin_settling(
-            topic.name, partition_id, info.leader_epoch, log, high_watermark, members, self._clock.monotonic_s()
+            topic.name, partition_id, info.leader_epoch, log, high_watermark, members, places, now_s
         )
-        if settling is None:
+        if settling.core.is_settled:
+            self._note_committed(settling)
             self._lead(assigned, log, image)
             return
         self.settling[partition_id] = settling
@@ -151,14 +156,17 @@ class IsrRoles:
             logger.error("a log could not be settled", partition=str(partition_id), error=str(error))
             return
         del self.settling[partition_id]
-        known = self._logs.high_watermark(partition_id, settling.log)
-        self._logs.high_watermarks[partition_id] = max(known, settling.core.committed_end)
+        self._note_committed(settling)
         newest = self._newest(partition_id)
         if newest is None or newest[0].info.leader_epoch != settling.leader_epoch:
             return  # another role is on its way
         assigned, image = newest
         self._lead(assigned, settling.log, image)
         self._on_metadata_applied()
+
+    def _note_committed(self, settling: Settling) -> None:
+        known = self._logs.high_watermark(settling.partition_id, settling.log)
+        self._logs.high_watermarks[settling.partition_id] = max(known, settling.core.committed_end)
 
     def _lead(self, assigned: Assignment, log: PartitionLog, image: ClusterImage) -> None:
         partition_id, topic, info, config = assigned
@@ -249,6 +257,11 @@ class IsrRoles:
 
 def _live_epochs(image: ClusterImage) -> Mapping[int, int]:
     return {int(broker.node_id): broker.epoch for broker in image.live_brokers}
+
+
+def _places(info: PartitionInfo, image: ClusterImage) -> dict[int, LogPlace]:
+    brokers = {int(node): image.brokers[node] for node in info.replicas if node in image.brokers}
+    return {node: LogPlace(broker.storage, info.since_of(node)) for node, broker in brokers.items()}
 
 
 def _settlement_of(partition_id: PartitionId) -> str:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 
@@ -24,7 +25,15 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.holdings import Holding
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Clock
-from tidelog.replication.isr.settlement import Answered, PutBack, Repaired, Settlement, TruncateAt, TruncatedAt
+from tidelog.replication.isr.settlement import (
+    Answered,
+    MembersLost,
+    PutBack,
+    Repaired,
+    Settlement,
+    TruncateAt,
+    TruncatedAt,
+)
 from tidelog.storage.copies import Identity, identity_at
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.scrub import Scrubber
@@ -53,6 +62,13 @@ async def verify_end(log: PartitionLog, high_watermark: int, log_writer: LogWrit
         is_first = False
 
 
+class LogPlace(NamedTuple):
+    """Which log a broker has of a partition: on which disk, and since which position of the metadata."""
+
+    storage: str
+    since: int
+
+
 @dataclass(eq=False)
 class Settling:
     """One partition's. A `Holder`: the log goes on giving copies to others."""
@@ -64,8 +80,15 @@ class Settling:
     high_watermark: int
     core: Settlement
     begun_s: float
+    places: Mapping[int, LogPlace]
+    """Where the other members had their logs."""
     watchers: Watchers = field(default_factory=Watchers)
     is_readable: bool = True
+
+    def look(self, places: Mapping[int, LogPlace]) -> None:
+        """Takes note of newer metadata: a member whose log is elsewhere now has lost the one that counted."""
+        lost = frozenset(node for node, place in self.places.items() if places.get(node) != place)
+        self.core.step(MembersLost(lost))
 
     def on_flushed(self) -> None:
         """Nothing of it waits for a flush."""
@@ -81,9 +104,10 @@ def begin_settling(
     log: PartitionLog,
     high_watermark: int,
     members: Mapping[int, int],
+    places: Mapping[int, LogPlace],
     now_s: float,
-) -> Settling | None:
-    """None if there is nothing to settle."""
+) -> Settling:
+    """Returns what may be settled at once: then nobody has to be asked."""
     damaged: dict[int, int] = {}
     for damage in log.damaged_ranges():
         if damage.end > high_watermark:
@@ -91,9 +115,7 @@ def begin_settling(
             # What has lost its row, too, may be several batches, of which others may have only the first.
             damaged[start] = damage.end if damage.epoch is not None else start + 1
     core = Settlement(leader_epoch, members, high_watermark, damaged)
-    if core.is_settled:
-        return None
-    return Settling(topic, partition_id, leader_epoch, log, high_watermark, core, now_s)
+    return Settling(topic, partition_id, leader_epoch, log, high_watermark, core, now_s, places)
 
 
 class Settler:

@@ -21,13 +21,15 @@ member says so, all hold what would be committed, so to call it committed takes 
 has its row as well. It keeps its offset, is answered with an error, and the epoch begins. That is how a batch which a
 power cut has torn on all members at once is got over. One that says so must follow this leader epoch, or an earlier
 leader could still have it truncate the batch; a later life is as good, since it has the row. While one member is silent
-it may have the batch whole, or lack it, and it is waited for.
+it may have the batch whole, or lack it, and it is waited for; unless it has lost its log, as the metadata tell: then it
+will never say more than that it does not know, and leads nobody before it is filled again.
 
 Never is anything truncated later in the epoch: the same (epoch, offset) would name two batches, and followers could not
 see it. So who finds damage above its high watermark then lets another be elected, which settles it.
 
-If there is no other member, nobody's word could ever prove that the batch is not committed. Then it is taken for
-committed, which is always safe.
+If there is no other member, or none is left, nobody's word could ever prove that the batch is not committed. Then it is
+taken for committed, which is always safe, and the leader begins with a high watermark behind it: or a follower that has
+it damaged, too, would wait for ever to hear that, and no in-sync set could ever be large enough again.
 """
 
 from __future__ import annotations
@@ -67,7 +69,14 @@ class TruncatedAt:
     log_end_offset: int
 
 
-SettlementEvent = Answered | Repaired | TruncatedAt
+@dataclass(frozen=True, slots=True)
+class MembersLost:
+    """These have lost their logs, or disks, since this became the leader."""
+
+    nodes: frozenset[int]
+
+
+SettlementEvent = Answered | Repaired | TruncatedAt | MembersLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +110,12 @@ class Settlement:
         self._leader_epoch = leader_epoch
         self._members = dict(members)
         self._high_watermark = high_watermark
-        self._open = {at: end for at, end in damaged.items() if at >= high_watermark} if members else {}
+        self._open = {at: end for at, end in damaged.items() if at >= high_watermark}
         self._faulty_at: dict[int, set[int]] = {}
         """Members that have said of an open offset that the batch is damaged with them, too."""
+        self._lost: frozenset[int] = frozenset()
+        if not members:
+            self._learn_faulty()
 
     @property
     def open(self) -> list[int]:
@@ -123,6 +135,10 @@ class Settlement:
                 return []
             case TruncatedAt(end):
                 self._open = {at: until for at, until in self._open.items() if at < end}
+                return []
+            case MembersLost(nodes):
+                self._lost |= nodes
+                self._learn_faulty()
                 return []
             case Answered():
                 return self._on_answer(event)
@@ -157,12 +173,15 @@ class Settlement:
         return known is not None and answer.broker_epoch >= known and answer.leader_epoch == self._leader_epoch
 
     def _count_faulty(self, answer: Answered) -> None:
-        """With the last member's word the batch is committed, and all before it, since a log has no other past."""
-        faulty = self._faulty_at.setdefault(answer.offset, set())
-        faulty.add(answer.node)
-        if faulty == self._members.keys():
-            self.committed_end = max(self.committed_end, self._open[answer.offset])
-            self._learn_committed(self.committed_end)
+        self._faulty_at.setdefault(answer.offset, set()).add(answer.node)
+        self._learn_faulty()
+
+    def _learn_faulty(self) -> None:
+        """With the last member's word a batch is committed, and all before it, since a log has no other past."""
+        awaited = self._members.keys() - self._lost
+        ends = [end for at, end in self._open.items() if awaited <= self._faulty_at.get(at, set())]
+        self.committed_end = max([self.committed_end, *ends])
+        self._learn_committed(self.committed_end)
 
     def _learn_committed(self, end: int) -> None:
         self._high_watermark = max(self._high_watermark, end)

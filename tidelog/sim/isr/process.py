@@ -28,6 +28,8 @@ class Process:
         """Of the role, once it has one; that of a leader which is still settling, too."""
         self.settling: Settlement | None = None
         """It is to lead once it knows what of its log's damaged end was committed."""
+        self.member_disks: dict[int, str] = {}
+        """Those of the others that it asks then."""
         self.high_watermark = disk.high_watermark
         """What the last role knew."""
         self.attempts: list[int] = []

@@ -32,6 +32,7 @@ from tidelog.replication.isr.log_events import (
     DurabilityChanged,
     Propose,
 )
+from tidelog.replication.isr.settlement import MembersLost, Settlement
 from tidelog.sim.isr.controller import TOPIC_ID, partition_of
 from tidelog.sim.isr.dice import Dice
 from tidelog.sim.isr.membership import Membership
@@ -105,6 +106,8 @@ class World(Membership, ABC):
             is_fsynced = self.controller.settings(image).ack_durability == "fsynced"
             self.execute(process, process.leading.step(DurabilityChanged(is_fsynced)))
             self.execute(process, process.leading.step(self._news(image)))
+        elif process.settling is not None:
+            self._settle_without_lost(process, process.settling, image)
 
     def _end_role(self, process: Process) -> None:
         """A truncation that is under way comes to its end, and what is appended is made durable."""
@@ -137,7 +140,16 @@ class World(Membership, ABC):
         known = min(max(process.high_watermark, process.disk.start), len(process.disk.log))
         damaged = {offset: offset + 1 for offset in process.disk.faulty}
         process.settling = self.parts.settlement(info.leader_epoch, members, known, damaged)
+        process.member_disks = {node: image.brokers[NodeId(node)].storage for node in members}
         self.truth.saw("a leader has to settle first", not process.settling.is_settled)
+        self.lead_if_settled(process)
+
+    def _settle_without_lost(self, process: Process, settling: Settlement, image: ClusterImage) -> None:
+        """Whose disk was replaced has nothing to say any more."""
+        disks = {node: image.brokers[NodeId(node)].storage for node in process.member_disks}
+        lost = frozenset(node for node, disk in process.member_disks.items() if disks[node] != disk)
+        settling.step(MembersLost(lost))
+        self.truth.saw("a leader settles without a member that lost its disk", bool(lost) and settling.is_settled)
         self.lead_if_settled(process)
 
     def lead_if_settled(self, process: Process) -> None:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.unit.broker.repair.stage import EPOCH, RepairStage, play
-from tidelog.broker.isr.settling import Settling
+from tests.unit.broker.repair.stage import EPOCH, PLACES, RepairStage, play
+from tidelog.broker.isr.settling import LogPlace, Settling
 from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.storage.partition_log import PartitionLog
@@ -149,6 +149,26 @@ def test_what_all_members_have_damaged_is_got_over() -> None:
         assert settled is not None and settled.core.committed_end == 3
         assert ends(stage) == [3, 3, 3]
         assert [damage.start for damage in stage.site.log.damaged_ranges()] == [2]
+
+    play(story)
+
+
+def test_a_member_that_lost_its_log_or_its_disk_is_not_waited_for() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        stage.harm(2, 1, 2)
+        stage.silent = {3}
+        settling = asyncio.ensure_future(stage.settle(high_watermark=1))
+        await asyncio.sleep(2)
+        begun = stage.replicas[1]
+        assert isinstance(begun, Settling)
+        begun.look(PLACES)
+        await asyncio.sleep(2)
+        assert not settling.done(), "broker 3 may have it whole"
+        begun.look({**PLACES, 3: LogPlace("disk-3", 7)})
+        settled = await settling
+        assert settled is not None and settled.core.committed_end == 3
+        assert ends(stage) == [3, 3, 3]
 
     play(story)
 

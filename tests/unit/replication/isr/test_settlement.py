@@ -10,6 +10,7 @@ import pytest
 from tidelog.model.holdings import Holding
 from tidelog.replication.isr.settlement import (
     Answered,
+    MembersLost,
     PutBack,
     Repaired,
     Settlement,
@@ -39,7 +40,10 @@ def test_what_is_below_the_high_watermark_holds_nobody_up() -> None:
 
 
 def test_without_another_member_damage_is_taken_for_committed() -> None:
-    assert Settlement(EPOCH, {}, HIGH_WATERMARK, {12: 13}).is_settled
+    settling = Settlement(EPOCH, {}, HIGH_WATERMARK, {8: 9, 12: 13})
+    assert settling.is_settled
+    assert settling.committed_end == 13, "or its followers would wait for ever to hear that"
+    assert Settlement(EPOCH, {}, HIGH_WATERMARK, {8: 9}).committed_end == HIGH_WATERMARK
 
 
 @pytest.mark.parametrize("node", [2, 3, 4])
@@ -107,6 +111,30 @@ def test_whose_damage_counts(answer: Answered, counts: bool) -> None:
     settling.step(says(Holding.HAVE_FAULTY, node=2))
     settling.step(answer)
     assert settling.is_settled is counts
+
+
+def test_a_member_that_lost_its_log_is_not_waited_for() -> None:
+    settling = settlement(11, 12, 20)
+    settling.step(says(Holding.HAVE_FAULTY, node=2))
+    assert settling.open == [11, 12, 20], "node 3 may have it whole, or lack it"
+    assert settling.step(MembersLost(frozenset({3}))) == []
+    assert settling.open == [20], "node 2 may have that whole, or lack it"
+    assert settling.committed_end == 13
+    settling.step(MembersLost(frozenset()))
+    settling.step(says(Holding.HAVE_FAULTY, offset=20, node=2))
+    assert settling.is_settled and settling.committed_end == 21
+
+
+def test_when_all_members_lost_their_logs_damage_is_taken_for_committed() -> None:
+    settling = settlement(11, 12)
+    settling.step(MembersLost(frozenset(MEMBERS)))
+    assert settling.is_settled and settling.committed_end == 13
+
+
+def test_a_member_that_lacks_it_outweighs_all_that_lost_their_logs() -> None:
+    settling = settlement(12)
+    settling.step(MembersLost(frozenset({3})))
+    assert settling.step(says(Holding.DONT_HAVE, node=2)) == [TruncateAt(12)]
 
 
 def test_a_member_that_lacks_it_outweighs_all_that_have_it_damaged() -> None:
