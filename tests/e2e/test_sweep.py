@@ -55,7 +55,6 @@ def test_what_has_a_good_copy_comes_back_and_the_rest_is_told(tmp_path: Path, pr
     assert any(result.lost_entries for result in told) == (series is Series.SWEEP)
 
 
-@only(ISR)
 def test_a_lost_log_is_not_waited_for_where_all_others_are_damaged(tmp_path: Path) -> None:
     """The last record has no good copy: one broker's log is gone, and those of the others are damaged there."""
     damaged = {node: [other for other in NODES if other != node] for node in NODES}
