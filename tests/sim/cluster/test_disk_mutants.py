@@ -1,0 +1,53 @@
+"""Planted bugs of disks that are not what their brokers left: stories about such disks have to notice each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.sim.cluster import disk_mutants as mutants
+from tests.sim.planting import Mutant
+from tidelog.sim.cluster.families import Family
+from tidelog.sim.cluster.run import run_scenario
+from tidelog.sim.cluster.scenario import Scenario
+from tidelog.sim.cluster.stories import draw_story
+
+
+class Hunt(NamedTuple):
+    """The family whose stories should show a bug, and how many are told at most (docs/testing.md has what it took)."""
+
+    mutant: Mutant
+    family: Family
+    seeds: int
+
+
+HUNTS = (
+    Hunt(mutants.believe_an_old_directory, Family.OLD, 40),
+    Hunt(mutants.believe_an_empty_directory, Family.MISSING, 20),
+    Hunt(mutants.found_over_data, Family.METADATA, 40),
+    Hunt(mutants.miss_the_loss_of_a_journal, Family.APART, 100),
+)
+
+
+def stories(hunt: Hunt, start: int = 0) -> Iterator[Scenario]:
+    return (draw_story(hunt.family, seed) for seed in range(start, start + hunt.seeds))
+
+
+def shows(hunt: Hunt, scenario: Scenario) -> bool:
+    """True if the mutant breaks a rule, and the shipped code does not, which may fail stories of its own."""
+    with hunt.mutant():
+        is_broken = bool(run_scenario(scenario).violations)
+    return is_broken and not run_scenario(scenario).violations
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("hunt", HUNTS, ids=lambda hunt: hunt.mutant.__name__)
+def test_a_planted_bug_is_found(hunt: Hunt) -> None:
+    assert any(shows(hunt, scenario) for scenario in stories(hunt)), hunt.mutant.__doc__
+
+
+def test_all_of_them_are_hunted() -> None:
+    assert [mutant for mutant in mutants.MUTANTS if mutant not in [hunt.mutant for hunt in HUNTS]] == []
