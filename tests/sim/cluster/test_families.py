@@ -8,6 +8,8 @@ a family runs one with `python -m tidelog.sim.cluster --trace --scenario "$(cat 
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from tidelog.sim.cluster.stories import draw_story
 KEPT = Path(__file__).parent / "kept" / "families"
 SEEDS = 100
 STORIES = 5
+OLD_DIRECTORIES = 200
 HIT = {
     Family.TAIL: ("last batch damaged", "last entry damaged"),
     Family.MISSING: ("directory robbed",),
@@ -59,6 +62,20 @@ def test_a_story_hits_what_it_is_about(family: Family) -> None:
     assert [decode_scenario(encode_scenario(story)) for story in stories] == stories
     counters = [run_scenario(story).counters for story in stories]
     assert sum(counted[name] for counted in counters for name in HIT[family]) >= STORIES / 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_old_directory_is_recognised_and_nothing_is_lost() -> None:
+    """Half of them are copied after a stop, the rest while their broker runs; it may be the first to start, or not."""
+    counted = Counter[str]()
+    for seed in count():
+        outcome = run_scenario(draw_story(Family.OLD, seed))
+        assert outcome.violations == (), seed
+        counted += outcome.counters
+        if counted["old directory put back"] == OLD_DIRECTORIES:
+            break
+    assert counted["old directory recognised"] == OLD_DIRECTORIES
 
 
 @pytest.mark.parametrize("path", sorted(KEPT.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}")

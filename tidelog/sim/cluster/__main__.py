@@ -61,6 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+COUNTED = ("fault", "old directory")
+"""The beginnings of the counters that a batch of runs tells."""
+
+
 def _scenario(options: argparse.Namespace) -> Scenario:
     if options.scenario is not None:
         return decode_scenario(options.scenario)
@@ -83,7 +87,7 @@ def _run_many(options: argparse.Namespace) -> int:
             more = f" (and {len(outcome.violations) - 1} more)" if len(outcome.violations) > 1 else ""
             sys.stdout.write(f"seed {outcome.seed}: {outcome.violations[0]}{more}\n")
             sys.stdout.flush()
-    happened = [f"{count:8} {name}" for name, count in sorted(counters.items()) if name.startswith("fault")]
+    happened = [f"{count:8} {name}" for name, count in sorted(counters.items()) if name.startswith(COUNTED)]
     sys.stdout.write("\n".join([*happened, f"{failed} of {options.runs} runs failed"]) + "\n")
     return 1 if failed else 0
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+from collections.abc import Mapping
 
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
@@ -23,6 +25,7 @@ from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.machine import Machine
+from tidelog.storage.directory_identity import IDENTITY_NAMES
 from tidelog.storage.log_manager import log_directory
 
 COPIED_WHEN_STOPPED = 0.45
@@ -31,6 +34,9 @@ COPIED_BEFORE_A_RESTART = 0.9
 OLD_S = 31.0
 UP_S_MAX = 5.0
 LOOK_S = 0.02
+RECOGNISED_S_MAX = 10.0
+"""Within this time a broker that is not disturbed has found a controller."""
+_RENEWALS = re.compile(rb'"renewals":(\d+)')
 
 
 class DirectoryStrikes:
@@ -102,6 +108,19 @@ class DirectoryStrikes:
             self._world.machine(node).restore(backup)
             self._world.truth.note("old data directory", node)
             self._world.truth.saw("old directory put back")
+        await self._see_recognised(node, _renewals(backup))
+
+    async def _see_recognised(self, node: int, renewals: int) -> None:
+        """Waits a while for the broker to begin anew on the directory, as it does when the cluster has told it that it
+        is old."""
+        machine = self._world.machine(node)
+        medium = machine.disk.medium
+        deadline_s = self._world.true_time + RECOGNISED_S_MAX
+        while machine.disk.medium is medium and self._world.true_time < deadline_s:
+            if _renewals(machine.back_up()) > renewals:
+                self._world.truth.saw("old directory recognised")
+                return
+            await asyncio.sleep(LOOK_S)
 
     async def _copy(self, strike: Strike, node: int) -> dict[str, bytes]:
         """Returns a copy that is old when this returns; nothing if the broker is not up then."""
@@ -120,3 +139,9 @@ class DirectoryStrikes:
         while not keeper.machine.is_up and self._world.true_time < deadline_s:  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(LOOK_S)
         return backup if keeper.machine.is_up else {}
+
+
+def _renewals(files: Mapping[str, bytes]) -> int:
+    """Returns how often a broker has begun anew on a directory with these files."""
+    found = (_RENEWALS.search(files.get(name, b"")) for name in IDENTITY_NAMES)
+    return max((int(match[1]) for match in found if match is not None), default=0)
