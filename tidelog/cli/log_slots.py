@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tidelog.broker.consensus.stored import Identity
+from tidelog.broker.consensus.stored import decode_identity
 from tidelog.broker.paxos.journal import decode_floor
 from tidelog.cli.data_dir import StoredLog, metadata_records
 from tidelog.cli.record_text import as_object
@@ -34,14 +34,15 @@ def explained(dumped: Dumped) -> Dumped:
     fields = dict(dumped.fields)
     try:
         if "identity" in fields:
-            identity = msgspec.msgpack.decode(bytes.fromhex(str(fields.pop("identity"))), type=Identity)
+            digest = bytes.fromhex(str(fields.get("payload_digest", "")))
+            identity = decode_identity(bytes.fromhex(str(fields.pop("identity"))), digest)
             fields |= _value_fields(identity.value)
             fields["state"] = "learned" if identity.learned else "accepted"
         elif "floor" in fields:
             floor = decode_floor(bytes.fromhex(str(fields.pop("floor"))))
             fields |= {"epoch": floor.epoch, "next_offset": floor.next_offset}
             fields["voters"] = [f"{one['voter_id']}@node-{one['node_id']}" for one in _voters(floor.voters)]
-    except msgspec.DecodeError:
+    except (ValueError, msgspec.DecodeError):
         return dumped
     return dumped._replace(fields=fields)
 

@@ -43,11 +43,13 @@ class Appender:
         *,
         may_skip: bool = False,
         identities: Sequence[tuple[int, int]] = (),
+        names: Sequence[bytes] = (),
     ) -> None:
         """Writes batches, whose offsets and epoch are assigned, behind the end: all of them or none.
 
         Each goes right behind the one before it; with `may_skip`, also further on: the offsets between hold nothing.
-        `identities` are position and number of each in a Paxos log, for their catalog rows.
+        `identities` are position and number of each in a Paxos log, for their catalog rows; `names` stand in rows of
+        their own before these, where they are not empty.
         Raises `DiskFull` or `Overloaded` (nothing was appended, try again later), `LogOffline` (nothing was appended,
         nor will be), or `InternalError` (the write failed half-way: the outcome is unknown; the log is offline now).
         """
@@ -60,6 +62,9 @@ class Appender:
             header = batch.header
             assert header.base_offset == tail.offset or (may_skip and header.base_offset > tail.offset)
             assert header.leader_epoch >= tail.epoch
+            if names and names[number]:
+                rows.append(self._codec.name(tail, names[number]))
+                tail = tail._replace(sequence=tail.sequence + 1)
             rows.append(self._codec.batch(tail, header, batch.buffers, identities[number] if identities else None))
             tail = Tail(
                 tail.sequence + 1, tail.durable, header.leader_epoch, header.next_offset,

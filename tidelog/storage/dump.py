@@ -14,7 +14,7 @@ from tidelog.model.ids import PartitionId
 from tidelog.model.ports import File, Files
 from tidelog.model.producers import ProducerState
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.rows import ROW_BYTES, HeaderRow, Kind, Row, RowCodec
+from tidelog.storage.rows import ROW_BYTES, HeaderRow, Kind, Row, RowCodec, name_of
 from tidelog.storage.segment import Damage
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
@@ -100,7 +100,9 @@ def _body_fields(row: Row) -> Fields:
         "log_start_offset": row.start_offset,
         "file_position": row.file_position,
     }
-    if row.kind == Kind.BATCH:
+    if row.kind == Kind.NAME:
+        fields["name"] = name_of(row).rstrip(b"\0").hex()
+    elif row.kind == Kind.BATCH:
         fields |= {
             "length": row.length,
             "max_timestamp": row.max_timestamp,

@@ -5,7 +5,9 @@ its identity (CTRL's crash-corruption disentanglement, FAST '18). One row is at 
 index, the time index, the producer trail, and, for the replicated log, the acceptor's record.
 
 A catalog is: HEADER, the checkpoint (LINEAGE and PRODUCER rows: what earlier segments amount to), then body rows in the
-order of writing (BATCH, DELETE_RECORDS, MARK, LOST), and a SEAL when the segment is rolled.
+order of writing (BATCH, DELETE_RECORDS, MARK, LOST), and a SEAL when the segment is rolled. In a slot store's journal a
+NAME stands right before the BATCH row of an entry, and says what the entry's head says: so that what rots there, and
+what a power cut tears, is still known by name.
 
 Every row has a `sequence`, its ordinal among all rows of the log: `first_sequence + slot` within a catalog. `durable`
 is the sequence below which everything was known to be on disk when the row was written. A bad tail beyond the highest
@@ -35,7 +37,7 @@ from tidelog.model.errors import InvalidBatch
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer
 from tidelog.model.producers import BATCHES_REMEMBERED, SEQUENCES, ProducerState, SeenBatch
-from tidelog.storage.slot_entries import identity_of
+from tidelog.storage.slot_entries import NAME_BYTES_MAX, identity_of
 
 ROW_BYTES = 128
 MAGIC = 0x7D10
@@ -54,15 +56,19 @@ class Kind(IntEnum):
     MARK = 6
     LOST = 7
     SEAL = 8
+    NAME = 9
 
 
-BODY_KINDS = frozenset({Kind.BATCH, Kind.DELETE_RECORDS, Kind.MARK, Kind.LOST, Kind.SEAL})
+BODY_KINDS = frozenset({Kind.BATCH, Kind.DELETE_RECORDS, Kind.MARK, Kind.LOST, Kind.SEAL, Kind.NAME})
 
 # All begin with magic, version, kind, epoch, sequence, durable, and end with the CRC.
 _BODY = struct.Struct("<HBBiQQ QQ qqqq 16s qihh Ii qI")
 _HEADER = struct.Struct("<HBBiQQ q q 16s i I ? 59x")
 _LINEAGE = struct.Struct("<HBBiQQ q 92x")
 _PRODUCER = struct.Struct("<HBBiQQ qqq hHi" + "iq" * BATCHES_REMEMBERED + "8x")
+_NAME = struct.Struct("<QQq16sqihh")
+"""Where a body row of this kind has its content: in the fields that only batches need."""
+assert _NAME.size == NAME_BYTES_MAX
 _CRC = struct.Struct("<I")
 _BODY_AND_CRC = struct.Struct(_BODY.format + "I")
 _CHECKED = ROW_BYTES - _CRC.size
@@ -109,6 +115,14 @@ class Row(NamedTuple):
     @property
     def end_position(self) -> int:
         return self.file_position + self.length
+
+
+def name_of(row: Row) -> bytes:
+    """Returns the content of a NAME row, and zeros behind it."""
+    return _NAME.pack(
+        row.position, row.number, row.max_timestamp, row.digest, row.producer_id, row.base_sequence,
+        row.producer_epoch, row.attributes,
+    )  # fmt: skip
 
 
 class HeaderRow(NamedTuple):
@@ -183,6 +197,18 @@ class RowCodec:
                 MAGIC, VERSION, kind, tail.epoch, tail.sequence, tail.durable, 0, 0, tail.offset, tail.file_position,
                 NO_TIMESTAMP, tail.running_max_timestamp, bytes(16), -1, -1, -1, 0, 0, offsets - 1, start_offset,
                 skipped,
+            )
+        )  # fmt: skip
+
+    def name(self, tail: Tail, content: bytes) -> bytes:
+        """A NAME row, with up to `NAME_BYTES_MAX` of content."""
+        position, number, timestamp, digest, *rest = _NAME.unpack(content.ljust(_NAME.size, b"\0"))
+        producer_id, base_sequence, producer_epoch, attributes = rest
+        return self.seal_bytes(
+            _BODY.pack(
+                MAGIC, VERSION, Kind.NAME, tail.epoch, tail.sequence, tail.durable, position, number, tail.offset,
+                tail.file_position, timestamp, tail.running_max_timestamp, digest, producer_id, base_sequence,
+                producer_epoch, attributes, 0, -1, tail.log_start_offset, 0,
             )
         )  # fmt: skip
 

@@ -11,8 +11,10 @@ none, or if the payload lies in an earlier entry.
 
 A head must survive the loss of its payload, so it has a checksum of its own: the batch's base_sequence, which means
 nothing without a producer, is the CRC32C of the head. It thereby stands in the catalog row, too, beside position and
-number. So a sound row tells a sound head from a damaged or an older one, whatever has become of the rest of the batch,
-and if the head is gone still says which slot it was.
+number. So a sound row tells a sound head from a damaged or an older one, whatever has become of the rest of the batch.
+
+If the head is gone as well, its *name* is left, in a row before that one: digest and content. An entry that only says
+something new of a value that is named already has none.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ VERSION = 0
 FLOOR_NUMBER = (1 << 64) - 1
 """Stands in the rows of floors, whose position is no slot's. Not a proposal number."""
 HEAD_BYTES_MAX = 4096
+NAME_BYTES_MAX = 56
+"""As much as a row has room for."""
 _HEAD_END_MAX = HEADER_BYTES + 32 + HEAD_BYTES_MAX
 _HEAD = struct.Struct(">hhQQB")
 _NO_TIMESTAMP = -1
@@ -69,6 +73,19 @@ class Head(NamedTuple):
     def pack(self) -> bytes:
         fields = _HEAD.pack(VERSION, self.kind, self.position, self.number, len(self.digest))
         return fields + self.digest + self.content
+
+
+def name_for(head: Head) -> bytes:
+    """The content of the row that names an entry, or nothing if it has no room there: lengths, digest, content."""
+    lengths = len(head.digest), len(head.content)
+    name = bytes(lengths) + head.digest + head.content if max(lengths) < NAME_BYTES_MAX else b""
+    return name if len(name) <= NAME_BYTES_MAX else b""
+
+
+def named_head(name: bytes, position: int, number: int) -> Head:
+    """The head that a name stands for; without its payload, for that is gone."""
+    digest_end = 2 + name[0]
+    return Head(EntryKind.REFERENCE, position, number, name[2:digest_end], name[digest_end : digest_end + name[1]])
 
 
 def encode_entry(head: Head, payload: Buffer | None, offset: int, epoch: int) -> SpreadBatch:

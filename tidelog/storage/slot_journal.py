@@ -14,7 +14,7 @@ from tidelog.model.ports import Buffer
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.rows import Row
 from tidelog.storage.segment import Segment
-from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, decode_entry, encode_entry
+from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, decode_entry, encode_entry, name_for
 from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_loader import read_entry
 
@@ -35,15 +35,25 @@ class SlotJournal:
         self._now_ms = now_ms
         self._epoch = log.tail.epoch + 1  # an opening is an epoch: see `rows`
 
-    def append(self, *entries: tuple[Head, Buffer | None]) -> int:
-        """Writes entries, all or none, in one go; returns where the journal then ends. Raises as
-        `PartitionLog.append`."""
+    def append(self, *entries: tuple[Head, Buffer | None], is_moving: bool = False) -> int:
+        """Writes entries, all or none, in one go; returns where the journal then ends. What is moved is named again,
+        for the row that named it goes. Raises as `PartitionLog.append`."""
         placed = list(enumerate(entries, self.log.log_end_offset))
         encoded = [encode_entry(head, payload, offset, self._epoch) for offset, (head, payload) in placed]
-        self.log.append(encoded, self._now_ms, identities=[(head.position, head.number) for head, _ in entries])
+        self.log.append(
+            encoded,
+            self._now_ms,
+            identities=[(head.position, head.number) for head, _ in entries],
+            names=[self._name_for(head, is_moving=is_moving) for head, _ in entries],
+        )
         for offset, (head, payload) in placed:
             self.index.note(head, offset, None if payload is None else len(payload))
         return self.log.log_end_offset
+
+    def _name_for(self, head: Head, *, is_moving: bool) -> bytes:
+        is_slot = head.kind in (EntryKind.SLOT, EntryKind.REFERENCE)
+        is_named = not is_moving and self.index.has(head.position, head.number)
+        return name_for(head) if is_slot and not is_named else b""
 
     def payload(self, position: int, digest: bytes) -> bytes:
         """A payload that was stored, verified. `DamagedBatch` if there is none, and from then on if it is damaged."""
@@ -110,7 +120,7 @@ class SlotJournal:
         if head.kind is not EntryKind.UNKNOWN:
             whole = payload is not None or not head.digest
             head = head._replace(kind=EntryKind.SLOT if whole else EntryKind.REFERENCE)
-        self.append((head, payload))
+        self.append((head, payload), is_moving=True)
 
     def _head_of(self, position: int) -> Head:
         slot = self.index.slots[position]

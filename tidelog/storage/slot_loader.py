@@ -4,9 +4,10 @@ A Paxos replica may forget what was never durable, and nothing else: one forgott
 for one position. So all that damage can do has to end in one of these, never in silence:
 
 - The payload alone is lost: the slot is *faulty*, its identity known. A peer gives the payload back.
-- The head is lost as well: position and number are in the catalog row. If the entry before has them too, it holds the
-  same value, for a number names one for a position, and counts again: what is lost is at most that it was chosen. Else
-  the slot is faulty, its identity None.
+- The head is lost as well: position and number are in the catalog row, and the name of the value is in the row before
+  it, as it was when that value was put under that number first. What is lost is at most that it was chosen.
+- That row, too: the slot is faulty, its identity None, unless an entry before it has the same position and number. It
+  holds the same value then, for a number names one for a position, and counts again.
 - The row is lost, too, so nobody knows which slot it was; or a floor; or the journal, or both copies of the facts: the
   store is *amnesiac*. The replica must not vote under its old identity any more.
 
@@ -33,10 +34,10 @@ from tidelog.storage.metainfo import NAMES, MetainfoStore
 from tidelog.storage.open_files import OpenFiles, open_file
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.read_only import open_read_only
-from tidelog.storage.rows import ROW_BYTES, Row
+from tidelog.storage.rows import ROW_BYTES, Kind, Row, name_of
 from tidelog.storage.scan import BadEnd
 from tidelog.storage.segment import Damage, Segment
-from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, decode_entry, salvage_head
+from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, decode_entry, named_head, salvage_head
 from tidelog.storage.slot_index import SlotIndex
 
 JOURNAL_SETTINGS = LogSettings(segment_bytes=32 << 20, segment_ms=1 << 62, segment_rows_max=32_768, producers_max=1)
@@ -52,6 +53,8 @@ class StoredSlot:
     """None: it is damaged; position and number are right."""
     is_faulty: bool
     """The identity or the payload is not to be had here."""
+    digest: bytes = b""
+    """Names the payload; empty if the value has none."""
 
 
 @dataclass(slots=True)
@@ -105,7 +108,7 @@ def load_slots(
     replay.index.drop_below(floor.position if floor else 0)
     for position, entry in sorted(replay.index.slots.items()):
         known = replay.identities[position]
-        stored.slots.append(StoredSlot(position, entry.number, known, entry.is_faulty))
+        stored.slots.append(StoredSlot(position, entry.number, known, entry.is_faulty, entry.digest))
     return journal, replay.index, stored
 
 
@@ -198,5 +201,14 @@ def read_entry(segment: Segment, row: Row) -> tuple[Head, bytes | None]:
         if entry is None:
             raise ConfigError(f"{segment.log_path} does not belong to a slot store: another version wrote it")
         return entry
-    head = salvage_head(data, row.base_sequence)
+    head = salvage_head(data, row.base_sequence) or _head_by_name(segment, row)
     return head or Head(EntryKind.UNKNOWN, row.position, row.number), None
+
+
+def _head_by_name(segment: Segment, row: Row) -> Head | None:
+    """What the row before an entry's says of it."""
+    slot = row.sequence - segment.first_sequence - 1
+    named = segment.row(slot) if slot >= segment.body_slot else None
+    if named is None or named.kind != Kind.NAME:
+        return None
+    return named_head(name_of(named), row.position, row.number)

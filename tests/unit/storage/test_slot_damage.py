@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from xxhash import xxh3_128_digest
 
-from tests.unit.storage.slot_place import SMALL, Place
+from tests.unit.storage.slot_place import IDENTITY, SMALL, Place
 from tidelog.model.errors import DamagedBatch, LogOffline
 from tidelog.model.ports import Files
 from tidelog.storage.metainfo import NAMES
-from tidelog.storage.rows import ROW_BYTES
+from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec, Tail, name_of
 from tidelog.storage.scan import BadEnd
+from tidelog.storage.slot_entries import EntryKind, Head, name_for, named_head
 
 
 @pytest.fixture
@@ -29,13 +31,16 @@ def test_a_damaged_payload_makes_its_slot_faulty(place: Place) -> None:
         place.store.payload(1)
 
 
-def test_a_damaged_identity_leaves_position_and_number(place: Place) -> None:
+@pytest.mark.parametrize("has_name", [False, True])
+def test_a_damaged_identity_leaves_its_name_or_position_and_number(place: Place, *, has_name: bool) -> None:
     place.store.put(1, 5, b"identity", b"payload")
     place.store.put(2, 6, b"another", None)
     place.store.close()
     place.harm(place.paths(".log")[0], b"identity")
+    if not has_name:
+        place.harm(place.paths(".catalog")[0], b"identi")
     place.open()
-    assert place.slots() == {1: (5, None, True), 2: (6, b"another", False)}
+    assert place.slots() == {1: (5, b"identity" if has_name else None, True), 2: (6, b"another", False)}
     assert not place.stored.is_amnesiac
 
 
@@ -45,7 +50,7 @@ def test_a_damaged_entry_does_not_bring_back_what_it_replaced(place: Place) -> N
     place.store.close()
     place.harm(place.paths(".log")[0], b"newer")
     place.open()
-    assert place.slots() == {1: (6, None, True)}
+    assert place.slots() == {1: (6, b"newer", True)}
 
 
 def test_of_a_slot_stored_twice_under_one_number_the_first_is_good_enough(place: Place) -> None:
@@ -177,12 +182,80 @@ def test_the_last_entry_that_rots_is_a_faulty_slot(place: Place) -> None:
     assert place.slots()[2] == (8, b"newer", False)
 
 
-def test_of_the_last_entry_position_and_number_are_left_where_its_head_has_rotted(place: Place) -> None:
+def test_the_last_entry_is_known_by_name_where_its_head_has_rotted(place: Place) -> None:
     kept_end(place, b"last", b"other")
     place.harm(place.paths(".log")[0], b"last")
+    for _ in range(2):
+        place.kill_and_open()
+        assert place.slots()[3] == (7, b"other", False)
+        assert place.slots()[2] == (7, b"last", True)
+        assert place.stored.slots[1].digest == xxh3_128_digest(b"payload 2")
+
+
+def test_an_entry_without_payload_loses_nothing_with_its_head(place: Place) -> None:
+    kept_end(place, b"last")
+    place.store.put(3, 8, b"a barrier", None)
+    place.flush()
+    place.harm(place.paths(".log")[0], b"a barrier")
     place.kill_and_open()
-    assert place.slots()[3] == (7, b"other", False)
+    assert place.slots()[3] == (8, b"a barrier", False)
+
+
+def test_a_name_goes_with_an_entry_that_is_moved(files: Files) -> None:
+    place = Place(files, SMALL)
+    place.bad_end = BadEnd.KEEP
+    place.store.put(9, 3, b"moved", b"small")
+    for position in range(12):
+        place.store.put(position if position < 9 else position + 1, 3, b"identity", bytes(900))
+    place.flush()
+    place.store.set_floor(9, b"floor")
+    place.flush()
+    place.store.delete_below(9)
+    place.flush()
+    place.flush()
+    path = place.paths(".log")[-1]
+    assert len(place.paths(".log")[0]) and place.store.journal.log_start_offset > 0
+    place.harm(path, b"moved")
+    place.kill_and_open()
+    assert place.slots()[9] == (3, b"moved", True)
+
+
+def test_position_and_number_are_left_of_an_entry_that_has_lost_its_name_as_well(place: Place) -> None:
+    kept_end(place, b"last", b"other")
+    place.store.mark()
+    place.harm(place.paths(".log")[0], b"last")
+    place.harm(place.paths(".catalog")[0], b"last")
+    place.kill_and_open()
     assert place.slots()[2] == (7, None, True)
+    assert place.slots()[3] == (7, b"other", False)
+
+
+def test_an_entry_at_the_end_that_a_power_cut_tore_with_its_name_ends_the_journal(place: Place) -> None:
+    kept_end(place, b"last")
+    place.harm(place.paths(".log")[0], b"last")
+    place.harm(place.paths(".catalog")[0], b"last")
+    place.kill_and_open()
+    assert place.slots() == {1: (3, b"first", False)}
+    assert not place.stored.is_amnesiac
+
+
+def test_what_is_too_long_for_a_row_has_no_name(place: Place) -> None:
+    place.bad_end = BadEnd.KEEP
+    place.store.put(2, 7, b"long".ljust(39, b"."), b"payload")
+    place.flush()
+    place.harm(place.paths(".log")[0], b"long")
+    place.kill_and_open()
+    assert place.slots() == {2: (7, None, True)}
+
+
+@pytest.mark.parametrize("digest_bytes", [0, 16])
+def test_a_name_says_what_the_head_says(digest_bytes: int) -> None:
+    codec = RowCodec(IDENTITY)
+    head = Head(EntryKind.REFERENCE, 5, 7, bytes(range(1, digest_bytes + 1)), bytes(38))
+    row = codec.body(codec.name(Tail(1, 1, 0, 9, 100, -1, 0), name_for(head)))
+    assert row is not None
+    assert (row.first_offset, row.next_offset, row.end_position, row.kind) == (9, 9, 100, Kind.NAME)
+    assert named_head(name_of(row), 5, 7) == head
 
 
 @pytest.mark.parametrize("is_floor", [False, True])
@@ -199,7 +272,7 @@ def test_what_has_no_sound_row_ends_the_journal_and_is_no_amnesia(place: Place, 
     if not is_floor:
         catalog = place.paths(".catalog")[0]
         file = place.files.inner.open(catalog)
-        file.pwritev([b"\xff\xff"], file.size() - 2 * ROW_BYTES + 40)
+        file.pwritev([b"\xff\xff"], file.size() - 3 * ROW_BYTES + 40)
         file.close()
     for _ in range(2):
         place.kill_and_open()

@@ -78,6 +78,7 @@ def test_what_is_damaged_is_moved_as_far_as_it_is_known(files: Files) -> None:
     place = scattered(files)
     place.harm(place.paths(".log")[0], b"payload 100")
     place.harm(place.paths(".log")[2], b"identity 102")
+    place.harm(place.paths(".catalog")[2], b"identity 102")
     place.store.delete_below(50)
     place.flush()
     place.flush()

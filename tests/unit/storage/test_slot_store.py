@@ -46,8 +46,8 @@ def test_what_was_put_is_given_back(place: Place, end: Callable[[Place], None]) 
     end(place)
     assert place.stored.slots == [
         StoredSlot(2, 65538, b"a nop", is_faulty=False),
-        StoredSlot(3, 9, b"of an empty payload", is_faulty=False),
-        StoredSlot(4, 65537, b"an append", is_faulty=False),
+        StoredSlot(3, 9, b"of an empty payload", is_faulty=False, digest=xxh3_128_digest(b"")),
+        StoredSlot(4, 65537, b"an append", is_faulty=False, digest=xxh3_128_digest(b"payload")),
     ]
     assert (place.store.payload(4), place.store.payload(3)) == (b"payload", b"")
     assert place.store.incarnation == "start-1"

@@ -18,9 +18,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
-
-from tidelog.broker.consensus.stored import Identity
+from tidelog.broker.consensus.stored import decode_identity
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
@@ -193,7 +191,7 @@ def payload_of(data: bytes) -> Iterator[bytes]:
     if head is None or not payload or head.kind is not EntryKind.SLOT:
         return
     try:
-        if msgspec.msgpack.decode(head.content, type=Identity).value.kind is Kind.APPEND:
+        if decode_identity(head.content, head.digest).value.kind is Kind.APPEND:
             yield payload
-    except msgspec.DecodeError:
+    except ValueError:
         pass  # rotten already

@@ -5,7 +5,9 @@ compares after each reopening. The promises:
 
 - What is there is what some moment of the past was, as a whole: slots, numbers, identities and floor, no older than the
   last flush that was reported. (A journal loses its end, never its middle.)
-- Payloads are those of their digests, and missing only where none was ever given.
+- Payloads are those of their digests, and missing only where none was ever given; in a store that keeps what has a
+  sound row at its end, also of what was not reported flushed. Such a slot is known by its name, whatever a power cut
+  tore.
 - The facts are those last reported stored, or newer ones that were asked for.
 - An undamaged store is never amnesiac, never offline, and goes on.
 """
@@ -25,7 +27,8 @@ from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.flush import Flush
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings
-from tidelog.storage.slot_store import SlotPut, SlotStore, StoredSlots
+from tidelog.storage.scan import BadEnd
+from tidelog.storage.slot_store import SlotPut, SlotStore, StoredSlot, StoredSlots
 
 IDENTITY = PartitionId(TopicId("0" * 32), 0)
 DIRECTORY = "metadata"
@@ -54,9 +57,16 @@ class SlotDriver:
     """One store on one disk. `states` are those that a crash may bring back, oldest first."""
 
     def __init__(
-        self, disk: SimDisk, *, segment_bytes: int = 1 << 23, handles_max: int = 64, vouches: bool = False
+        self,
+        disk: SimDisk,
+        *,
+        segment_bytes: int = 1 << 23,
+        handles_max: int = 64,
+        bad_end: BadEnd = BadEnd.TRUNCATE,
+        vouches: bool = False,
     ) -> None:
         self.disk = disk
+        self.bad_end = bad_end
         self._vouches = vouches
         self.states = [State()]
         self.payloads: dict[bytes, bytes] = {}
@@ -67,6 +77,8 @@ class SlotDriver:
         self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=1 << 60, producers_max=1)
         self._handles_max = handles_max
         self._values = 0
+        self._names: set[tuple[int, int, bytes]] = set()
+        """Position, number and identity of all that was ever put."""
         self.open()
 
     def open(self) -> None:
@@ -80,6 +92,7 @@ class SlotDriver:
             self._settings,
             new_incarnation=f"incarnation {self._values}",
             now_ms=NOW_MS,
+            bad_end=self.bad_end,
             vouches=self._vouches,
         )
 
@@ -158,6 +171,7 @@ class SlotDriver:
         states, slots = [], self.now.slots
         for position, slot, _ in puts:
             slots = {**slots, position: slot}
+            self._names.add((position, slot.number, slot.identity))
             states.append(State(0, self.now.floor, slots))
         asked = [SlotPut(at, slot.number, slot.identity, payload, slot.digest) for at, slot, payload in puts]
         self._reach(states, lambda: self.store.put_all(asked))
@@ -251,12 +265,28 @@ class SlotDriver:
     def _recognise(self) -> State:
         """Which moment this is."""
         stored = self.stored
-        shown = {slot.position: (slot.number, slot.identity) for slot in stored.slots}
+        shown = {slot.position: slot for slot in stored.slots}
         for state in self.states:
-            expected = {at: (slot.number, slot.identity) for at, slot in state.slots.items()}
-            if stored.floor == state.floor and shown == expected:
-                return state
+            if stored.floor == state.floor and shown.keys() == state.slots.keys():
+                slots = {at: self._recognise_slot(at, slot, shown[at]) for at, slot in state.slots.items()}
+                found = {at: slot for at, slot in slots.items() if slot is not None}
+                if found.keys() == slots.keys():
+                    return State(state.end, state.floor, found)
         raise AssertionError(f"{stored} was never the state, or is an old one; {self.states[0]} was durable")
+
+    def _recognise_slot(self, position: int, known: KnownSlot, shown: StoredSlot) -> KnownSlot | None:
+        """What a slot of that moment is now: of what was not durable the end may be lost, if it is kept as faulty."""
+        is_same = (shown.number, shown.identity) == (known.number, known.identity)
+        durable = self.states[0].slots.get(position)
+        if self.bad_end is BadEnd.TRUNCATE or known == durable:
+            return known if is_same else None
+        if shown.identity is None or (position, shown.number, shown.identity) not in self._names:
+            return None
+        if shown.number != known.number:
+            return None
+        was_durable = durable is not None and durable.digest == known.digest and durable.has_payload
+        has_payload = known.has_payload and (was_durable or not shown.is_faulty)
+        return known._replace(identity=shown.identity, has_payload=has_payload)
 
     def check_payloads(self, state: State) -> None:
         """Every payload that was given can be read, and is right."""

@@ -8,8 +8,8 @@ damages them, opens the store and reads all there is. Since all of it was durabl
   earlier one of the same number may be;
 - no slot is missing, unless the store says that it is amnesiac, at this opening and at every later one;
 - a catalog or one metainfo copy may be damaged in any way: that costs nothing at all;
-- a `.log` may be damaged in any way: that costs identities and payloads of the slots it held, whose position and number
-  are still told; only a damaged floor makes the store amnesiac; an identity whose own bytes are intact is told;
+- a `.log` may be damaged in any way: that costs payloads of the slots it held, and that they are learned, and no names;
+  only a damaged floor makes the store amnesiac; an identity whose own bytes are intact is told;
 - a store that is not amnesiac takes puts, and the next opening sees the same and them.
 """
 
@@ -177,6 +177,7 @@ class SlotSweep:
             assert is_known, f"identity of {position}"
             assert slot.identity == known.identity or loss is not Loss.NOTHING, f"{slot} is damaged"
             assert slot.identity is not None or slot.is_faulty
+            assert slot.identity is not None or loss is Loss.ANYTHING, f"{slot} has lost its name to one fault"
             self.faulty += slot.is_faulty
             is_as_written = slot.identity is not None and slot.is_faulty == (
                 not known.has_payload and known.digest != b""
