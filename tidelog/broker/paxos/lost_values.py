@@ -10,7 +10,9 @@ another has not, their logs differ by damage only, as they may at any time; and 
 whoever has a copy, whenever he comes back. So giving up too early costs a repair, and nothing else. It would be a
 nuisance all the same for a replica that is merely cut off. So the value has to be lacking
 
-- for `LACKING_S` since it was its turn,
+- for `LACKING_S` since it was its turn, or for `ABSENT_S` if there is a voter who cannot be asked: a broker that is on
+  its way up may bring the copy; until it does, readers get errors, and a producer whose batch is lost is told of a gap
+  in its sequences,
 - in every voter whose broker is live, by its own word: it has learned the value, and neither its journal nor its log
   can give the payload (`Catchup.lacking`); a disk that has said that it casts no vote under its id answers nothing, and
   is not waited for,
@@ -33,6 +35,7 @@ from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Kind
 
 LACKING_S = 0.5
+ABSENT_S = 10.0
 LOOK_S = 0.1
 
 logger = structlog.get_logger("tidelog.paxos")
@@ -59,7 +62,7 @@ class LostValues:
         now_s = asyncio.get_running_loop().time()
         if self._position != applied.position:
             self._position, self._since_s = applied.position, now_s
-        if now_s - self._since_s < LACKING_S or not self._is_lacking(applied.position):
+        if not self._is_lacking(applied.position, now_s - self._since_s):
             self._look_again()
             return False
         value = applied.value
@@ -71,11 +74,13 @@ class LostValues:
         )
         return True
 
-    def _is_lacking(self, position: int) -> bool:
-        own = {self._engine.node.node, *self._engine.former_ids}
-        lacking = own | self._engine.node.lacking(position)
-        asked = [voter for voter in self._links.live() if not self._links.is_silent(voter)]
-        return lacking.issuperset(asked) and self._engine.node.quorum.is_met(lacking)
+    def _is_lacking(self, position: int, waited_s: float) -> bool:
+        quorum, live = self._engine.node.quorum, self._links.live()
+        lacking = {self._engine.node.node, *self._engine.former_ids} | self._engine.node.lacking(position)
+        unsaid = [one for one in quorum.members if one not in lacking and not self._links.is_silent(one)]
+        if any(one in live for one in unsaid) or not quorum.is_met(lacking):
+            return False
+        return waited_s >= (ABSENT_S if unsaid else LACKING_S)
 
     def _look_again(self) -> None:
         if self._look is None:

@@ -13,6 +13,10 @@ And so are all ids of a directory that was put back from an old copy: its journa
 And so is the id of a disk whose log holds what its journal ought to have and has not (`comparison`): the journal's end
 was lost. Only the log's rows behind the journal's floor are read for that: no more than the journal has slots, or had.
 
+A journal keeps what it has a sound row of, at its end as anywhere: an entry that has lost its payload is a faulty
+slot, known by its name, and the others say what becomes of it. If all have lost it, the log goes on without it
+(`lost_values`). A partition with one replica has no others to say it: there a bad end is torn.
+
 What is lost is begun anew and remembers which id it must not use. Such a replica learns, and serves its log; it votes
 when the controller has given its disk another id.
 """
@@ -83,14 +87,16 @@ def open_replica(
     engine_id: int,
     founders: VoterSet | None,
     since: int,
+    is_alone: bool = False,
 ) -> ReplicaFiles:
     """Opens journal and log, or makes them. `founders` are the voters that the partition began with, if that is sure;
-    `since` is when this broker began the replica.
+    `since` is when this broker began the replica; `is_alone`: no other broker holds one.
 
     Blocking. Raises as `LogManager.open_journal` and `open_log`.
     """
     was_begun = manager.has_log(partition_id) or manager.held(since).is_begun
-    store, stored = manager.open_journal(partition_id, now_ms)
+    bad_end = BadEnd.TRUNCATE if is_alone else BadEnd.KEEP
+    store, stored = manager.open_journal(partition_id, now_ms, bad_end=bad_end)
     facts = None if stored.is_amnesiac else facts_of(stored)
     if stored.is_amnesiac or (facts is None and was_begun):
         for finding in stored.report.findings:

@@ -79,6 +79,7 @@ class PaxosRoles:
             engine_id=engine_id,
             founders=members if info.is_founding else None,
             since=info.since_of(self._node_id),
+            is_alone=len(info.replicas) == 1,
         )
         files = self._logs.get_opened_by(opener, partition_id, topic.name)
         if files is None:

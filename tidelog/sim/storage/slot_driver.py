@@ -285,7 +285,9 @@ class SlotDriver:
         if shown.number != known.number:
             return None
         was_durable = durable is not None and durable.digest == known.digest and durable.has_payload
-        has_payload = known.has_payload and (was_durable or not shown.is_faulty)
+        others = (state.slots.get(position) for state in self.states)
+        was_given = any(other is not None and other.digest == known.digest and other.has_payload for other in others)
+        has_payload = was_given and (was_durable or not shown.is_faulty)
         return known._replace(identity=shown.identity, has_payload=has_payload)
 
     def check_payloads(self, state: State) -> None:

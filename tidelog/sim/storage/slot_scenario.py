@@ -17,6 +17,7 @@ from tidelog.sim.kit.medium import CAPACITY_BYTES
 from tidelog.sim.kit.seeds import stream
 from tidelog.sim.storage.lives import check_at_the_end, live
 from tidelog.sim.storage.slot_driver import SlotDriver
+from tidelog.storage.scan import BadEnd
 
 SEGMENT_BYTES = (300, 900, 2_500, 1 << 20)
 HANDLES_MAX = (3, 8, 64)
@@ -34,6 +35,7 @@ def run_seed(seed: int) -> str:
         segment_bytes=rng.choice(SEGMENT_BYTES),
         handles_max=rng.choice(HANDLES_MAX),
         vouches=rng.random() < 0.5,
+        bad_end=stream(seed, "ends").choice(tuple(BadEnd)),
     )
     for _ in range(rng.randint(1, 5)):
         live(driver, _act, rng)

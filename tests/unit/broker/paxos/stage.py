@@ -133,6 +133,7 @@ class Site:
             engine_id=self.engine_id,
             founders=founders if is_founder else None,
             since=0,
+            is_alone=len(self.stage.sites) == 1,
         )
         self.spawn("disk", writer.run())
         self.stats = stats

@@ -11,12 +11,23 @@ from tests.unit.broker.paxos.stage import Site, Stage, play
 from tests.unit.broker.paxos.test_damage import write
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.journal_truncation import JournalBounds
+from tidelog.broker.paxos.lost_values import ABSENT_S
 from tidelog.model.errors import DamagedBatch
+from tidelog.storage.rows import Row
 
 
-async def lose(stage: Stage, *nodes: int) -> None:
+def zero_last(site: Site) -> None:
+    """Overwrites the last entry of a journal by zeros. Nothing says that it was durable."""
+    journal = site.replica._files.store.journal
+    *_, row = journal.entries(0)
+    assert isinstance(row, Row)
+    journal.active.log.pwritev([bytes(row.length)], row.file_position)
+    journal.active.log.sync()
+
+
+async def lose(stage: Stage, *nodes: int, is_zeroed: bool = False) -> None:
     """Writes ten values, and has an eleventh accepted by all, and learned by nobody. These brokers' journals lose its
-    payload, and all brokers are down then."""
+    payload, or, at their very end, all of its entry, and all brokers are down then."""
     await stage.lead(1)
     await write(stage, 1, 10)
     await stage.quiet()
@@ -24,8 +35,10 @@ async def lose(stage: Stage, *nodes: int) -> None:
     assert not isinstance(await stage.produce(1, b"lost", wait_s=0.5), ProduceReceipt)
     stage.on_frame = lambda sender, to, _: True
     for node in nodes:
-        replica = stage.sites[node].replica.engine.node.replica
-        assert stage.sites[node].harm_journal(max(replica.slots))
+        if is_zeroed:
+            zero_last(stage.sites[node])
+        else:
+            assert stage.sites[node].harm_journal(max(stage.sites[node].replica.engine.node.replica.slots))
     for site in stage.sites.values():
         await site.crash(is_power_lost=False)
 
@@ -44,11 +57,13 @@ def read_all(site: Site) -> tuple[bytes, list[int]]:
     return found, damaged
 
 
-async def write_more(stage: Stage, node: int) -> None:
+async def write_more(stage: Stage, node: int, *, within_s: float = 1.5) -> None:
     """Elects a broker, and writes three values behind the lost one, soon."""
     begun_s = asyncio.get_running_loop().time()
-    await stage.lead(node)
-    assert asyncio.get_running_loop().time() - begun_s < 1.5
+    stage.elect(node)
+    site = stage.sites[node]
+    await until(lambda: site.replica.leader is not None and site.replica.leader.is_serving)
+    assert asyncio.get_running_loop().time() - begun_s < within_s
     for number in range(3):
         receipt = await stage.produce(node, b"more%d" % number)
         assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == 11 + number
@@ -62,10 +77,11 @@ async def shown_alike(stage: Stage) -> list[int]:
     return shown[0][1]
 
 
+@pytest.mark.parametrize("is_zeroed", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_partition_goes_on_without_a_value_that_all_have_lost(seed: int) -> None:
+def test_the_partition_goes_on_without_a_value_that_all_have_lost(seed: int, *, is_zeroed: bool) -> None:
     async def story(stage: Stage) -> None:
-        await lose(stage, 1, 2, 3)
+        await lose(stage, 1, 2, 3, is_zeroed=is_zeroed)
         for site in stage.sites.values():
             await site.boot()
         await write_more(stage, 2)
@@ -80,13 +96,47 @@ def test_the_partition_goes_on_without_a_value_that_all_have_lost(seed: int) -> 
     play(story, seed)
 
 
+@pytest.mark.parametrize("has", [1, 2, 3])
+def test_two_journals_that_have_lost_their_last_entry_forget_nothing(has: int) -> None:
+    """Whoever of them leads, alone with the other: they know that a value may be chosen, and wait for the third."""
+
+    async def story(stage: Stage) -> None:
+        first, second = [node for node in stage.sites if node != has]
+        await lose(stage, first, second, is_zeroed=True)
+        for node in (first, second):
+            await stage.sites[node].boot()
+        stage.elect(second)
+        await asyncio.sleep(1)
+        await stage.sites[has].boot()
+        await write_more(stage, first)
+        assert await shown_alike(stage) == []
+        assert all(b"lost" in site.content() for site in stage.sites.values())
+
+    play(story)
+
+
+def test_a_replica_without_others_ends_at_its_last_sound_entry() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead(1)
+        await write(stage, 1, 3)
+        stage.sites[1].replica.log.truncate_to(2, high_watermark=2, now_ms=0)
+        zero_last(stage.sites[1])
+        await stage.sites[1].crash(is_power_lost=False)
+        await stage.sites[1].boot()
+        await stage.lead(1)
+        assert stage.sites[1].is_sound()
+        assert isinstance(await stage.produce(1, b"more"), ProduceReceipt)
+
+    play(story, replicas=1)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_copy_of_a_replica_that_was_down_comes_back_to_all(seed: int) -> None:
     async def story(stage: Stage) -> None:
         await lose(stage, 1, 2)
         await stage.sites[1].boot()
         await stage.sites[2].boot()
-        await write_more(stage, 1)
+        await write_more(stage, 1, within_s=ABSENT_S + 1.5)
         await stage.quiet([1, 2])
         assert read_all(stage.sites[1])[1] == read_all(stage.sites[2])[1] == [10]
         await stage.sites[3].boot()
@@ -101,6 +151,22 @@ def test_the_copy_of_a_replica_that_was_down_comes_back_to_all(seed: int) -> Non
     play(story, seed)
 
 
+def test_one_that_is_on_its_way_up_is_waited_for() -> None:
+    async def story(stage: Stage) -> None:
+        await lose(stage, 1, 2)
+        await stage.sites[1].boot()
+        await stage.sites[2].boot()
+        stage.elect(1)
+        await asyncio.sleep(ABSENT_S - 1)
+        assert stage.sites[1].replica.high_watermark == stage.sites[2].replica.high_watermark == 10
+        await stage.sites[3].boot()
+        await write_more(stage, 1)
+        assert await shown_alike(stage) == []
+        assert all(b"lost" in site.content() for site in stage.sites.values())
+
+    play(story)
+
+
 def test_nothing_is_lost_while_one_that_is_live_has_not_answered() -> None:
     async def story(stage: Stage) -> None:
         await lose(stage, 1, 2)
@@ -110,7 +176,7 @@ def test_nothing_is_lost_while_one_that_is_live_has_not_answered() -> None:
         stage.elect(1)
         first = stage.sites[1]
         await until(lambda: first.replica.is_elected)
-        await asyncio.sleep(5)
+        await asyncio.sleep(2 * ABSENT_S)
         assert first.replica.high_watermark == 10 and first.replica.applied_position > 11
         stage.cut = set()
         await until(lambda: first.replica.leader is not None and first.replica.leader.is_serving)
@@ -133,7 +199,7 @@ def test_one_that_is_cut_off_gives_nothing_up_by_itself() -> None:
         for node in (1, 2):
             await stage.sites[node].crash()
         await third.boot()
-        await asyncio.sleep(5)
+        await asyncio.sleep(2 * ABSENT_S)
         assert third.replica.high_watermark < 10 and third.replica.log.damaged_ranges() == []
 
     play(story)
