@@ -12,6 +12,7 @@ from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
 from tidelog.sim.storage import slot_scenario
 from tidelog.sim.storage.slot_driver import SlotDriver
+from tidelog.storage.scan import BadEnd
 
 History = Callable[[SlotDriver], object]
 SEGMENT_BYTES = 400
@@ -158,12 +159,13 @@ def check_and_go_on(driver: SlotDriver) -> None:
     driver.check_reopened()
 
 
+@pytest.mark.parametrize("bad_end", BadEnd)
 @pytest.mark.parametrize("vouches", [False, True], ids=["marked-later", "vouches"])
 @pytest.mark.parametrize("history", HISTORIES)
-def test_no_crash_breaks_a_promise(history: History, *, vouches: bool) -> None:
+def test_no_crash_breaks_a_promise(history: History, *, vouches: bool, bad_end: BadEnd) -> None:
     seen = set()
     for choices in enumerate_crashes():
-        driver = SlotDriver(SimDisk(0), segment_bytes=SEGMENT_BYTES, vouches=vouches)
+        driver = SlotDriver(SimDisk(0), segment_bytes=SEGMENT_BYTES, vouches=vouches, bad_end=bad_end)
         history(driver)
         driver.crash(choices)
         state = tuple((path, bytes(node.data)) for path, node in driver.disk.medium.walk().items())
