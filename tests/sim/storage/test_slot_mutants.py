@@ -14,10 +14,11 @@ from tidelog.model.ports import Buffer
 from tidelog.sim.kit.patching import patched
 from tidelog.sim.storage import slot_scenario
 from tidelog.sim.storage.slot_sweep import End, SlotSweep
-from tidelog.storage import slot_loader
+from tidelog.storage import slot_journal, slot_loader
 from tidelog.storage.flush import Flush
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
 from tidelog.storage.rows import RowCodec, Tail
+from tidelog.storage.scan import BadEnd
 from tidelog.storage.slot_entries import Head, decode_entry
 from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_journal import SlotJournal
@@ -25,6 +26,11 @@ from tidelog.storage.slot_store import SlotStore
 
 Mutant = Callable[[], AbstractContextManager[None]]
 SEEDS = 400
+
+
+def name_nothing() -> AbstractContextManager[None]:
+    """Writes no rows with names: a slot whose entry is torn is not known any more."""
+    return patched(slot_journal, "name_for", lambda head: b"")
 
 
 def skip_fsync() -> AbstractContextManager[None]:
@@ -99,6 +105,7 @@ def store_facts_once() -> AbstractContextManager[None]:
         refer_by_position_alone,
         bring_back_old_facts,
         store_facts_once,
+        name_nothing,
     ],
 )
 def test_the_simulator_notices(mutant: Mutant) -> None:
@@ -114,7 +121,9 @@ def test_a_deletion_that_does_not_wait_for_what_it_moved_is_noticed() -> None:
                 store.journal.delete_records(min(store._deletion[0], store.durable_end))
 
     with patched(SlotStore, "_delete_records", hurry), pytest.raises(AssertionError):
-        test_slot_crashes.test_no_crash_breaks_a_promise(test_slot_crashes.a_deletion_that_moves_slots, vouches=False)
+        test_slot_crashes.test_no_crash_breaks_a_promise(
+            test_slot_crashes.a_deletion_that_moves_slots, vouches=False, bad_end=BadEnd.TRUNCATE
+        )
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
@@ -192,4 +201,6 @@ def test_a_payload_that_is_not_moved_is_noticed() -> None:
         return
 
     with patched(SlotJournal, "_move", move), pytest.raises(AssertionError):
-        test_slot_crashes.test_no_crash_breaks_a_promise(test_slot_crashes.a_deletion_that_moves_slots, vouches=False)
+        test_slot_crashes.test_no_crash_breaks_a_promise(
+            test_slot_crashes.a_deletion_that_moves_slots, vouches=False, bad_end=BadEnd.TRUNCATE
+        )
