@@ -67,7 +67,7 @@ _HEADER = struct.Struct("<HBBiQQ q q 16s i I ? 59x")
 _LINEAGE = struct.Struct("<HBBiQQ q 92x")
 _PRODUCER = struct.Struct("<HBBiQQ qqq hHi" + "iq" * BATCHES_REMEMBERED + "8x")
 _NAME = struct.Struct("<QQq16sqihh")
-"""Where a body row of this kind has its content: in the fields that only batches need."""
+"""A body row of this kind has its content in the fields that only batches need."""
 assert _NAME.size == NAME_BYTES_MAX
 _CRC = struct.Struct("<I")
 _BODY_AND_CRC = struct.Struct(_BODY.format + "I")

@@ -37,7 +37,7 @@ FLOOR_NUMBER = (1 << 64) - 1
 """Stands in the rows of floors, whose position is no slot's. Not a proposal number."""
 HEAD_BYTES_MAX = 4096
 NAME_BYTES_MAX = 56
-"""As much as a row has room for."""
+"""A row has room for so much."""
 _HEAD_END_MAX = HEADER_BYTES + 32 + HEAD_BYTES_MAX
 _HEAD = struct.Struct(">hhQQB")
 _NO_TIMESTAMP = -1

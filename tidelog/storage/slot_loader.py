@@ -206,7 +206,7 @@ def read_entry(segment: Segment, row: Row) -> tuple[Head, bytes | None]:
 
 
 def _head_by_name(segment: Segment, row: Row) -> Head | None:
-    """What the row before an entry's says of it."""
+    """Returns what the row before an entry's says of it."""
     slot = row.sequence - segment.first_sequence - 1
     named = segment.row(slot) if slot >= segment.body_slot else None
     if named is None or named.kind != Kind.NAME:

@@ -275,7 +275,7 @@ class SlotDriver:
         raise AssertionError(f"{stored} was never the state, or is an old one; {self.states[0]} was durable")
 
     def _recognise_slot(self, position: int, known: KnownSlot, shown: StoredSlot) -> KnownSlot | None:
-        """What a slot of that moment is now: of what was not durable the end may be lost, if it is kept as faulty."""
+        """Returns what a slot of that moment is now: what was not durable may have become faulty, if ends are kept."""
         is_same = (shown.number, shown.identity) == (known.number, known.identity)
         durable = self.states[0].slots.get(position)
         if self.bad_end is BadEnd.TRUNCATE or known == durable:

@@ -98,7 +98,7 @@ def test_the_partition_goes_on_without_a_value_that_all_have_lost(seed: int, *, 
 
 @pytest.mark.parametrize("has", [1, 2, 3])
 def test_two_journals_that_have_lost_their_last_entry_forget_nothing(has: int) -> None:
-    """Whoever of them leads, alone with the other: they know that a value may be chosen, and wait for the third."""
+    """They know that a value may be chosen, whoever of the two leads, and wait for the third."""
 
     async def story(stage: Stage) -> None:
         first, second = [node for node in stage.sites if node != has]
