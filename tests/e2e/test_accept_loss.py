@@ -4,6 +4,7 @@ it and are told so, whatever turns up later, and the cluster remembers who did i
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.e2e.asking import JSON_RECORDS, Asked, ask, until
-from tests.e2e.clusters import ISR, running
+from tests.e2e.clusters import ISR, only, running
+from tests.e2e.loading import create
 from tests.e2e.test_repair import LEADER, RECORDS, SETTINGS, VALUES, filled, is_marked, log_file, metric, read, rot
 from tidelog.testing import LocalCluster
 
@@ -227,3 +229,29 @@ def test_what_is_not_lost_is_not_given_up(cluster: LocalCluster) -> None:
     assert "has a good copy" in ended.error or "nothing is known" in ended.error, "it may be repaired by then"
     until(lambda: read(cluster, 2, topic, LOST).status == 200)
     assert losses(cluster, 2, topic) == []
+
+
+@pytest.mark.slow
+@only(ISR)
+def test_a_leader_that_never_had_it_gives_its_offsets_to_nobody(cluster: LocalCluster) -> None:
+    """An unclean election makes broker 2 the leader, which was away when nearly all was written."""
+    topic = "unclean"
+    asyncio.run(create(cluster, topic, {"min.insync.replicas": "1"}, [1, 2]))
+    for value in VALUES[:5]:
+        assert Asked(cluster, 1).produce(topic, 0, value).status == 200
+    cluster.stop(2)
+    for value in VALUES[5 : LOST + 1]:
+        assert Asked(cluster, 1).produce(topic, 0, value).status == 200
+    rot(log_file(cluster, 1, topic), VALUES[LOST])
+    until(partial(is_damaged, cluster, topic))
+    assert accept(cluster, topic, "--even-though", "2", "--execute").found["accepted"]
+    cluster.kill(1)
+    cluster.restart(2)
+    url = f"{cluster.broker(2).url}/v3/clusters/{cluster.cluster_id}/topics/-/partitions:elect"
+    ask(url, {"election_type": "unclean", "data": [{"topic_name": topic, "partition_id": 0}]})
+    until(lambda: Asked(cluster, 2).produce(topic, 0, "after").status == 200, 60)
+    assert shown(cluster, 2, topic, 0)[0] == [0, 1, 2, 3, 4]
+    assert shown(cluster, 2, topic, 5) == ([LOST + 1], f"{LOST}-{LOST}")
+    cluster.restart(1)
+    until(lambda: in_sync(cluster, topic) == [1, 2])
+    until(lambda: shown(cluster, 1, topic, 5, "&replica=local") == ([LOST + 1], f"{LOST}-{LOST}"))

@@ -139,9 +139,11 @@ def test_a_leader_that_never_had_it_gives_those_offsets_to_nobody(store: Store) 
     fill_lost_end(store.log, 9, 0)
     assert store.log.log_end_offset == 20
     assert store.log.tail.epoch == 9
-    assert store.log.read_passing(END, 1, 14).extent.next_offset == END, "the batch ends behind what is committed"
-    (batch,) = iter_batches(store.log.read(END, 1, 20).data)
-    assert decode_batch(batch) == []
+    batches = list(iter_batches(store.log.read(END, 1_000, 20).data))
+    assert [(batch.header.base_offset, batch.header.next_offset) for batch in batches] == [(END, 14), (14, 20)]
+    assert [decode_batch(batch) for batch in batches] == [[], []]
+    assert store.log.read_passing(END, 1, 20).extent.next_offset == 14
+    assert store.log.read_passing(14, 1, 20).lost == (14, 20)
 
 
 @given(start=st.integers(0, 1 << 40), size=st.integers(1, (1 << 31) - 1), epoch=st.integers(0, 1 << 30))

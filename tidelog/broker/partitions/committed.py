@@ -64,8 +64,10 @@ def first_since(log: PartitionLog, timestamp_ms: int, high_watermark: int) -> tu
 def fill_lost_end(log: PartitionLog, leader_epoch: int, now_ms: int) -> None:
     """Has a log end behind all that was given up, before its broker leads: a replica that never had that, and leads
     nevertheless, must not give those offsets to records that nobody would be shown. Raises as `PartitionLog.append`."""
-    end = max((end for _, end in log.damage.lost), default=0)
-    while log.log_end_offset < end:
-        stop = min(end, log.log_end_offset + FILLER_OFFSETS_MAX)
+    # A batch across the edge of a range would be shown to nobody, and readers would not come past it.
+    edges = [edge for lost in log.damage.lost for edge in lost]
+    while edges and log.log_end_offset < edges[-1]:
+        following = next(edge for edge in edges if edge > log.log_end_offset)
+        stop = min(following, log.log_end_offset + FILLER_OFFSETS_MAX)
         data = empty_batch(log.log_end_offset, stop, leader_epoch)
         log.append([RecordBatch(parse_header(data), memoryview(data))], now_ms)
