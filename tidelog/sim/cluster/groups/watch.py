@@ -41,8 +41,8 @@ class GroupWatch:
             yield
 
     def _load(self, original: Any) -> Any:
-        async def load(partition: LedPartition, claimed: int) -> Loaded:
-            loaded: Loaded = await original(partition, claimed)
+        async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
+            loaded: Loaded = await original(partition, claimed, now_ms)
             members = sum(len(group.members) for group in loaded.shard.groups.values())
             self._truth.note("loaded", partition.partition, partition.leader_epoch, claimed, members)
             self._truth.saw("shard loaded with live members", members > 0)
