@@ -78,3 +78,13 @@ def test_it_is_read_where_nothing_may_be_written(copied: DiskFiles) -> None:
 def test_the_same_bytes_are_written_today(tmp_path: Path) -> None:
     make(str(tmp_path / "data"))
     assert files_below(tmp_path / "data") == files_below(DATA)
+
+
+def test_metainfo_of_before_it_said_whose_it_is_is_read(copied: DiskFiles, tmp_path: Path) -> None:
+    for old in (DATA.parent / "unnamed").iterdir():
+        shutil.copy(old, tmp_path / "data" / log_directory(LOG))
+    manager = LogManager(copied, open_max=16, new_incarnation=lambda: "another")
+    log, report = manager.open_log(LOG, SETTINGS, NOW_MS)
+    assert report.findings == []
+    check(log)
+    manager.close({LOG: 15})

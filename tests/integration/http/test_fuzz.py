@@ -60,6 +60,7 @@ GOOD_BODIES = {
     "batches": bytes(encode_batch([(1, None, b"x")])),
     "brokers:rebalance": b'{"validate_only":true}',
     "configs:alter": b'{"data":[{"name":"segment.ms","value":"9"}]}',
+    "losses": b'{"validate_only":true}',
     "offsets": b'{"partitions":[{"topic":"t","partition":0}]}',
     "partitions:elect": b'{"election_type":"preferred"}',
     "reassignment": b'{"data":[{"topic_name":"t","partition_id":0,"replicas":[1]}]}',

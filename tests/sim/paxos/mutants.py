@@ -413,7 +413,10 @@ def voters_newer_than_the_log_on_disk() -> list[Patch]:
 
 def only_the_first_payload_is_fetched() -> list[Patch]:
     """One that is lost everywhere holds up the others for ever."""
-    return [(Catchup, "_turn_of", lambda self, peer: self._replica.faulty()[:1])]
+    return [
+        (Catchup, "_turn_of", lambda self, peer: self._replica.faulty()[:1]),
+        (Catchup, "_ask_whether", lambda self, peer: []),
+    ]
 
 
 def wiped_voter_keeps_its_id() -> list[Patch]:

@@ -32,7 +32,7 @@ from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.seeds import stream
 from tidelog.storage.directory_identity import IDENTITY_NAMES, DirectoryIdentity, DirectoryIdentityStore
 from tidelog.storage.metainfo import NAMES
-from tidelog.storage.rows import ROW_BYTES, Row
+from tidelog.storage.rows import ROW_BYTES, Kind, Row
 from tidelog.storage.segment import Segment
 from tidelog.storage.snapshot_format import BLOCK_BYTES, CHUNK_BYTES
 from tidelog.storage.snapshots import BODY, HEADERS, SnapshotStore
@@ -150,16 +150,21 @@ def test_a_damaged_head_of_a_journal_is_written_anew() -> None:
     in_one_life(story)
 
 
+def _is_entry(row: Row | None) -> bool:
+    return row is not None and row.kind == Kind.BATCH
+
+
 def test_a_damaged_row_of_a_journal_is_made_again_from_its_batch() -> None:
     async def story(stage: Stage, third: Site, target: JournalTarget) -> None:
         active = third.replica._files.store.journal.active
         before = content(third.disk, active.catalog_path)
-        flip(third.disk, active.catalog_path, 128 * (active.body_slot + 3) + 40)
+        entries = [slot for slot in range(active.body_slot, active.slots) if _is_entry(active.row(slot))]
+        flip(third.disk, active.catalog_path, ROW_BYTES * entries[3] + 40)
         await third.run(scrub(target))
         after = content(third.disk, active.catalog_path)
-        slot = slice(128 * (active.body_slot + 3), 128 * (active.body_slot + 4))
-        assert after[slot][24:40] == before[slot][24:40], "position and number"
-        assert active.row(active.body_slot + 3) is not None
+        row = slice(ROW_BYTES * entries[3], ROW_BYTES * (entries[3] + 1))
+        assert after[row][24:40] == before[row][24:40], "position and number"
+        assert _is_entry(active.row(entries[3]))
 
     in_one_life(story)
 
