@@ -33,10 +33,9 @@ SEED = 4
 
 HELD = {
     ISR: (Stop.ACKNOWLEDGED, [*Damage], [Where.LOG]),
-    PAXOS: (Stop.IDLE, [Damage.FLIP, Damage.ZERO], [*Where]),
+    PAXOS: (Stop.ACKNOWLEDGED, [*Damage], [*Where]),
 }
-"""What has to hold of each protocol. A journal still truncates an end that rots right after its acknowledgement, and
-waits for ever where no journal names a position any more, as after `Damage.CUT` in all three."""
+"""What is drawn for each protocol."""
 
 
 @only(ISR, PAXOS)
