@@ -248,8 +248,14 @@ def test_a_leader_that_never_had_it_gives_its_offsets_to_nobody(cluster: LocalCl
     cluster.kill(1)
     cluster.restart(2)
     url = f"{cluster.broker(2).url}/v3/clusters/{cluster.cluster_id}/topics/-/partitions:elect"
-    ask(url, {"election_type": "unclean", "data": [{"topic_name": topic, "partition_id": 0}]})
-    until(lambda: Asked(cluster, 2).produce(topic, 0, "after").status == 200, 60)
+    election = {"election_type": "unclean", "data": [{"topic_name": topic, "partition_id": 0}]}
+
+    def elected() -> bool:
+        """The election changes nothing while the controller has not noticed that broker 1 is dead."""
+        ask(url, election)
+        return Asked(cluster, 2).produce(topic, 0, "after").status == 200
+
+    until(elected, 60)
     assert shown(cluster, 2, topic, 0)[0] == [0, 1, 2, 3, 4]
     assert shown(cluster, 2, topic, 5) == ([LOST + 1], f"{LOST}-{LOST}")
     cluster.restart(1)
